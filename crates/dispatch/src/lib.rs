@@ -1,0 +1,10 @@
+//! The dispatch contract: what one activity call carries, and what may come back, whatever transport it takes.
+//!
+//! This crate does not know workflows or storage. No transport type appears in these signatures, so LOCAL, REST, gRPC and
+//! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them.
+
+pub mod metadata;
+pub mod transport;
+
+pub use metadata::Metadata;
+pub use transport::{Answer, Call, Failure, Transport};

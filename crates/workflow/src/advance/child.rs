@@ -1,0 +1,95 @@
+//! `workflow`: another run is started beside this one and its end is waited for.
+
+use crate::command::{CommandKind, StartChild};
+use crate::definition::{ChildCall, State, StateKind};
+use crate::failure::{Failure, code};
+use crate::history::Fact;
+use crate::ids::{BranchId, CommandId, InstanceId, digest};
+use crate::instance::{Corrupt, Phase};
+use crate::json::Json;
+
+use super::pass::Pass;
+
+impl Pass<'_> {
+    pub(super) fn start_child(
+        &mut self,
+        branch: BranchId,
+        state: &State,
+        call: &ChildCall,
+    ) -> Result<(), Corrupt> {
+        let input = match self.render(branch, call.input.as_ref()) {
+            Ok(input) => input,
+            Err(failure) => return self.raise(branch, failure),
+        };
+        let instance_id = match self.child_id(call.spread) {
+            Ok(id) => id,
+            Err(failure) => return self.raise(branch, failure),
+        };
+        let step = self.identity(branch, "")?;
+        let child = self.emit(CommandKind::StartChild(StartChild {
+            instance_id: instance_id.clone(),
+            workflow: call.workflow.clone(),
+            version: call.version.clone(),
+            input: input.clone(),
+            step,
+        }));
+        let name = call.workflow.clone();
+        self.record(Fact::SubOrchestrationInstanceCreated { command: child, instance_id, name, input });
+        let timer = state.timeout.map(|timeout| self.start_timer(self.now.plus(timeout)));
+        self.rest(branch);
+        self.set_phase(branch, Phase::Child { child, timer })
+    }
+
+    /// Beside its parent: the same placement key, then run and command. Spread: a name of its own.
+    fn child_id(&self, spread: bool) -> Result<InstanceId, Failure> {
+        let origin = self.instance.origin();
+        let command = self.instance.header().commands + 1;
+        let id = if spread {
+            let parent = origin.execution_id().to_string();
+            let digest = digest(&[b"child", parent.as_bytes(), &command.to_be_bytes()]);
+            digest.iter().take(16).fold("child-".to_owned(), |id, byte| format!("{id}{byte:02x}"))
+        } else {
+            format!("{}~{}.{command}", origin.instance_id, origin.run.0)
+        };
+        InstanceId::new(id).map_err(|error| Failure::last(code::CHILD_ID_INVALID, error.to_string()))
+    }
+
+    pub(super) fn on_child_completed(&mut self, command: CommandId, output: Json) -> Result<(), Corrupt> {
+        let Some(branch) = self.instance.index().branch_of(command) else {
+            self.record(Fact::SubOrchestrationInstanceCompleted { command, result: output, late: true });
+            return Ok(());
+        };
+        if let Err(failure) = self.admit(&output) {
+            return self.on_child_failed(command, failure);
+        }
+        self.record(Fact::SubOrchestrationInstanceCompleted { command, result: output.clone(), late: false });
+        self.cancel_child_timer(branch)?;
+        self.complete(branch, Some(output))
+    }
+
+    pub(super) fn on_child_failed(&mut self, command: CommandId, failure: Failure) -> Result<(), Corrupt> {
+        let Some(branch) = self.instance.index().branch_of(command) else {
+            self.record(Fact::SubOrchestrationInstanceFailed { command, error: failure, late: true });
+            return Ok(());
+        };
+        self.record(Fact::SubOrchestrationInstanceFailed { command, error: failure.clone(), late: false });
+        self.cancel_child_timer(branch)?;
+        // The state that raises it here is this one, whatever state of the child it came from.
+        self.raise(branch, Failure { state: None, ..failure })
+    }
+
+    fn cancel_child_timer(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+        if let Phase::Child { timer: Some(timer), .. } = self.instance.branch(branch)?.phase {
+            self.emit(CommandKind::CancelTimer { timer });
+        }
+        Ok(())
+    }
+
+    pub(super) fn child_timed_out(&mut self, branch: BranchId, child: CommandId) -> Result<(), Corrupt> {
+        let (_, state) = self.place(branch)?;
+        if !matches!(&state.kind, StateKind::Workflow(call) if call.abandon) {
+            self.emit(CommandKind::TerminateChild { child });
+        }
+        self.timed_out(branch)
+    }
+}

@@ -1,0 +1,130 @@
+//! A branch enters its state: counted, recorded, and handed to what that type of state does.
+
+use crate::definition::StateKind;
+use crate::failure::{Failure, code};
+use crate::history::{Fact, Note};
+use crate::ids::BranchId;
+use crate::instance::{Corrupt, Phase};
+
+use super::pass::Pass;
+
+impl Pass<'_> {
+    pub(super) fn enter(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+        if !self.count_transition() {
+            return Ok(());
+        }
+        let now = self.now;
+        let repeats = self.plan.repeats(self.instance.branch(branch)?.state);
+        let visit = self.instance.change_branch(branch, |at| {
+            at.entered_at = now;
+            // A visit that rewind runs again keeps its number and has a redrive count instead.
+            if at.visit == 0 {
+                at.visit = 1;
+                if repeats {
+                    let visits = at.visits.entry(at.state).or_insert(0);
+                    *visits += 1;
+                    at.visit = *visits;
+                }
+            }
+            at.visit
+        })?;
+        let (_, state) = self.place(branch)?;
+        self.record(Fact::StateEntered { branch, state: state.path.clone(), visit });
+        match &state.kind {
+            StateKind::Task(task) => self.start_task(branch, state, task),
+            StateKind::WaitUntil(moment) => self.start_wait(branch, moment),
+            StateKind::WaitEvent(wait) => self.start_event_wait(branch, state, wait),
+            StateKind::Choice { choices, default } => {
+                let scope = self.scope(branch);
+                let chosen =
+                    choices.iter().find(|(condition, _)| condition.holds(&scope)).map(|(_, next)| next);
+                match chosen.or(default.as_ref()) {
+                    Some(next) => self.go(branch, next),
+                    None => {
+                        let message = "no choice matched and there is no default";
+                        self.raise(branch, Failure::last(code::NO_CHOICE_MATCHED, message))
+                    }
+                }
+            }
+            StateKind::Parallel { branches, join } => self.start_parallel(branch, branches.len(), *join),
+            StateKind::Map { items, join, .. } => self.start_map(branch, items, *join),
+            StateKind::Workflow(call) => self.start_child(branch, state, call),
+            StateKind::ContinueAsNew { input } => match self.render(branch, input.as_ref()) {
+                Ok(input) => self.continue_as_new(branch, input),
+                Err(failure) => self.raise(branch, failure),
+            },
+            StateKind::Compensation { steps } => self.start_compensation(branch, steps.as_deref()),
+            StateKind::Succeed { output } => match self.render(branch, output.as_ref()) {
+                Ok(output) => self.branch_succeeded(branch, output),
+                Err(failure) => self.raise(branch, failure),
+            },
+            StateKind::Fail { error, message } => {
+                let failure = self.failure_of(branch, error.as_ref(), message.as_ref());
+                self.record_left(branch, None, Some(failure.clone()))?;
+                self.fail_branch(branch, failure)
+            }
+        }
+    }
+
+    /// How many states this run may enter before it is parked.
+    pub(super) fn transitions_limit(&self) -> u64 {
+        self.plan.definition().configuration.max_transitions.unwrap_or(self.limits.transitions_max)
+    }
+
+    /// Counts a transition. At the limit the run is parked instead, to be resumed by somebody who has looked at it.
+    fn count_transition(&mut self) -> bool {
+        let limit = self.transitions_limit();
+        let header = self.instance.header_mut();
+        if header.transitions_allowed == 0 {
+            header.transitions_allowed = limit;
+        }
+        let (transitions, allowed) = (header.transitions, header.transitions_allowed);
+        if transitions >= allowed {
+            self.park(format!(
+                "{transitions} states have been entered, which is the limit; resume to allow {limit} more"
+            ));
+            return false;
+        }
+        header.transitions += 1;
+        let near = allowed.saturating_sub(limit / 5);
+        if header.transitions > near && !header.transitions_warned {
+            header.transitions_warned = true;
+            self.note(Note::TransitionsNearLimit { transitions: transitions + 1, limit: allowed });
+        }
+        true
+    }
+
+    /// What a `fail` state fails with: its own words, or else the last caught error.
+    fn failure_of(
+        &self,
+        branch: BranchId,
+        error: Option<&crate::path::Template>,
+        message: Option<&crate::path::Template>,
+    ) -> Failure {
+        let scope = self.scope(branch);
+        let text = |template: &crate::path::Template| match template.render_lenient(&scope).0 {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let caught = self.caught_error(branch);
+        let caught_code = caught.as_ref().map_or(code::FAILED, |caught| caught.code.as_str());
+        let caught_message = caught.as_ref().map_or("the workflow chose to fail", |caught| &caught.message);
+        let own_words = error.is_some();
+        let failure = Failure {
+            code: error.map_or_else(|| caught_code.to_owned(), text),
+            message: match message {
+                Some(message) => text(message),
+                None if own_words && caught.is_none() => String::new(),
+                None => caught_message.to_owned(),
+            },
+            state: self.place(branch).ok().map(|(_, state)| state.name.clone()),
+            retryable: false,
+        };
+        let state = caught.and_then(|caught| caught.state).filter(|_| !own_words);
+        Failure { state: state.or(failure.state.clone()), ..failure }.bounded()
+    }
+
+    pub(super) fn set_phase(&mut self, branch: BranchId, phase: Phase) -> Result<(), Corrupt> {
+        self.instance.set_phase(branch, phase)
+    }
+}

@@ -1,0 +1,207 @@
+//! `compensation`: steps one after the other. One that finally fails is recorded, and the rest still run.
+
+use std::sync::Arc;
+
+use crate::definition::{RetryPolicy, StateKind, UndoStep};
+use crate::failure::{Failure, code};
+use crate::history::Note;
+use crate::ids::{BranchId, CommandId};
+use crate::instance::{Corrupt, Phase, Undoing};
+
+use super::pass::Pass;
+use super::task::Dispatch;
+
+impl Pass<'_> {
+    pub(super) fn start_compensation(
+        &mut self,
+        branch: BranchId,
+        steps: Option<&[UndoStep]>,
+    ) -> Result<(), Corrupt> {
+        let count = steps.map_or_else(|| self.instance.undo_records(branch).count(), <[UndoStep]>::len);
+        self.begin_undoing(branch, count, None)
+    }
+
+    /// Undoes what is recorded, then fails the run: the end of an escalation.
+    pub(super) fn compensate_then_fail(&mut self, branch: BranchId, failure: Failure) -> Result<(), Corrupt> {
+        let count = self.instance.undo_records(branch).count();
+        self.begin_undoing(branch, count, Some(failure))
+    }
+
+    fn begin_undoing(
+        &mut self,
+        branch: BranchId,
+        count: usize,
+        then_fail: Option<Failure>,
+    ) -> Result<(), Corrupt> {
+        let steps = u32::try_from(count).unwrap_or(u32::MAX);
+        if steps > 0 {
+            self.instance.header_mut().compensated = true;
+        }
+        self.note(Note::CompensationStarted { steps });
+        let undoing =
+            Undoing { position: 0, record: None, delivery: None, succeeded: 0, failed: 0, then_fail };
+        self.set_phase(branch, Phase::Undoing(undoing))?;
+        self.wake(branch);
+        Ok(())
+    }
+
+    /// Starts the next step, or ends the compensation.
+    pub(super) fn undo_next(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+        let (at, state) = self.place(branch)?;
+        let Phase::Undoing(undoing) = at.phase.clone() else {
+            return Err(Corrupt::new(format!("branch {} is not compensating", branch.0)));
+        };
+        match explicit_steps(&state.kind, &undoing) {
+            Some(steps) => match steps.get(undoing.position as usize) {
+                Some(step) => self.undo_step(branch, undoing, step),
+                None => {
+                    let done: Vec<u64> =
+                        self.instance.undo_records(branch).map(|(arrival, _)| arrival).collect();
+                    // The author's own steps stand for the recorded ones.
+                    done.into_iter().for_each(|arrival| self.instance.remove_undo(arrival));
+                    self.undone(branch, undoing)
+                }
+            },
+            None => {
+                let newest = self.instance.undo_records(branch).next().map(|(arrival, _)| arrival);
+                match newest {
+                    Some(arrival) => self.undo_recorded(branch, undoing, arrival),
+                    None => self.undone(branch, undoing),
+                }
+            }
+        }
+    }
+
+    fn undo_step(&mut self, branch: BranchId, undoing: Undoing, step: &UndoStep) -> Result<(), Corrupt> {
+        let below = format!("/steps/{}", undoing.position);
+        let (input, missing) = match &step.call.input {
+            Some(template) => template.render_lenient(&self.scope(branch)),
+            None => (serde_json::Value::Null, None),
+        };
+        if let Some(missing) = missing {
+            let error = Failure::last(code::PATH_MISSING, missing.to_string());
+            let step = format!("{}{below}", self.place(branch)?.1.path);
+            self.note(Note::CompensationInputIncomplete { step, error });
+        }
+        let activity = &step.call.activity;
+        let attempt_timeout = self.plan.attempt_timeout(step.attempt_timeout, activity);
+        if let Err(failure) = self.admit(&input) {
+            return self.undo_ended(branch, undoing, CommandId(0), activity.clone(), Err(failure));
+        }
+        let timeout = step.timeout.or(self.plan.definition().configuration.default_timeout);
+        let call = Dispatch { activity, input: Arc::new(input), below, timeout, attempt_timeout };
+        self.dispatch_undo(branch, undoing, call)
+    }
+
+    fn undo_recorded(&mut self, branch: BranchId, mut undoing: Undoing, arrival: u64) -> Result<(), Corrupt> {
+        let Some(record) = self.instance.undo_record(arrival).cloned() else {
+            return Err(Corrupt::new(format!("compensation {arrival} is missing")));
+        };
+        let undone = self.plan.state(record.state)?;
+        undoing.record = Some(arrival);
+        let attempt_timeout = self.plan.attempt_timeout(None, &record.activity);
+        if let Err(failure) = self.admit(&record.input) {
+            return self.undo_ended(branch, undoing, CommandId(0), record.activity, Err(failure));
+        }
+        let call = Dispatch {
+            activity: &record.activity,
+            input: record.input,
+            // The arrival tells apart two visits, or two branches, of the same state.
+            below: format!("/undo/{}/{arrival}", undone.path),
+            timeout: self.plan.definition().configuration.default_timeout,
+            attempt_timeout,
+        };
+        self.dispatch_undo(branch, undoing, call)
+    }
+
+    fn dispatch_undo(
+        &mut self,
+        branch: BranchId,
+        undoing: Undoing,
+        call: Dispatch<'_>,
+    ) -> Result<(), Corrupt> {
+        let delivery = self.dispatch(branch, call)?;
+        self.rest(branch);
+        self.set_phase(branch, Phase::Undoing(Undoing { delivery: Some(delivery), ..undoing }))
+    }
+
+    /// A step has answered or finally failed.
+    pub(super) fn undo_answered(
+        &mut self,
+        branch: BranchId,
+        command: CommandId,
+        answer: Result<(), Failure>,
+    ) -> Result<(), Corrupt> {
+        let (at, state) = self.place(branch)?;
+        let Phase::Undoing(undoing) = at.phase.clone() else {
+            return Err(Corrupt::new(format!("branch {} is not compensating", branch.0)));
+        };
+        let (_, activity) = self.undo_policy(&undoing, &state.kind)?;
+        self.undo_ended(branch, undoing, command, activity, answer)
+    }
+
+    fn undo_ended(
+        &mut self,
+        branch: BranchId,
+        mut undoing: Undoing,
+        command: CommandId,
+        activity: String,
+        answer: Result<(), Failure>,
+    ) -> Result<(), Corrupt> {
+        match answer {
+            Ok(()) => undoing.succeeded += 1,
+            Err(error) => {
+                undoing.failed += 1;
+                self.note(Note::CompensationStepFailed { command, activity, error });
+            }
+        }
+        if let Some(arrival) = undoing.record.take() {
+            self.instance.remove_undo(arrival);
+        }
+        undoing.position += 1;
+        undoing.delivery = None;
+        self.set_phase(branch, Phase::Undoing(undoing))?;
+        self.wake(branch);
+        Ok(())
+    }
+
+    fn undone(&mut self, branch: BranchId, undoing: Undoing) -> Result<(), Corrupt> {
+        self.note(Note::CompensationCompleted { succeeded: undoing.succeeded, failed: undoing.failed });
+        match undoing.then_fail {
+            Some(failure) => {
+                self.set_phase(branch, Phase::Failed(failure.clone()))?;
+                self.rest(branch);
+                self.close(crate::instance::Ending::Fail(failure));
+                Ok(())
+            }
+            None => self.complete(branch, None),
+        }
+    }
+
+    /// The policy and the name of the step that is out.
+    pub(super) fn undo_policy<'p>(
+        &self,
+        undoing: &Undoing,
+        kind: &'p StateKind,
+    ) -> Result<(Option<&'p RetryPolicy>, String), Corrupt> {
+        let missing = || Corrupt::new("the compensation that is out is not there");
+        match explicit_steps(kind, undoing) {
+            Some(steps) => {
+                let step = steps.get(undoing.position as usize).ok_or_else(missing)?;
+                Ok((step.retry_policy.as_ref(), step.call.activity.clone()))
+            }
+            None => {
+                let record = undoing.record.and_then(|arrival| self.instance.undo_record(arrival));
+                Ok((None, record.ok_or_else(missing)?.activity.clone()))
+            }
+        }
+    }
+}
+
+/// An escalation undoes what is recorded, whatever state the run is in.
+fn explicit_steps<'p>(kind: &'p StateKind, undoing: &Undoing) -> Option<&'p [UndoStep]> {
+    match kind {
+        StateKind::Compensation { steps: Some(steps) } if undoing.then_fail.is_none() => Some(steps),
+        _ => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! What a condition looks like in JSON: `{path, op, value | valuePath}`, `{and: […]}`, `{or: […]}` or `{not: …}`.
+
+use serde_json::Value;
+
+use super::fields::{Fields, Findings, closest};
+use crate::condition::{Condition, Op, Operand};
+use crate::finding::{Code, Finding};
+use crate::limits::definition::EXPRESSION_DEPTH_MAX;
+
+pub(super) fn read_condition(value: &Value, pointer: String, findings: &Findings) -> Option<Condition> {
+    read_at_depth(value, pointer, findings, 0)
+}
+
+fn read_at_depth(value: &Value, pointer: String, findings: &Findings, depth: usize) -> Option<Condition> {
+    if depth > EXPRESSION_DEPTH_MAX {
+        let message = format!("conditions nest more than {EXPRESSION_DEPTH_MAX} deep");
+        findings.borrow_mut().push(Finding::new(
+            Code::LimitExceeded,
+            pointer,
+            message,
+            "split the condition",
+        ));
+        return None;
+    }
+    let fields = Fields::of(value, pointer, findings)?;
+    let inner = |value: &Value, pointer: String| read_at_depth(value, pointer, findings, depth + 1);
+    let several = |name: &'static str| -> Option<Vec<Condition>> {
+        let entries = fields.array(name)?;
+        if entries.is_empty() {
+            fields.find(Code::InvalidValue, name, "there are no conditions", "add at least one");
+        }
+        let read = |(position, entry)| inner(entry, format!("{}/{position}", fields.at(name)));
+        entries.iter().enumerate().map(read).collect()
+    };
+    let condition = if value.get("and").is_some() {
+        several("and").map(Condition::And)
+    } else if value.get("or").is_some() {
+        several("or").map(Condition::Or)
+    } else if let Some(condition) = fields.value("not") {
+        inner(condition, fields.at("not")).map(|condition| Condition::Not(Box::new(condition)))
+    } else {
+        read_test(&fields)
+    };
+    fields.finish();
+    condition
+}
+
+fn read_test(fields: &Fields<'_>) -> Option<Condition> {
+    let path = fields.required_path("path");
+    let op = fields.required_string("op").and_then(|name| {
+        let op = Op::named(name);
+        if op.is_none() {
+            let hint = match closest(name, Op::NAMES.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("use one of {}", Op::NAMES.join(", ")),
+            };
+            fields.find(Code::InvalidValue, "op", format!("{name:?} is not an operator"), hint);
+        }
+        op
+    });
+    let (value, value_path) = (fields.value("value"), fields.string("valuePath"));
+    let (op, path) = (op?, path?);
+    let operand = match (op.takes_operand(), value, value_path) {
+        (true, Some(value), None) => Operand::Value(literal(fields, value)?),
+        (true, None, Some(text)) => Operand::Path(fields.as_path("valuePath", text)?),
+        (true, _, _) => {
+            fields.find(
+                Code::InvalidValue,
+                "op",
+                "this operator compares with one thing",
+                "add value or valuePath, not both",
+            );
+            return None;
+        }
+        (false, None, None) => Operand::None,
+        (false, _, _) => {
+            fields.find(
+                Code::InvalidValue,
+                "op",
+                "this operator compares with nothing",
+                "remove value and valuePath",
+            );
+            return None;
+        }
+    };
+    Some(Condition::Test { path, op, operand })
+}
+
+/// A literal that starts with `$` is written `$$`, here as everywhere; a path belongs in `valuePath`.
+fn literal(fields: &Fields<'_>, value: &Value) -> Option<Value> {
+    match value.as_str() {
+        Some(text) if text.starts_with("$$") => Some(Value::String(text.replacen("$$", "$", 1))),
+        Some(text) if text.starts_with('$') => {
+            let message = format!("{text:?} is compared as it stands, not followed as a path");
+            fields.find(
+                Code::InvalidValue,
+                "value",
+                message,
+                "put the path in valuePath, or write $$ for a literal $",
+            );
+            None
+        }
+        _ => Some(value.clone()),
+    }
+}

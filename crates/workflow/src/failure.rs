@@ -1,0 +1,76 @@
+//! What goes wrong inside a run, as data: the error a state raises, `onError` matches and `$.error` shows.
+//!
+//! Not for broken definitions (findings) or broken stored bytes ([`crate::instance::Corrupt`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Codes the interpreter itself raises. Activities have their own.
+pub mod code {
+    /// A step, a wait or the whole workflow took longer than allowed.
+    pub const TIMEOUT: &str = "Timeout";
+    /// A required path had no value.
+    pub const PATH_MISSING: &str = "PathMissing";
+    /// A path had a value of the wrong kind: a duration, a timestamp or an array was expected.
+    pub const TYPE_MISMATCH: &str = "TypeMismatch";
+    /// No choice matched and there is no default.
+    pub const NO_CHOICE_MATCHED: &str = "NoChoiceMatched";
+    /// The run's data would exceed its limit.
+    pub const DATA_LIMIT_EXCEEDED: &str = "DataLimitExceeded";
+    /// One input, result or event exceeds its limit.
+    pub const PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
+    /// A value would be nested more deeply than JSON that enters may be.
+    pub const DEPTH_EXCEEDED: &str = "DepthExceeded";
+    /// A map or parallel has more branches than allowed.
+    pub const FAN_OUT_TOO_WIDE: &str = "FanOutTooWide";
+    /// Fewer branches can succeed than `join.atLeast` asks for.
+    pub const JOIN_UNREACHABLE: &str = "JoinUnreachable";
+    /// A child's instance id is not valid.
+    pub const CHILD_ID_INVALID: &str = "ChildIdInvalid";
+    /// The input of the next run does not fit the definition's schema.
+    pub const INPUT_INVALID: &str = "InputInvalid";
+    /// A `fail` state without an error of its own and without a caught one.
+    pub const FAILED: &str = "Failed";
+}
+
+/// An error as a run sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// Matched by `onError` and `nonRetryable`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The name of the state that raised it, once raised.
+    pub state: Option<String>,
+    /// Whether another delivery may help.
+    pub retryable: bool,
+}
+
+impl Failure {
+    /// An error that trying again does not mend.
+    pub fn last(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), state: None, retryable: false }
+    }
+
+    /// An error that another delivery may mend.
+    pub fn retryable(code: &str, message: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::last(code, message) }
+    }
+
+    /// As `$.error` shows it.
+    pub fn to_json(&self) -> Value {
+        json!({"code": self.code, "message": self.message, "state": self.state, "retryable": self.retryable})
+    }
+
+    /// Long messages from outside are cut: they end in history and in `$.error`.
+    pub(crate) fn bounded(mut self) -> Self {
+        const MESSAGE_CHARS_MAX: usize = 4_096;
+        const CODE_CHARS_MAX: usize = 256;
+        for (text, max) in [(&mut self.message, MESSAGE_CHARS_MAX), (&mut self.code, CODE_CHARS_MAX)] {
+            if text.chars().count() > max {
+                *text = text.chars().take(max).chain(['…']).collect();
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,167 @@
+//! What validation has to say: a stable code, the place, and what to do about it.
+//!
+//! Every code has a section in docs/guides/validation.md; a test compares the two.
+
+use std::fmt;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// Said once, for information.
+    Note,
+    /// Publishes; look at it.
+    Warning,
+    /// Refuses.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $severity:ident;)*) => {
+        /// The kind of a finding. Codes are stable: tools match on them.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// As printed and matched on.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The text is not JSON, or not JSON we can keep exactly.
+    MalformedJson = "malformed-json", Error;
+    /// A limit on definitions is exceeded.
+    LimitExceeded = "limit-exceeded", Error;
+    /// A field is not there and must be.
+    MissingField = "missing-field", Error;
+    /// A field is not part of the language.
+    UnknownField = "unknown-field", Error;
+    /// A field has a value of the wrong type.
+    WrongType = "wrong-type", Error;
+    /// A field has a value of the right type that makes no sense.
+    InvalidValue = "invalid-value", Error;
+    /// A duration or timestamp cannot be read.
+    InvalidTime = "invalid-time", Error;
+    /// A path is not RFC 9535, starts nowhere, or could cost too much.
+    InvalidPath = "invalid-path", Error;
+    /// `output` is not a place in `$.state`.
+    InvalidReference = "invalid-reference", Error;
+    /// `input` is not a JSON Schema.
+    InvalidSchema = "invalid-schema", Error;
+    /// A transition leads to a state that does not exist.
+    DanglingTarget = "dangling-target", Error;
+    /// No path leads to a state.
+    UnreachableState = "unreachable-state", Error;
+    /// From a state no terminal state can be reached.
+    NoWayToEnd = "no-way-to-end", Error;
+    /// A loop in which nothing ever waits.
+    LoopWithoutRest = "loop-without-rest", Error;
+    /// A loop of activities with neither a wait nor a limit.
+    LoopWithoutWait = "loop-without-wait", Warning;
+    /// An activity the registry does not have.
+    UnknownActivity = "unknown-activity", Error;
+    /// Activities were not checked, because no registry was given.
+    ActivitiesUnchecked = "activities-unchecked", Note;
+    /// A task's input cannot satisfy the activity's schema.
+    InputSchemaMismatch = "input-schema-mismatch", Error;
+    /// A timeout of no time at all.
+    ZeroTimeout = "zero-timeout", Error;
+    /// A state may take longer than the whole workflow.
+    TimeoutBeyondWorkflow = "timeout-beyond-workflow", Warning;
+    /// The retries cannot all happen within the timeout.
+    RetriesBeyondTimeout = "retries-beyond-timeout", Warning;
+    /// Something that can be undone never is.
+    CompensationGap = "compensation-gap", Warning;
+    /// A compensation with nothing to undo.
+    CompensationEmpty = "compensation-empty", Warning;
+    /// A literal that looks like a secret.
+    LiteralSecret = "literal-secret", Error;
+    /// `$.item` or `$.index` outside a map.
+    ItemOutsideMap = "item-outside-map", Error;
+    /// `continueAsNew` inside a branch.
+    ContinueInBranch = "continue-in-branch", Error;
+    /// A join that asks for more branches than there are.
+    JoinTooLarge = "join-too-large", Error;
+    /// A handler that an earlier one always hides.
+    HandlerHidden = "handler-hidden", Warning;
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One thing validation has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// What kind.
+    pub code: Code,
+    /// Where, as a JSON pointer into the definition.
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+    /// What only follows from this and is not told on its own.
+    pub consequences: Vec<String>,
+}
+
+impl Finding {
+    /// A finding without consequences.
+    pub fn new(
+        code: Code,
+        pointer: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            pointer: pointer.into(),
+            message: message.into(),
+            hint: hint.into(),
+            consequences: Vec::new(),
+        }
+    }
+
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        self.code.severity()
+    }
+}
+
+/// Worst first, then in the order of places.
+pub fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        b.severity()
+            .cmp(&a.severity())
+            .then_with(|| a.pointer.cmp(&b.pointer))
+            .then_with(|| a.code.cmp(&b.code))
+    });
+}
+
+/// One name as it is written in a JSON pointer.
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

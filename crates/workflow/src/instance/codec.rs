@@ -1,0 +1,179 @@
+//! Bytes of the parts: one format byte, then postcard; JSON inside as its text, which keeps every number as it was.
+//!
+//! Also the keys of the parts, which sort so that a run's parts load in one scan. This file knows the encodings and nothing of
+//! their meaning. Format and rules of change: docs/formats/instance.md.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{Corrupt, PartKey, SlotName};
+use crate::ids::BranchId;
+
+/// The format this code writes. Readers refuse a higher one.
+pub const FORMAT: u8 = 1;
+
+pub(crate) fn encode<T: Serialize>(part: &T) -> Result<Vec<u8>, Corrupt> {
+    let bytes = vec![FORMAT];
+    postcard::to_extend(part, bytes)
+        .map_err(|error| Corrupt::new(format!("a part cannot be encoded: {error}")))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Corrupt> {
+    match bytes.split_first() {
+        Some((&FORMAT, rest)) => match postcard::take_from_bytes(rest) {
+            Ok((part, [])) => Ok(part),
+            Ok((_, rest)) => Err(Corrupt::new(format!("{} bytes are left over", rest.len()))),
+            Err(error) => Err(Corrupt::new(error.to_string())),
+        },
+        Some((&format, _)) => {
+            Err(Corrupt::new(format!("format {format} is newer than {FORMAT}, the newest known")))
+        }
+        None => Err(Corrupt::new("no bytes")),
+    }
+}
+
+/// Fields that hold JSON.
+pub(crate) mod json {
+    use super::*;
+    use crate::json::Json;
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(value: &Json, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = serde_json::to_string(&**value).map_err(serde::ser::Error::custom)?;
+        text.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        serde_json::from_str(&text).map(Json::new).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Fields that may hold JSON.
+pub(crate) mod optional_json {
+    use super::*;
+    use crate::json::Json;
+    use serde::{Deserializer, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Holder(#[serde(with = "super::json")] Json);
+
+    #[expect(clippy::ref_option, reason = "the signature serde asks for")]
+    pub(crate) fn serialize<S: Serializer>(value: &Option<Json>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.clone().map(Holder).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+        Ok(Option::<Holder>::deserialize(deserializer)?.map(|holder| holder.0))
+    }
+}
+
+/// First byte of a key. Append only.
+mod tag {
+    pub(super) const ORIGIN: u8 = 1;
+    pub(super) const HEADER: u8 = 2;
+    pub(super) const BRANCH: u8 = 3;
+    pub(super) const SLOT: u8 = 4;
+    pub(super) const BUFFERED: u8 = 5;
+    pub(super) const UNDO: u8 = 6;
+    pub(super) const HELD: u8 = 7;
+    pub(super) const OUTCOME: u8 = 8;
+
+    pub(super) const SLOT_STATE: u8 = 1;
+    pub(super) const SLOT_EVENT: u8 = 2;
+    pub(super) const SLOT_ERROR: u8 = 3;
+    pub(super) const SLOT_ITEMS: u8 = 4;
+    pub(super) const SLOT_RESULTS: u8 = 5;
+    pub(super) const SLOT_RESULT: u8 = 6;
+}
+
+impl PartKey {
+    /// The key's bytes; they sort as the keys do.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16);
+        match self {
+            Self::Origin => bytes.push(tag::ORIGIN),
+            Self::Header => bytes.push(tag::HEADER),
+            Self::Branch(branch) => {
+                bytes.push(tag::BRANCH);
+                bytes.extend(branch.0.to_be_bytes());
+            }
+            Self::Slot(branch, name) => {
+                bytes.push(tag::SLOT);
+                bytes.extend(branch.0.to_be_bytes());
+                match name {
+                    SlotName::State(name) => {
+                        bytes.push(tag::SLOT_STATE);
+                        bytes.extend(name.as_bytes());
+                    }
+                    SlotName::Event => bytes.push(tag::SLOT_EVENT),
+                    SlotName::Error => bytes.push(tag::SLOT_ERROR),
+                    SlotName::Items => bytes.push(tag::SLOT_ITEMS),
+                    SlotName::Results => bytes.push(tag::SLOT_RESULTS),
+                    SlotName::Result => bytes.push(tag::SLOT_RESULT),
+                }
+            }
+            Self::Buffered(name, arrival) => {
+                bytes.push(tag::BUFFERED);
+                bytes.extend(arrival.to_be_bytes());
+                bytes.extend(name.as_bytes());
+            }
+            Self::Undo(arrival) => {
+                bytes.push(tag::UNDO);
+                bytes.extend(arrival.to_be_bytes());
+            }
+            Self::Held(arrival) => {
+                bytes.push(tag::HELD);
+                bytes.extend(arrival.to_be_bytes());
+            }
+            Self::Outcome => bytes.push(tag::OUTCOME),
+        }
+        bytes
+    }
+
+    /// Reads what [`PartKey::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
+        Self::read(bytes).ok_or_else(|| Corrupt::new(format!("{bytes:02x?} is not the key of a part")))
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (&first, rest) = bytes.split_first()?;
+        let exactly = |key: Self, rest: &[u8]| rest.is_empty().then_some(key);
+        match first {
+            tag::ORIGIN => exactly(Self::Origin, rest),
+            tag::HEADER => exactly(Self::Header, rest),
+            tag::OUTCOME => exactly(Self::Outcome, rest),
+            tag::BRANCH => {
+                let (id, rest) = rest.split_first_chunk::<4>()?;
+                exactly(Self::Branch(BranchId(u32::from_be_bytes(*id))), rest)
+            }
+            tag::SLOT => {
+                let (id, rest) = rest.split_first_chunk::<4>()?;
+                let (&kind, rest) = rest.split_first()?;
+                let name = match kind {
+                    tag::SLOT_STATE => SlotName::State(std::str::from_utf8(rest).ok()?.to_owned()),
+                    tag::SLOT_EVENT => SlotName::Event,
+                    tag::SLOT_ERROR => SlotName::Error,
+                    tag::SLOT_ITEMS => SlotName::Items,
+                    tag::SLOT_RESULTS => SlotName::Results,
+                    tag::SLOT_RESULT => SlotName::Result,
+                    _ => return None,
+                };
+                if !rest.is_empty() && kind != tag::SLOT_STATE {
+                    return None;
+                }
+                Some(Self::Slot(BranchId(u32::from_be_bytes(*id)), name))
+            }
+            tag::BUFFERED => {
+                let (arrival, rest) = rest.split_first_chunk::<8>()?;
+                let name = std::str::from_utf8(rest).ok()?.to_owned();
+                Some(Self::Buffered(name, u64::from_be_bytes(*arrival)))
+            }
+            tag::UNDO | tag::HELD => {
+                let (arrival, rest) = rest.split_first_chunk::<8>()?;
+                let arrival = u64::from_be_bytes(*arrival);
+                exactly(if first == tag::UNDO { Self::Undo(arrival) } else { Self::Held(arrival) }, rest)
+            }
+            _ => None,
+        }
+    }
+}

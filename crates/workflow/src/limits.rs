@@ -1,0 +1,94 @@
+//! Every limit of the language in one place, with what happens when it is met.
+
+/// Limits on definitions; exceeding one is a finding.
+pub mod definition {
+    /// Bytes of a definition's text.
+    pub const BYTES_MAX: usize = 1024 * 1024;
+    /// States in a definition, those of nested blocks included.
+    pub const STATES_MAX: usize = 1_000;
+    /// Nesting of any JSON that enters: definitions, inputs, results, events.
+    pub const JSON_DEPTH_MAX: usize = 64;
+    /// Characters of an id, a state's, an activity's or an event's name.
+    pub const NAME_CHARS_MAX: usize = 128;
+    /// Characters of a JSONPath.
+    pub const PATH_CHARS_MAX: usize = 1_024;
+    /// Nesting of brackets and parentheses in a JSONPath, and of and/or/not in a condition.
+    pub const EXPRESSION_DEPTH_MAX: usize = 16;
+    /// Descendant segments (`..`) in a JSONPath: two would make its cost quadratic in the data.
+    pub const PATH_DESCENDANTS_MAX: usize = 1;
+    /// Commas in a JSONPath: each may double the number of nodes.
+    pub const PATH_COMMAS_MAX: usize = 8;
+    /// Attempts a retry policy may ask for.
+    pub const RETRY_ATTEMPTS_MAX: u32 = 1_000;
+}
+
+/// Limits on one run and on one turn of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// One turn's bounds.
+    pub turn: TurnLimits,
+    /// Bytes of `$.state` and other data a run holds; an assignment beyond it raises `DataLimitExceeded`.
+    pub data_bytes_max: u64,
+    /// Bytes of one input, result or event; beyond it the state raises `PayloadTooLarge`, or the event is refused.
+    pub payload_bytes_max: u64,
+    /// States a run may enter before it is parked; `configuration.maxTransitions` overrides it. Resuming allows as many again.
+    pub transitions_max: u64,
+    /// Branches of one map or parallel; beyond it the state raises `FanOutTooWide`.
+    pub fan_out_max: u32,
+    /// Branches alive in a run at once; beyond it the state raises `FanOutTooWide`.
+    pub live_branches_max: u32,
+    /// Events buffered before anybody waits for them, and messages held while suspended; more are refused.
+    pub buffered_max: u32,
+    /// Bytes of the same.
+    pub buffered_bytes_max: u64,
+}
+
+/// What one turn may take in and give out. An unfinished turn says so and goes on in the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TurnLimits {
+    /// Messages taken from the inbox.
+    pub messages_max: usize,
+    /// Commands emitted.
+    pub commands_max: usize,
+    /// Bytes of payload taken in and given out.
+    pub bytes_max: u64,
+    /// Single steps (states entered, branches spawned or removed): bounds the time and the rows of a turn.
+    pub steps_max: usize,
+}
+
+impl TurnLimits {
+    /// The least a turn can work with: below it one step might not fit.
+    pub const FLOOR: Self =
+        Self { messages_max: 1, commands_max: 40, bytes_max: 2 * 1024 * 1024, steps_max: 1 };
+
+    /// These limits, raised to the floor where they are below it.
+    #[must_use]
+    pub fn at_least_floor(self) -> Self {
+        Self {
+            messages_max: self.messages_max.max(Self::FLOOR.messages_max),
+            commands_max: self.commands_max.max(Self::FLOOR.commands_max),
+            bytes_max: self.bytes_max.max(Self::FLOOR.bytes_max),
+            steps_max: self.steps_max.max(Self::FLOOR.steps_max),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            turn: TurnLimits {
+                messages_max: 64,
+                commands_max: 256,
+                bytes_max: 4 * 1024 * 1024,
+                steps_max: 1_000,
+            },
+            data_bytes_max: 1024 * 1024,
+            payload_bytes_max: 1024 * 1024 - 4 * 1024,
+            transitions_max: 100_000,
+            fan_out_max: 10_000,
+            live_branches_max: 20_000,
+            buffered_max: 10_000,
+            buffered_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}

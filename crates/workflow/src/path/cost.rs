@@ -1,0 +1,102 @@
+//! Bounds on what a path may cost, checked on its text before it is parsed: expressions in definitions are total and cheap.
+//!
+//! RFC 9535 allows queries whose cost is exponential in their length (`$[*,*][*,*]…`) or a high power of the data (`$..*..*`).
+//! Within these bounds a query is linear in the data, times a small constant.
+
+use crate::limits::definition::{
+    EXPRESSION_DEPTH_MAX, PATH_CHARS_MAX, PATH_COMMAS_MAX, PATH_DESCENDANTS_MAX,
+};
+
+/// The first bound the path breaks, in words.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    if path.chars().count() > PATH_CHARS_MAX {
+        return Err(format!("it has more than {PATH_CHARS_MAX} characters"));
+    }
+    let bare = without_strings(path);
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for c in bare.chars() {
+        match c {
+            '[' | '(' | '!' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    if deepest > EXPRESSION_DEPTH_MAX {
+        return Err(format!("brackets and negations nest more than {EXPRESSION_DEPTH_MAX} deep"));
+    }
+    if bare.matches("..").count() > PATH_DESCENDANTS_MAX {
+        return Err(format!("it has more than {PATH_DESCENDANTS_MAX} descendant segment (..)"));
+    }
+    if bare.matches(',').count() > PATH_COMMAS_MAX {
+        return Err(format!("it has more than {PATH_COMMAS_MAX} commas"));
+    }
+    for inner in absolute_queries(&bare) {
+        if inner.contains(['*', '?', ':']) || inner.contains("..") {
+            return Err("inside a filter, a path that starts at $ must be names and indexes only".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The roots that filters of this text refer to by `$`; `None` if there are none.
+pub(super) fn roots_in_filters(rest: &str) -> Option<Vec<String>> {
+    let is_name = |c: &char| c.is_ascii_alphanumeric();
+    // Names in brackets are blanked with the other strings; the full document serves those.
+    let roots: Vec<String> = absolute_queries(&format!("${}", without_strings(rest)))
+        .map(|query| query.trim_start_matches(['$', '.', ' ']).chars().take_while(is_name).collect())
+        .collect();
+    if roots.is_empty() {
+        None
+    } else if roots.iter().any(String::is_empty) {
+        Some(super::Root::ALL.iter().map(|(_, name)| (*name).to_owned()).collect())
+    } else {
+        Some(roots)
+    }
+}
+
+/// The queries inside filters that start at `$`: from each further `$` to the end of its segments.
+fn absolute_queries(bare: &str) -> impl Iterator<Item = &str> {
+    let starts = bare.match_indices('$').skip(1);
+    starts.filter_map(|(start, _)| {
+        let tail = bare.get(start..)?;
+        let (mut open, mut end) = (0_usize, tail.len());
+        for (at, c) in tail.char_indices() {
+            match c {
+                '[' => open += 1,
+                ']' if open > 0 => open -= 1,
+                ']' | ')' | ',' | '<' | '>' | '=' | '!' | '&' | '|' if open == 0 => {
+                    end = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        tail.get(..end)
+    })
+}
+
+/// The text with every quoted string emptied, so that its characters do not count.
+fn without_strings(text: &str) -> String {
+    let mut bare = String::with_capacity(text.len());
+    let mut quote: Option<char> = None;
+    let mut escaped = false;
+    for c in text.chars() {
+        match quote {
+            Some(_) if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(open) if c == open => {
+                quote = None;
+                bare.push(c);
+            }
+            Some(_) => {}
+            None => {
+                if c == '\'' || c == '"' {
+                    quote = Some(c);
+                }
+                bare.push(c);
+            }
+        }
+    }
+    bare
+}

@@ -1,0 +1,137 @@
+//! Values with holes: JSON in which strings that start with `$` are paths. `$$` writes a literal `$`.
+//!
+//! `{"secretRef": …}` passes through untouched: it is resolved at dispatch and never becomes data.
+
+use serde_json::{Map, Value};
+
+use super::{Missing, Path, PathError, Roots};
+
+/// A compiled template. Parts without paths are kept as they are.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Template {
+    /// No holes.
+    Literal(Value),
+    /// One hole.
+    Path(Path),
+    /// Elements, some with holes.
+    Array(Vec<Template>),
+    /// Members, some with holes.
+    Object(Vec<(String, Template)>),
+}
+
+impl Template {
+    /// Compiles a template. Errors come with the JSON pointer of the string they are about, relative to the template.
+    pub fn compile(value: &Value, errors: &mut Vec<(String, PathError)>) -> Self {
+        compile_at(value, &mut String::new(), errors)
+    }
+
+    /// The value with every hole filled.
+    pub fn render(&self, roots: &dyn Roots) -> Result<Value, Missing> {
+        let mut missing = None;
+        let value = self.fill(roots, &mut missing);
+        missing.map_or(Ok(value), Err)
+    }
+
+    /// The value with null where a path has nothing, and the first such path.
+    pub fn render_lenient(&self, roots: &dyn Roots) -> (Value, Option<Missing>) {
+        let mut missing = None;
+        let value = self.fill(roots, &mut missing);
+        (value, missing)
+    }
+
+    /// The value, if there are no holes.
+    pub fn literal(&self) -> Option<&Value> {
+        match self {
+            Self::Literal(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The paths in it, with their pointers relative to the template.
+    pub fn paths(&self) -> Vec<(String, &Path)> {
+        let mut found = Vec::new();
+        self.collect_paths("", &mut found);
+        found
+    }
+
+    fn collect_paths<'a>(&'a self, at: &str, found: &mut Vec<(String, &'a Path)>) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Path(path) => found.push((at.to_owned(), path)),
+            Self::Array(items) => {
+                for (position, item) in items.iter().enumerate() {
+                    item.collect_paths(&format!("{at}/{position}"), found);
+                }
+            }
+            Self::Object(fields) => {
+                for (name, field) in fields {
+                    field.collect_paths(&format!("{at}/{}", crate::finding::pointer_token(name)), found);
+                }
+            }
+        }
+    }
+
+    fn fill(&self, roots: &dyn Roots, missing: &mut Option<Missing>) -> Value {
+        match self {
+            Self::Literal(value) => value.clone(),
+            Self::Path(path) => match path.get(roots) {
+                Ok(value) => value.into_owned(),
+                Err(error) => {
+                    missing.get_or_insert(error);
+                    Value::Null
+                }
+            },
+            Self::Array(items) => items.iter().map(|item| item.fill(roots, missing)).collect(),
+            Self::Object(fields) => Value::Object(
+                fields.iter().map(|(name, field)| (name.clone(), field.fill(roots, missing))).collect(),
+            ),
+        }
+    }
+}
+
+fn compile_at(value: &Value, at: &mut String, errors: &mut Vec<(String, PathError)>) -> Template {
+    match value {
+        Value::String(text) if text.starts_with("$$") => {
+            Template::Literal(Value::String(text.replacen("$$", "$", 1)))
+        }
+        Value::String(text) if text.starts_with('$') => match Path::parse(text) {
+            Ok(path) => Template::Path(path),
+            Err(error) => {
+                errors.push((at.clone(), error));
+                Template::Literal(Value::Null)
+            }
+        },
+        Value::Array(items) => {
+            let compile = |(position, item): (usize, &Value)| {
+                within(at, &position.to_string(), |at| compile_at(item, at, errors))
+            };
+            let compiled: Vec<Template> = items.iter().enumerate().map(compile).collect();
+            match compiled.iter().map(Template::literal).collect::<Option<Vec<_>>>() {
+                Some(literals) => Template::Literal(Value::Array(literals.into_iter().cloned().collect())),
+                None => Template::Array(compiled),
+            }
+        }
+        Value::Object(fields) => {
+            let compile = |(name, field): (&String, &Value)| {
+                let token = crate::finding::pointer_token(name);
+                (name.clone(), within(at, &token, |at| compile_at(field, at, errors)))
+            };
+            let compiled: Vec<(String, Template)> = fields.iter().map(compile).collect();
+            let literal = |(name, field): &(String, Template)| Some((name.clone(), field.literal()?.clone()));
+            match compiled.iter().map(literal).collect::<Option<Map<_, _>>>() {
+                Some(literals) => Template::Literal(Value::Object(literals)),
+                None => Template::Object(compiled),
+            }
+        }
+        other => Template::Literal(other.clone()),
+    }
+}
+
+fn within<T>(at: &mut String, token: &str, inside: impl FnOnce(&mut String) -> T) -> T {
+    let length = at.len();
+    at.push('/');
+    at.push_str(token);
+    let result = inside(at);
+    at.truncate(length);
+    result
+}

@@ -1,0 +1,79 @@
+//! JSON Schema checks of inputs, compiled once.
+//!
+//! Offline by construction: a `$ref` to anything outside the schema is refused. Patterns run on a linear-time engine, because
+//! schemas come from users.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+/// A compiled schema.
+#[derive(Clone, Debug)]
+pub struct Schema(std::sync::Arc<Validator>);
+
+/// One place where a value does not fit its schema.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: {message}", if pointer.is_empty() { "the value" } else { pointer.as_str() })]
+pub struct Mismatch {
+    /// Where, as a JSON pointer into the value.
+    pub pointer: String,
+    /// The schema keyword it breaks.
+    pub keyword: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Schema {
+    /// Mismatches told at once; a value may have thousands.
+    const MISMATCHES_MAX: usize = 20;
+
+    /// Compiles a schema of draft 2020-12, or of the draft its `$schema` names.
+    pub fn compile(schema: &Value) -> Result<Self, String> {
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
+        options.build(schema).map(|validator| Self(validator.into())).map_err(|error| error.to_string())
+    }
+
+    /// Whether a value fits.
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.0.is_valid(value)
+    }
+
+    /// Where a value does not fit.
+    pub fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
+        let describe = |error: jsonschema::ValidationError<'_>| Mismatch {
+            pointer: error.instance_path().as_str().to_owned(),
+            keyword: error.kind().keyword().to_owned(),
+            message: error.to_string().chars().take(400).collect(),
+        };
+        self.0.iter_errors(value).take(Self::MISMATCHES_MAX).map(describe).collect()
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        std::sync::Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn mismatches_name_the_place_and_the_keyword() {
+        let schema =
+            Schema::compile(&json!({"required": ["id"], "properties": {"n": {"type": "integer"}}})).unwrap();
+        let mismatches = schema.mismatches(&json!({"n": "x"}));
+        let told: Vec<(&str, &str)> =
+            mismatches.iter().map(|m| (m.pointer.as_str(), m.keyword.as_str())).collect();
+        assert!(told.contains(&("", "required")) && told.contains(&("/n", "type")), "{told:?}");
+        assert!(schema.is_valid(&json!({"id": 1, "n": 2})));
+    }
+
+    #[test]
+    fn a_schema_that_is_none_or_refers_outside_is_refused() {
+        assert!(Schema::compile(&json!({"type": "no-such-type"})).is_err());
+        assert!(Schema::compile(&json!({"$ref": "file:///etc/passwd"})).is_err());
+        assert!(Schema::compile(&json!({"pattern": "(a+)+\\1"})).is_err(), "back-references are not linear");
+    }
+}

@@ -1,0 +1,135 @@
+//! What a branch sees: its own data first, then that of the branches it came from.
+//!
+//! Reads only. A branch's writes stay in its own slots, so what its ancestors hold does not change while it runs.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::definition::StateKind;
+use crate::ids::{BranchId, digest_uuid};
+use crate::instance::{Branch, Instance, SlotName};
+use crate::path::{Root, Roots, SYSTEM_FIELDS};
+use crate::plan::Plan;
+use crate::time::Timestamp;
+
+/// One branch's view.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) instance: &'a Instance,
+    pub(crate) branch: BranchId,
+    pub(crate) now: Timestamp,
+    /// A candidate event, seen as `$.event` while it is matched.
+    pub(crate) event: Option<&'a Value>,
+}
+
+impl<'a> Scope<'a> {
+    /// The branch and those it came from, innermost first.
+    fn lineage(&self) -> impl Iterator<Item = (BranchId, &'a Branch)> {
+        let instance = self.instance;
+        let first = instance.branch(self.branch).ok().map(|branch| (self.branch, branch));
+        std::iter::successors(first, move |(_, branch)| {
+            let parent = branch.parent?.branch;
+            instance.branch(parent).ok().map(|branch| (parent, branch))
+        })
+    }
+
+    fn inherited(&self, name: &SlotName) -> Option<Cow<'a, Value>> {
+        let instance = self.instance;
+        self.lineage().find_map(|(id, _)| instance.slot(id, name)).map(|value| Cow::Borrowed(&**value))
+    }
+
+    fn event(&self) -> Option<Cow<'a, Value>> {
+        let trigger = || self.instance.origin().event.as_ref().map(|event| Cow::Borrowed(&**event));
+        self.event.map(Cow::Borrowed).or_else(|| self.inherited(&SlotName::Event)).or_else(trigger)
+    }
+
+    /// The innermost map: the branch that runs it, and this branch's position in it.
+    fn map_position(&self) -> Option<(BranchId, u32)> {
+        self.lineage().find_map(|(_, branch)| {
+            let parent = branch.parent?;
+            let owner = self.instance.branch(parent.branch).ok()?;
+            let state = self.plan.state(owner.state).ok()?;
+            matches!(state.kind, StateKind::Map { .. }).then_some((parent.branch, parent.index))
+        })
+    }
+
+    fn item(&self) -> Option<Cow<'a, Value>> {
+        let (owner, index) = self.map_position()?;
+        if let Some(items) = self.instance.slot(owner, &SlotName::Items) {
+            return items.get(index as usize).map(Cow::Borrowed);
+        }
+        let state = self.plan.state(self.instance.branch(owner).ok()?.state).ok()?;
+        let StateKind::Map { items, .. } = &state.kind else { return None };
+        let outer = Scope { branch: owner, event: None, ..*self };
+        items.find(&outer)?.get(index as usize).map(|item| Cow::Owned(item.clone()))
+    }
+
+    fn state(&self) -> Value {
+        let mut whole = Map::new();
+        for (id, _) in self.lineage() {
+            for (name, value) in self.instance.state_slots(id) {
+                whole.entry(name.clone()).or_insert_with(|| (**value).clone());
+            }
+        }
+        Value::Object(whole)
+    }
+
+    fn system(&self, name: &str) -> Option<Value> {
+        let origin = self.instance.origin();
+        Some(match name {
+            "instanceId" => origin.instance_id.as_str().into(),
+            "executionId" => origin.execution_id().to_string().into(),
+            "correlationId" => origin.correlation_id.as_str().into(),
+            "entityId" => origin.entity_id.clone().map_or(Value::Null, Value::String),
+            "startTime" => self.instance.started_at().to_string().into(),
+            "currentTime" => self.now.to_string().into(),
+            "newId" => self.new_id().into(),
+            _ => return None,
+        })
+    }
+
+    /// The same for every attempt of one visit, different for every other.
+    fn new_id(&self) -> String {
+        let execution = self.instance.origin().execution_id().to_string();
+        let mut place = Vec::new();
+        for (_, branch) in self.lineage() {
+            place.extend(branch.state.0.to_be_bytes());
+            place.extend(branch.visit.to_be_bytes());
+            place.extend(branch.parent.map_or(u32::MAX, |parent| parent.index).to_be_bytes());
+        }
+        digest_uuid(&[b"newId", execution.as_bytes(), &place])
+    }
+}
+
+impl Roots for Scope<'_> {
+    fn whole(&self, root: Root) -> Option<Cow<'_, Value>> {
+        match root {
+            Root::Input => Some(Cow::Borrowed(&*self.instance.origin().input)),
+            Root::State => Some(Cow::Owned(self.state())),
+            Root::Event => self.event(),
+            Root::Error => self.inherited(&SlotName::Error),
+            Root::Item => self.item(),
+            Root::Index => self.map_position().map(|(_, index)| Cow::Owned(index.into())),
+            Root::System => {
+                let field = |name: &&str| Some(((*name).to_owned(), self.system(name)?));
+                Some(Cow::Owned(Value::Object(SYSTEM_FIELDS.iter().filter_map(field).collect())))
+            }
+        }
+    }
+
+    fn field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
+        match root {
+            Root::State => {
+                let slot = self.lineage().find_map(|(id, _)| self.instance.state_slot(id, name));
+                slot.map(|value| Cow::Borrowed(&**value))
+            }
+            Root::System => self.system(name).map(Cow::Owned),
+            _ => match self.whole(root)? {
+                Cow::Borrowed(value) => value.get(name).map(Cow::Borrowed),
+                Cow::Owned(mut value) => value.get_mut(name).map(|field| Cow::Owned(field.take())),
+            },
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Moments and ISO-8601 durations, as data: this file formats and adds time, and never reads a clock.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Timestamp(pub i64);
+
+/// Why a text is not a moment or a duration.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TimeError {
+    /// Not RFC 3339, or outside the years that can be written.
+    #[error("{text:?} is not an RFC 3339 timestamp such as 2026-01-31T12:00:00Z")]
+    Timestamp {
+        /// What was given.
+        text: String,
+    },
+    /// Not an ISO-8601 duration.
+    #[error("{text:?} is not an ISO-8601 duration such as PT30S, PT48H or P7D")]
+    Duration {
+        /// What was given.
+        text: String,
+    },
+    /// Months and years have no fixed length.
+    #[error("{text:?} counts years or months, whose length varies: write days, such as P30D")]
+    CalendarUnit {
+        /// What was given.
+        text: String,
+    },
+    /// Negative, or longer than [`Duration::MAX`].
+    #[error("{text:?} is outside PT0S to P36500D")]
+    DurationRange {
+        /// What was given.
+        text: String,
+    },
+}
+
+impl Timestamp {
+    /// Reads RFC 3339.
+    pub fn parse(text: &str) -> Result<Self, TimeError> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| TimeError::Timestamp { text: shown(text) })?;
+        Ok(Self(parsed.as_millisecond()))
+    }
+
+    /// This moment and a while later; stays at the last moment instead of overflowing.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.0).unwrap_or(i64::MAX)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(timestamp) => write!(f, "{timestamp}"),
+            Err(_) => write!(f, "{} ms since 1970", self.0),
+        }
+    }
+}
+
+/// A length of time in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Duration(pub u64);
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// About a hundred years: longer is a mistake.
+    pub const MAX: Self = Self(36_500 * 24 * 3_600_000);
+
+    /// Whole seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(seconds * 1000)
+    }
+
+    /// Whole hours.
+    pub const fn hours(hours: u64) -> Self {
+        Self(hours * 3_600_000)
+    }
+
+    /// Reads `P[nW][nD][T[nH][nM][nS]]`; a day is 24 hours.
+    pub fn parse(text: &str) -> Result<Self, TimeError> {
+        let malformed = || TimeError::Duration { text: shown(text) };
+        // jiff reads "2 hours" as well; definitions have one way to write a duration.
+        if !text.starts_with(['P', 'p']) {
+            return Err(malformed());
+        }
+        let span: jiff::Span = text.parse().map_err(|_| malformed())?;
+        if span.get_years() != 0 || span.get_months() != 0 {
+            return Err(TimeError::CalendarUnit { text: shown(text) });
+        }
+        let hours =
+            i64::from(span.get_weeks()) * 168 + i64::from(span.get_days()) * 24 + i64::from(span.get_hours());
+        let ms = hours
+            .checked_mul(3_600_000)
+            .and_then(|ms| ms.checked_add(span.get_minutes().checked_mul(60_000)?));
+        let ms = ms.and_then(|ms| ms.checked_add(span.get_seconds().checked_mul(1000)?));
+        let ms = ms.and_then(|ms| ms.checked_add(span.get_milliseconds()));
+        match ms.and_then(|ms| u64::try_from(ms).ok()) {
+            Some(ms) if ms <= Self::MAX.0 => Ok(Self(ms)),
+            _ => Err(TimeError::DurationRange { text: shown(text) }),
+        }
+    }
+
+    /// Both together, at most the longest.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Duration {
+    /// ISO-8601, days and smaller: `P2DT3H`, `PT0.250S`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, rest) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        let (hours, minutes, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest % 60_000);
+        f.write_str("P")?;
+        if days > 0 {
+            write!(f, "{days}D")?;
+        }
+        if rest > 0 || days == 0 {
+            f.write_str("T")?;
+        }
+        if hours > 0 {
+            write!(f, "{hours}H")?;
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}M")?;
+        }
+        match (ms / 1000, ms % 1000) {
+            (0, 0) if self.0 > 0 => Ok(()),
+            (seconds, 0) => write!(f, "{seconds}S"),
+            (seconds, fraction) => write!(f, "{seconds}.{fraction:03}S"),
+        }
+    }
+}
+
+/// Enough of a wrong text to recognise it.
+fn shown(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written_as_iso_8601() {
+        for (text, ms, written) in [
+            ("PT5S", 5_000, "PT5S"),
+            ("PT48H", 172_800_000, "P2D"),
+            ("P1DT2H3M4.5S", 93_784_500, "P1DT2H3M4.500S"),
+            ("P1W", 604_800_000, "P7D"),
+            ("PT0S", 0, "PT0S"),
+            ("PT0.25S", 250, "PT0.250S"),
+            ("PT90M", 5_400_000, "PT1H30M"),
+        ] {
+            let duration = Duration::parse(text).unwrap();
+            assert_eq!((duration.0, duration.to_string().as_str()), (ms, written), "{text}");
+            assert_eq!(Duration::parse(written).unwrap(), duration);
+        }
+    }
+
+    #[test]
+    fn durations_without_a_fixed_length_are_refused() {
+        assert!(matches!(Duration::parse("P1M"), Err(TimeError::CalendarUnit { .. })));
+        assert!(matches!(Duration::parse("P1Y"), Err(TimeError::CalendarUnit { .. })));
+        assert!(matches!(Duration::parse("-PT5S"), Err(TimeError::Duration { .. })));
+        assert!(matches!(Duration::parse("P99999D"), Err(TimeError::DurationRange { .. })));
+        for text in ["", "5s", "PT", "2 hours", "P", "PT5", "PT1e9S"] {
+            assert!(matches!(Duration::parse(text), Err(TimeError::Duration { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn timestamps_are_read_and_written_as_rfc_3339() {
+        let moment = Timestamp::parse("2026-01-31T12:00:00.250+02:00").unwrap();
+        assert_eq!(moment.to_string(), "2026-01-31T10:00:00.25Z");
+        assert!(Timestamp::parse("tomorrow").is_err());
+        assert_eq!(Timestamp(i64::MAX).plus(Duration::seconds(1)), Timestamp(i64::MAX));
+    }
+}

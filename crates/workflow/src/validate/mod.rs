@@ -1,0 +1,100 @@
+//! Whether a definition makes sense as a whole. Every finding has a stable code, a place and something to do; errors refuse,
+//! warnings publish.
+//!
+//! Each file here checks one kind of rule on the typed definition. Nothing here runs anything.
+
+mod activities;
+mod compensation;
+mod loops;
+mod scoping;
+mod secrets;
+mod targets;
+mod timing;
+
+use std::collections::BTreeMap;
+
+use crate::definition::{ActivityCall, Authored, Definition, StateKind};
+use crate::finding::{self, Finding, Severity};
+use crate::flow::Flow;
+use crate::registry::{Activity, Registry};
+
+/// A definition that may be compiled, with the warnings it publishes with.
+#[derive(Debug)]
+pub struct Validated {
+    pub(crate) definition: Definition,
+    pub(crate) activities: BTreeMap<String, Activity>,
+    findings: Vec<Finding>,
+}
+
+impl Validated {
+    /// The definition.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Warnings and notes, worst first.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+}
+
+/// A definition that may not run, with everything that was found.
+#[derive(Debug, thiserror::Error)]
+#[error("the definition has {} errors", .findings.iter().filter(|f| f.severity() == Severity::Error).count())]
+pub struct Rejected {
+    /// Errors first.
+    pub findings: Vec<Finding>,
+}
+
+impl Authored {
+    /// Checks the definition as a whole. With a registry unknown activities are errors; without one their names are noted.
+    pub fn validate(self, registry: Option<&Registry>) -> Result<Validated, Rejected> {
+        let Self { definition, mut findings } = self;
+        let Some(definition) = definition else {
+            return Err(Rejected { findings });
+        };
+        let flow = Flow::of(&definition);
+        targets::check(&definition, &flow, &mut findings);
+        loops::check(&definition, &flow, &mut findings);
+        activities::check(&definition, registry, &mut findings);
+        timing::check(&definition, registry, &mut findings);
+        compensation::check(&definition, &flow, registry, &mut findings);
+        scoping::check(&definition, &mut findings);
+        secrets::check(&definition, &mut findings);
+        finding::sort(&mut findings);
+        findings.dedup();
+        if findings.iter().any(|finding| finding.severity() == Severity::Error) {
+            return Err(Rejected { findings });
+        }
+        let named = calls(&definition).into_iter().map(|(_, call)| call.activity.clone());
+        let known = |name: String| Some((name.clone(), registry?.get(&name)?.clone()));
+        let activities = named.filter_map(known).collect();
+        Ok(Validated { definition, activities, findings })
+    }
+}
+
+/// Every activity call of a definition with the place of the call.
+fn calls(definition: &Definition) -> Vec<(String, &ActivityCall)> {
+    let mut calls = Vec::new();
+    let escalation = definition.configuration.escalation.as_ref();
+    if let Some(call) = escalation.and_then(|escalation| escalation.notify.as_ref()) {
+        calls.push(("/configuration/escalation/notify".to_owned(), call));
+    }
+    for state in &definition.states {
+        match &state.kind {
+            StateKind::Task(task) => {
+                calls.push((state.pointer.clone(), &task.call));
+                if let Some(call) = &task.compensate_with {
+                    calls.push((format!("{}/compensateWith", state.pointer), call));
+                }
+            }
+            StateKind::Compensation { steps } => {
+                for (position, step) in steps.iter().flatten().enumerate() {
+                    calls.push((format!("{}/steps/{position}", state.pointer), &step.call));
+                }
+            }
+            _ => {}
+        }
+    }
+    calls
+}

@@ -1,0 +1,119 @@
+//! Where transitions lead: every target exists, every state can be reached, and from every state there is a way to an end.
+//!
+//! A state that is unreachable only because a transition leads nowhere is told as that transition's consequence: mending the
+//! one mends the other.
+
+use std::collections::BTreeSet;
+
+use crate::definition::Definition;
+use crate::definition::closest;
+use crate::finding::{Code, Finding};
+use crate::flow::{Flow, resolve, state_of};
+use crate::ids::{BlockId, StateId};
+
+pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Finding>) {
+    for (number, block) in (0_u32..).zip(&definition.blocks) {
+        let block_id = BlockId(number);
+        if block.states.is_empty() {
+            continue;
+        }
+        let mut dangling = Vec::new();
+        let mut starts = Vec::new();
+        let mut start = |pointer: String, name: &str| match resolve(definition, block_id, name) {
+            Some(state) => starts.push(state),
+            None => dangling.push(dangling_target(definition, block_id, pointer, name)),
+        };
+        // A startAt that could not be read has its own finding.
+        if !block.start_at.is_empty() {
+            start(format!("{}/startAt", block.pointer), &block.start_at);
+        }
+        let recover =
+            definition.configuration.escalation.as_ref().and_then(|escalation| escalation.recover.as_ref());
+        if let (BlockId::TOP, Some(recover)) = (block_id, recover) {
+            start("/configuration/escalation/recover".to_owned(), recover);
+        }
+        let reachable = flow.reachable(starts.iter().copied());
+        let mut open_ended: BTreeSet<StateId> = BTreeSet::new();
+        for id in block.states.values() {
+            let Some(state) = state_of(definition, *id) else { continue };
+            for (place, name) in state.targets() {
+                if resolve(definition, block_id, name).is_none() {
+                    open_ended.insert(*id);
+                    dangling.push(dangling_target(
+                        definition,
+                        block_id,
+                        format!("{}/{place}", state.pointer),
+                        name,
+                    ));
+                }
+            }
+        }
+        report_unreachable(definition, block_id, &reachable, &mut dangling, findings);
+        report_endless(definition, flow, block_id, &reachable, &open_ended, findings);
+        findings.append(&mut dangling);
+    }
+}
+
+fn dangling_target(definition: &Definition, block: BlockId, pointer: String, name: &str) -> Finding {
+    let names = definition.blocks.get(block.0 as usize).map(|block| &block.states);
+    let known: Vec<&str> = names.into_iter().flat_map(|states| states.keys()).map(String::as_str).collect();
+    let hint = match closest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}? Else add a state {name:?}"),
+        None => format!("add a state {name:?} beside this one, or name one of those there"),
+    };
+    Finding::new(Code::DanglingTarget, pointer, format!("there is no state {name:?} to go to"), hint)
+}
+
+/// States nobody leads to: consequences of dangling targets where there are any, else findings of their own.
+fn report_unreachable(
+    definition: &Definition,
+    block: BlockId,
+    reachable: &BTreeSet<StateId>,
+    dangling: &mut [Finding],
+    findings: &mut Vec<Finding>,
+) {
+    let Some(block) = definition.blocks.get(block.0 as usize) else { return };
+    if block.start_at.is_empty() {
+        return;
+    }
+    for (name, id) in block.states.iter().filter(|(_, id)| !reachable.contains(id)) {
+        let Some(state) = state_of(definition, *id) else { continue };
+        if dangling.is_empty() {
+            let message = format!("no transition leads to state {name:?}");
+            let hint = "let a state lead to it, or remove it";
+            findings.push(Finding::new(Code::UnreachableState, state.pointer.clone(), message, hint));
+        }
+        for finding in dangling.iter_mut() {
+            let consequence = format!("so state {name:?} ({}) cannot be reached", state.pointer);
+            finding.consequences.push(consequence);
+        }
+    }
+}
+
+/// Reachable states from which no terminal state can be reached. A dangling target may have been meant as the way out.
+fn report_endless(
+    definition: &Definition,
+    flow: &Flow,
+    block: BlockId,
+    reachable: &BTreeSet<StateId>,
+    open_ended: &BTreeSet<StateId>,
+    findings: &mut Vec<Finding>,
+) {
+    let is_end = |id: &StateId| {
+        state_of(definition, *id).is_some_and(|state| state.is_terminal() || has_no_exit(state))
+    };
+    let Some(block) = definition.blocks.get(block.0 as usize) else { return };
+    let ends = block.states.values().copied().filter(|id| is_end(id) || open_ended.contains(id));
+    let can_end = flow.leading_to(ends);
+    for id in block.states.values().filter(|id| reachable.contains(id) && !can_end.contains(id)) {
+        let Some(state) = state_of(definition, *id) else { continue };
+        let message = format!("from state {:?} no succeed, fail or continueAsNew can be reached", state.name);
+        let hint = "add a way out; a loop that is to go on for ever ends each round with continueAsNew";
+        findings.push(Finding::new(Code::NoWayToEnd, state.pointer.clone(), message, hint));
+    }
+}
+
+/// A state whose `next` could not be read has a finding already.
+fn has_no_exit(state: &crate::definition::State) -> bool {
+    state.targets().is_empty()
+}
