@@ -1,1 +1,37 @@
-fn main() {}
+//! The `abide` command line. Each command is a file of its own; this one only says which there are.
+
+mod commands;
+mod excerpt;
+mod files;
+mod findings;
+mod timeline;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Durable orchestration in one binary.
+#[derive(Parser)]
+#[command(name = "abide", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check workflow definitions and say what to do about every finding
+    Validate(commands::validate::Args),
+    /// Draw a workflow definition as Mermaid text
+    Graph(commands::graph::Args),
+    /// Run a definition in memory, with mocked activities and skipped time
+    Run(commands::run::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Validate(args) => commands::validate::run(&args),
+        Command::Graph(args) => commands::graph::run(&args),
+        Command::Run(args) => commands::run::run(&args),
+    }
+}

@@ -1,0 +1,140 @@
+//! `abide run`: a rehearsal from the author's files, told as a timeline.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use abide_workflow::rehearse::{Mocks, Playback, Rehearsal, Stimulus, parse_stimuli};
+use abide_workflow::{Duration, Outcome, Plan, Timestamp, json as strict_json};
+use anstream::{eprintln, println};
+use serde_json::{Value, json};
+
+use super::exit;
+use crate::files::{self, FileError};
+use crate::timeline;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The definition to run
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The run's input: JSON, or @FILE
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    input: String,
+    /// What happens from outside: [{"at": "PT1H", "event": NAME, "data": …} | {"at": …, "do": "terminate"}]
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// What activities answer: {"activities": {NAME: {"result": …} | {"error": …} | [ … ]}}
+    #[arg(long, value_name = "FILE")]
+    mock: Option<PathBuf>,
+    /// Definitions that workflow states start for real
+    #[arg(long = "with", value_name = "FILE")]
+    children: Vec<PathBuf>,
+    /// The activities there are: their names, schemas and compensations are used
+    #[arg(long, value_name = "FILE")]
+    activities: Option<PathBuf>,
+    /// When the run starts
+    #[arg(long, value_name = "TIMESTAMP", default_value = "2026-01-01T00:00:00Z")]
+    at: String,
+    /// Print JSON for machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is nothing to play.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("--input: {0}")]
+    Input(#[from] strict_json::JsonError),
+    #[error("--at: {0}")]
+    At(#[from] abide_workflow::time::TimeError),
+    #[error("the input does not fit the definition: {}", .0.join("; "))]
+    Mismatch(Vec<String>),
+    #[error("the rehearsal broke, which is a defect of abide: {0}")]
+    Broken(#[from] abide_workflow::Corrupt),
+}
+
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match play(args) {
+        Ok((start, playback)) => {
+            if args.json {
+                println!("{:#}", to_json(&playback));
+            } else {
+                timeline::print(start, &playback);
+            }
+            if playback.succeeded() { exit::OK.into() } else { exit::NOT_OK.into() }
+        }
+        Err(error) => {
+            eprintln!("abide: {error}");
+            exit::UNUSABLE.into()
+        }
+    }
+}
+
+fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
+    let registry = files::registry(args.activities.as_ref())?;
+    let plan = files::plan(&args.file, registry.as_ref())?;
+    let children: Vec<Plan> = args
+        .children
+        .iter()
+        .map(|path| files::plan(path, registry.as_ref()))
+        .collect::<Result<_, FileError>>()?;
+    let input = match args.input.strip_prefix('@') {
+        Some(path) => strict_json::parse(&files::read(Path::new(path))?)?,
+        None => strict_json::parse(&args.input)?,
+    };
+    plan.check_input(&input)
+        .map_err(|mismatches| RunError::Mismatch(mismatches.iter().map(ToString::to_string).collect()))?;
+    let start = Timestamp::parse(&args.at)?;
+    let playback = Rehearsal {
+        children: children.iter().map(|plan| (plan.id().to_owned(), plan)).collect::<BTreeMap<_, _>>(),
+        mocks: mocks(args.mock.as_ref())?,
+        stimuli: stimuli(args.events.as_ref())?,
+        input,
+        start,
+        ..Rehearsal::new(&plan)
+    }
+    .play()?;
+    Ok((start, playback))
+}
+
+fn mocks(path: Option<&PathBuf>) -> Result<Mocks, FileError> {
+    let Some(path) = path else { return Ok(Mocks::default()) };
+    Mocks::parse(&files::read(path)?).map_err(|source| FileError::Mock { path: path.clone(), source })
+}
+
+fn stimuli(path: Option<&PathBuf>) -> Result<Vec<(Duration, Stimulus)>, FileError> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    parse_stimuli(&files::read(path)?).map_err(|source| FileError::Mock { path: path.clone(), source })
+}
+
+fn to_json(playback: &Playback) -> Value {
+    let (output, error) = match &playback.outcome {
+        Some(Outcome::Completed(output)) => (Some((**output).clone()), None),
+        Some(Outcome::Failed(failure)) => (None, Some(failure.to_json())),
+        _ => (None, None),
+    };
+    let history: Vec<Value> = playback
+        .timeline
+        .iter()
+        .map(|(instance, event)| {
+            let mut event = json!(event);
+            if let Some(fields) = event.as_object_mut() {
+                fields.insert("instanceId".to_owned(), instance.as_str().into());
+            }
+            event
+        })
+        .collect();
+    json!({
+        "status": playback.status.to_string(),
+        "output": output,
+        "error": error,
+        "waiting": playback.waiting.iter().map(|state| state.state.as_str()).collect::<Vec<_>>(),
+        "unmocked": playback.unmocked,
+        "refused": playback.refusals,
+        "gaveUp": playback.gave_up,
+        "history": history,
+    })
+}

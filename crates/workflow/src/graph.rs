@@ -1,0 +1,175 @@
+//! A definition drawn: Mermaid text, with a box around the branches of every parallel and map.
+//!
+//! Draws what it is given, valid or not: a transition to a state that does not exist leads to a dashed node.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::condition::{Condition, Op, Operand};
+use crate::definition::{Definition, ErrorHandler, Moment, State, StateKind};
+use crate::flow::{resolve, state_of};
+use crate::ids::{BlockId, StateId};
+
+/// Mermaid text of a definition.
+pub fn mermaid(definition: &Definition) -> String {
+    let mut drawing = Drawing { definition, text: String::from("flowchart TD\n"), missing: BTreeSet::new() };
+    drawing.block(BlockId::TOP, 1);
+    if let Some(escalation) = &definition.configuration.escalation
+        && let Some(recover) = &escalation.recover
+    {
+        drawing.line(1, "timeout{{\"workflow timeout\"}}");
+        let target = drawing.target(BlockId::TOP, recover);
+        drawing.line(1, &format!("timeout -. \"recover\" .-> {target}"));
+    }
+    let missing: Vec<String> = drawing.missing.iter().cloned().collect();
+    for node in missing {
+        drawing.line(1, &format!("style {node} stroke-dasharray: 5 5"));
+    }
+    drawing.text
+}
+
+struct Drawing<'a> {
+    definition: &'a Definition,
+    text: String,
+    missing: BTreeSet<String>,
+}
+
+impl Drawing<'_> {
+    fn line(&mut self, depth: usize, line: &str) {
+        let _ = writeln!(self.text, "{:1$}{line}", "", depth * 2);
+    }
+
+    fn block(&mut self, id: BlockId, depth: usize) {
+        let Some(block) = self.definition.blocks.get(id.0 as usize) else { return };
+        let start = self.target(id, &block.start_at);
+        self.line(depth, &format!("start{0}(( )) --> {start}", id.0));
+        for state in block.states.values() {
+            self.state(*state, depth);
+        }
+        for state in block.states.values() {
+            self.edges(*state, depth);
+        }
+    }
+
+    fn state(&mut self, id: StateId, depth: usize) {
+        let Some(state) = state_of(self.definition, id) else { return };
+        let (node, label) = (node(id), escape(&label(state)));
+        let shape = match &state.kind {
+            StateKind::Choice { .. } => format!("{node}{{\"{label}\"}}"),
+            StateKind::WaitUntil(_) | StateKind::WaitEvent(_) => format!("{node}[/\"{label}\"/]"),
+            StateKind::Succeed { .. } | StateKind::Fail { .. } => format!("{node}([\"{label}\"])"),
+            StateKind::Compensation { .. } => format!("{node}[\\\"{label}\"\\]"),
+            StateKind::Workflow(_) | StateKind::ContinueAsNew { .. } => format!("{node}[[\"{label}\"]]"),
+            _ => format!("{node}[\"{label}\"]"),
+        };
+        self.line(depth, &shape);
+        for (position, block) in state.blocks().iter().enumerate() {
+            let title = match &state.kind {
+                StateKind::Map { items, .. } => format!("{}: for each {}", state.name, items.text()),
+                _ => format!("{}: branch {}", state.name, position + 1),
+            };
+            self.line(depth, &format!("subgraph block{}[\"{}\"]", block.0, escape(&title)));
+            self.block(*block, depth + 1);
+            self.line(depth, "end");
+            self.line(depth, &format!("{node} --- block{}", block.0));
+        }
+    }
+
+    fn edges(&mut self, id: StateId, depth: usize) {
+        let Some(state) = state_of(self.definition, id) else { return };
+        let from = node(id);
+        let mut edge = |name: &str, label: Option<String>, dotted: bool| {
+            let to = self.target(state.block, name);
+            let (open, close) = if dotted { ("-.", ".->") } else { ("--", "-->") };
+            let line = match label {
+                Some(label) => format!("{from} {open} \"{}\" {close} {to}", escape(&label)),
+                None if dotted => format!("{from} -.-> {to}"),
+                None => format!("{from} --> {to}"),
+            };
+            self.line(depth, &line);
+        };
+        if let StateKind::Choice { choices, default } = &state.kind {
+            for (condition, next) in choices {
+                edge(next, Some(describe(condition)), false);
+            }
+            if let Some(default) = default {
+                edge(default, Some("else".to_owned()), false);
+            }
+        }
+        if let Some(next) = &state.next {
+            edge(next, None, false);
+        }
+        if let Some(next) = &state.timeout_next {
+            edge(next, Some("timeout".to_owned()), true);
+        }
+        for handler in &state.on_error {
+            edge(&handler.next, Some(codes(handler)), true);
+        }
+    }
+
+    fn target(&mut self, block: BlockId, name: &str) -> String {
+        if let Some(id) = resolve(self.definition, block, name) {
+            return node(id);
+        }
+        let node: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let node = format!("missing{}_{node}", block.0);
+        if self.missing.insert(node.clone()) {
+            self.line(1, &format!("{node}[\"{} is missing\"]", escape(name)));
+        }
+        node
+    }
+}
+
+fn node(id: StateId) -> String {
+    format!("s{}", id.0)
+}
+
+fn label(state: &State) -> String {
+    let detail = match &state.kind {
+        StateKind::Task(task) => task.call.activity.clone(),
+        StateKind::WaitUntil(Moment::After(duration)) => format!("for {duration}"),
+        StateKind::WaitUntil(Moment::At(moment)) => format!("until {moment}"),
+        StateKind::WaitUntil(Moment::AfterPath(path)) => format!("for {}", path.text()),
+        StateKind::WaitUntil(Moment::AtPath(path)) => format!("until {}", path.text()),
+        StateKind::WaitEvent(wait) => format!("for event {}", wait.name),
+        StateKind::Workflow(call) => format!("workflow {}", call.workflow),
+        StateKind::Choice { .. } => return state.name.clone(),
+        _ => state.type_name().to_owned(),
+    };
+    format!("{}\n{detail}", state.name)
+}
+
+fn codes(handler: &ErrorHandler) -> String {
+    if handler.takes_all() { "error".to_owned() } else { handler.codes.join(", ") }
+}
+
+fn describe(condition: &Condition) -> String {
+    let several = |conditions: &[Condition], word: &str| {
+        conditions.iter().map(describe).collect::<Vec<_>>().join(&format!(" {word} "))
+    };
+    match condition {
+        Condition::And(conditions) => several(conditions, "and"),
+        Condition::Or(conditions) => several(conditions, "or"),
+        Condition::Not(condition) => format!("not ({})", describe(condition)),
+        Condition::Test { path, op, operand } => {
+            let right = match operand {
+                Operand::None => String::new(),
+                Operand::Value(value) => format!(" {value}"),
+                Operand::Path(path) => format!(" {}", path.text()),
+            };
+            let op = Op::NAMES.iter().find(|name| Op::named(name) == Some(*op)).copied().unwrap_or_default();
+            format!("{} {op}{right}", path.text())
+        }
+    }
+}
+
+/// Mermaid ends a label at a quote; everything else in it may be markup.
+fn escape(text: &str) -> String {
+    let cut: String = text.chars().take(120).collect();
+    let text = if cut.len() < text.len() { format!("{cut}…") } else { cut };
+    text.replace('&', "#amp;")
+        .replace('"', "#quot;")
+        .replace('<', "#lt;")
+        .replace('>', "#gt;")
+        .replace('\n', "<br>")
+}
