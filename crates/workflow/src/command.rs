@@ -76,8 +76,11 @@ pub enum CommandKind {
 pub struct StartActivity {
     /// The activity's name.
     pub activity: String,
-    /// Its input. Secret references in it are resolved at dispatch, never before.
+    /// Its input.
     pub input: Json,
+    /// The places in the input (JSON pointers) where the author wrote `{"secretRef": …}`: what dispatch resolves. Data that
+    /// merely looks like a reference is data: whoever starts a run must not choose which secret an activity is given.
+    pub secrets: Vec<String>,
     /// Which piece of work this is: the idempotency key is made of it.
     pub step: StepIdentity,
     /// The whole step's absolute end, retries included.
@@ -101,7 +104,8 @@ pub struct StartChild {
     pub step: StepIdentity,
 }
 
-/// One visit of one state on one branch: stable over retries, restarts and nodes, different for every new piece of work.
+/// One visit of one state on one branch: stable over retries, restarts and nodes, different for every new piece of work. A
+/// recorded compensation that was cut short and is started again is the same piece of work, and keeps its identity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepIdentity {
     /// The state's path in the definition, such as `CheckAll/iterator/Check` or `Undo/steps/0`.

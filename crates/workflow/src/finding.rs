@@ -105,6 +105,10 @@ codes! {
     JoinTooLarge = "join-too-large", Error;
     /// A handler that an earlier one always hides.
     HandlerHidden = "handler-hidden", Warning;
+    /// A field that has no effect without another.
+    UnusedField = "unused-field", Warning;
+    /// A secret reference where no activity receives it.
+    MisplacedSecret = "misplaced-secret", Error;
 }
 
 impl fmt::Display for Code {

@@ -41,7 +41,7 @@ impl Drawing<'_> {
 
     fn block(&mut self, id: BlockId, depth: usize) {
         let Some(block) = self.definition.blocks.get(id.0 as usize) else { return };
-        let start = self.target(id, &block.start_at);
+        let start = self.target(id, block.start_at.as_deref().unwrap_or_default());
         self.line(depth, &format!("start{0}(( )) --> {start}", id.0));
         for state in block.states.values() {
             self.state(*state, depth);

@@ -61,13 +61,13 @@ impl TurnLimits {
     pub const FLOOR: Self =
         Self { messages_max: 1, commands_max: 40, bytes_max: 2 * 1024 * 1024, steps_max: 1 };
 
-    /// These limits, raised to the floor where they are below it.
+    /// These limits, raised to the floor where they are below it: one payload in and one out must fit.
     #[must_use]
-    pub fn at_least_floor(self) -> Self {
+    pub fn at_least_floor(self, payload_bytes_max: u64) -> Self {
         Self {
             messages_max: self.messages_max.max(Self::FLOOR.messages_max),
             commands_max: self.commands_max.max(Self::FLOOR.commands_max),
-            bytes_max: self.bytes_max.max(Self::FLOOR.bytes_max),
+            bytes_max: self.bytes_max.max(Self::FLOOR.bytes_max).max(payload_bytes_max.saturating_mul(2)),
             steps_max: self.steps_max.max(Self::FLOOR.steps_max),
         }
     }

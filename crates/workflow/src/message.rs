@@ -99,7 +99,7 @@ pub enum Refusal {
     #[error("the run has compensated already and cannot be rewound: start it again")]
     AlreadyCompensated,
     /// The run failed by reaching a `fail` state with no failed state before it.
-    #[error("the run ended in a fail state by its own choice; there is no failed state to go back to")]
+    #[error("there is no failed state to go back to: the run chose to fail, or timed out as a whole")]
     NothingToRewind,
     /// Resume is for suspended runs.
     #[error("the run is {status}, not suspended")]

@@ -26,6 +26,7 @@ pub struct Turn {
     /// The status after the turn.
     pub status: Status,
     /// After `ContinueAsNew`: the next run, with the events that were still buffered. Its first turn belongs in the same commit.
+    /// Of the inbox that is left, events and orders are for it; answers name commands of the old run and must not reach it.
     pub next_run: Option<Box<Instance>>,
 }
 

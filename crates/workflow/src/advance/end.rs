@@ -5,7 +5,7 @@ use crate::command::CommandKind;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
-use crate::instance::{Closing, Corrupt, Ending, Escalation, Outcome, Phase, Status, Then};
+use crate::instance::{Branch, Closing, Corrupt, Ending, Escalation, Outcome, Phase, Status, Then};
 use crate::json::Json;
 
 use super::pass::Pass;
@@ -40,8 +40,17 @@ impl Pass<'_> {
     pub(super) fn fail_run(&mut self, failure: Failure) -> Result<(), Corrupt> {
         if self.instance.header().escalation == Some(Escalation::Recovering) {
             self.note(Note::RecoveryFailed { error: failure.clone() });
+            if let Some(timer) = self.instance.header_mut().timer.take() {
+                self.emit(CommandKind::CancelTimer { timer });
+            }
             self.instance.header_mut().escalation = Some(Escalation::Compensating);
-            return self.collapse(BranchId::ROOT, Then::Compensate(failure));
+            let timeout = self.workflow_timeout();
+            return self.collapse(BranchId::ROOT, Then::Compensate(timeout));
+        }
+        // Branches that are undoing their work end that first. Such a run cannot be rewound, so no branch need be kept.
+        let undoing = |(_, branch): (BranchId, &Branch)| matches!(branch.phase, Phase::Undoing(_));
+        if self.instance.branches().any(undoing) {
+            return self.collapse(BranchId::ROOT, Then::FailRun(failure));
         }
         self.close(Ending::Fail(failure));
         Ok(())
@@ -108,7 +117,6 @@ impl Pass<'_> {
         self.instance.change_branch(failed.branch, |at| {
             (at.state, at.visit) = (failed.state, failed.visit);
             at.phase = Phase::Ready;
-            at.redrive = redrive;
         })?;
         let branches: Vec<BranchId> = self.instance.branches().map(|(id, _)| id).collect();
         for branch in branches {
@@ -118,10 +126,7 @@ impl Pass<'_> {
                 _ => false,
             };
             if cut_short {
-                self.instance.change_branch(branch, |at| {
-                    at.phase = Phase::Ready;
-                    at.redrive = redrive;
-                })?;
+                self.set_phase(branch, Phase::Ready)?;
             }
             self.wake(branch);
         }

@@ -1,10 +1,13 @@
 //! A branch enters its state: counted, recorded, and handed to what that type of state does.
 
+use serde_json::Value;
+
 use crate::definition::StateKind;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
 use crate::instance::{Corrupt, Phase};
+use crate::path::Template;
 
 use super::pass::Pass;
 
@@ -13,11 +16,13 @@ impl Pass<'_> {
         if !self.count_transition() {
             return Ok(());
         }
-        let now = self.now;
+        let (now, redrive) = (self.now, self.instance.header().redrives);
         let repeats = self.plan.repeats(self.instance.branch(branch)?.state);
         let visit = self.instance.change_branch(branch, |at| {
             at.entered_at = now;
-            // A visit that rewind runs again keeps its number and has a redrive count instead.
+            // Whatever is entered after a rewind is new work, even where it was entered before.
+            at.redrive = redrive;
+            // A visit that rewind runs again keeps its number.
             if at.visit == 0 {
                 at.visit = 1;
                 if repeats {
@@ -60,6 +65,10 @@ impl Pass<'_> {
             },
             StateKind::Fail { error, message } => {
                 let failure = self.failure_of(branch, error.as_ref(), message.as_ref());
+                // An error of another branch did not lead here: going back to it would not undo this choice.
+                if self.instance.header().failed_at.is_some_and(|failed| failed.branch != branch) {
+                    self.instance.header_mut().failed_at = None;
+                }
                 self.record_left(branch, None, Some(failure.clone()))?;
                 self.fail_branch(branch, failure)
             }
@@ -87,41 +96,32 @@ impl Pass<'_> {
         }
         header.transitions += 1;
         let near = allowed.saturating_sub(limit / 5);
-        if header.transitions > near && !header.transitions_warned {
+        if header.transitions >= near && !header.transitions_warned {
             header.transitions_warned = true;
             self.note(Note::TransitionsNearLimit { transitions: transitions + 1, limit: allowed });
         }
         true
     }
 
-    /// What a `fail` state fails with: its own words, or else the last caught error.
-    fn failure_of(
-        &self,
-        branch: BranchId,
-        error: Option<&crate::path::Template>,
-        message: Option<&crate::path::Template>,
-    ) -> Failure {
+    /// What a `fail` state fails with: its own words, or else the last caught error's.
+    fn failure_of(&self, branch: BranchId, error: Option<&Template>, message: Option<&Template>) -> Failure {
         let scope = self.scope(branch);
-        let text = |template: &crate::path::Template| match template.render_lenient(&scope).0 {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
+        let text = |template: &Template| match template.render(&scope) {
+            Ok(Value::String(text)) => Some(text),
+            Ok(other) => Some(other.to_string()),
+            Err(_) => None,
         };
         let caught = self.caught_error(branch);
-        let caught_code = caught.as_ref().map_or(code::FAILED, |caught| caught.code.as_str());
-        let caught_message = caught.as_ref().map_or("the workflow chose to fail", |caught| &caught.message);
-        let own_words = error.is_some();
-        let failure = Failure {
-            code: error.map_or_else(|| caught_code.to_owned(), text),
-            message: match message {
-                Some(message) => text(message),
-                None if own_words && caught.is_none() => String::new(),
-                None => caught_message.to_owned(),
-            },
-            state: self.place(branch).ok().map(|(_, state)| state.name.clone()),
-            retryable: false,
-        };
-        let state = caught.and_then(|caught| caught.state).filter(|_| !own_words);
-        Failure { state: state.or(failure.state.clone()), ..failure }.bounded()
+        let own = self.place(branch).ok().map(|(_, state)| state.name.clone());
+        let state =
+            caught.as_ref().and_then(|caught| caught.state.clone()).filter(|_| error.is_none()).or(own);
+        let (caught_code, caught_message) = caught.map(|caught| (caught.code, caught.message)).unzip();
+        let code = error.and_then(text).or(caught_code).unwrap_or_else(|| code::FAILED.to_owned());
+        let message = message
+            .and_then(text)
+            .or(caught_message)
+            .unwrap_or_else(|| "the workflow chose to fail".to_owned());
+        Failure { code, message, state, retryable: false }.bounded()
     }
 
     pub(super) fn set_phase(&mut self, branch: BranchId, phase: Phase) -> Result<(), Corrupt> {

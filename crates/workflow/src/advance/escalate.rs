@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::definition::EscalationPolicy;
 use crate::failure::{Failure, code};
 use crate::history::Note;
 use crate::ids::{BlockId, BranchId};
 use crate::instance::{Corrupt, Escalation, Phase, SlotName, Then};
 
 use super::pass::Pass;
-use super::task::Dispatch;
+use super::task::{Dispatch, secrets_of};
 
 impl Pass<'_> {
     pub(super) fn start_workflow_timer(&mut self) {
@@ -22,8 +23,18 @@ impl Pass<'_> {
         let failure = self.workflow_timeout();
         let root = BranchId::ROOT;
         let states = self.instance.current_states(self.plan);
+        self.instance.header_mut().timer = None;
+        // A run that is undoing its work is on its way to an end; cutting that short would leave things half undone. It is
+        // looked at again later, so that a run which then goes on cannot hang for ever.
+        if matches!(self.instance.branch(root)?.phase, Phase::Undoing(_)) {
+            let escalation = self.plan.definition().configuration.escalation.as_ref();
+            let later =
+                escalation.map_or(EscalationPolicy::RECOVER_WITHIN, |escalation| escalation.recover_within);
+            let timer = self.start_timer(self.now.plus(later));
+            self.instance.header_mut().timer = Some(timer);
+            return Ok(());
+        }
         let header = self.instance.header_mut();
-        header.timer = None;
         // It is the workflow that failed, not a state of it: there is nothing to rewind to.
         header.failed_at = None;
         if header.escalation == Some(Escalation::Recovering) {
@@ -36,10 +47,6 @@ impl Pass<'_> {
         let timeout = self.plan.definition().configuration.timeout.unwrap_or_default();
         let states = states.into_iter().map(|state| state.state).collect();
         self.note(Note::WorkflowTimedOut { timeout, states });
-        // A run that is undoing its work already is on its way to an end; cutting it short would leave things half undone.
-        if matches!(self.instance.branch(root)?.phase, Phase::Undoing(_)) {
-            return Ok(());
-        }
         self.instance.header_mut().escalation = Some(Escalation::Notifying);
         let error = Arc::new(failure.to_json());
         let fits = self.instance.put_slot(root, SlotName::Error, error, u64::MAX);
@@ -48,7 +55,7 @@ impl Pass<'_> {
         self.collapse(root, Then::Escalate)
     }
 
-    fn workflow_timeout(&self) -> Failure {
+    pub(super) fn workflow_timeout(&self) -> Failure {
         let timeout = self.plan.definition().configuration.timeout.unwrap_or_default();
         let state = self.place(BranchId::ROOT).ok().map(|(_, state)| state.name.clone());
         Failure {
@@ -82,6 +89,7 @@ impl Pass<'_> {
             Dispatch {
                 activity: &call.activity,
                 input: Arc::new(input),
+                secrets: secrets_of(call.input.as_ref()),
                 below: "/escalation".to_owned(),
                 timeout,
                 attempt_timeout,
@@ -102,7 +110,8 @@ impl Pass<'_> {
         let escalation = self.plan.definition().configuration.escalation.as_ref();
         let recovery =
             escalation.and_then(|escalation| Some((escalation.recover.as_ref()?, escalation.recover_within)));
-        let Some((state, within)) = recovery else {
+        // What has been undone cannot be recovered.
+        let Some((state, within)) = recovery.filter(|_| !self.instance.header().compensated) else {
             self.instance.header_mut().escalation = Some(Escalation::Compensating);
             let failure = self.caught_error(branch).unwrap_or_else(|| self.workflow_timeout());
             return self.compensate_then_fail(branch, failure);

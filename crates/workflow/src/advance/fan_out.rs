@@ -12,7 +12,7 @@ use crate::definition::{Join, StateKind};
 use crate::failure::{Failure, code};
 use crate::history::{BranchOutcome, Fact};
 use crate::ids::BranchId;
-use crate::instance::{BranchParent, Corrupt, FanOut, Phase, SlotName, Then};
+use crate::instance::{BranchParent, Corrupt, Ending, FanOut, Phase, SlotName, Then};
 use crate::json::Json;
 use crate::path::Path;
 
@@ -51,11 +51,7 @@ impl Pass<'_> {
     }
 
     fn start_fan_out(&mut self, branch: BranchId, total: usize, join: Join) -> Result<(), Corrupt> {
-        let max = self.limits.fan_out_max.min(
-            self.limits
-                .live_branches_max
-                .saturating_sub(u32::try_from(self.instance.live_branches()).unwrap_or(u32::MAX)),
-        );
+        let max = self.limits.fan_out_max;
         let total = match u32::try_from(total) {
             Ok(total) if total <= max => total,
             _ => {
@@ -71,7 +67,10 @@ impl Pass<'_> {
             let message = format!("{wanted} branches are to succeed and there are {total}");
             return self.raise(branch, Failure::last(code::JOIN_UNREACHABLE, message));
         }
-        self.set_phase(branch, Phase::FanOut(FanOut { total, spawned: 0, succeeded: 0, failed: 0 }))
+        self.set_phase(
+            branch,
+            Phase::FanOut(FanOut { total, filled: false, spawned: 0, succeeded: 0, failed: 0 }),
+        )
     }
 
     fn fan_out(&self, branch: BranchId) -> Result<(FanOut, Join, u32), Corrupt> {
@@ -90,16 +89,17 @@ impl Pass<'_> {
     /// Spawns the next branch, or decides the join, or waits.
     pub(super) fn expand(&mut self, branch: BranchId) -> Result<(), Corrupt> {
         let (fan_out, join, cap) = self.fan_out(branch)?;
-        if fan_out.spawned < fan_out.total && fan_out.running() < cap {
-            return self.spawn(branch, fan_out);
-        }
         let wanted = match join {
             Join::All => fan_out.total,
             Join::AtLeast(wanted) => wanted,
         };
-        if fan_out.succeeded < wanted {
+        let done = fan_out.succeeded >= wanted;
+        if fan_out.spawned < fan_out.total && fan_out.running() < cap && !(done && fan_out.filled) {
+            return self.spawn(branch, fan_out);
+        }
+        if !done {
             self.rest(branch);
-            return Ok(());
+            return self.set_phase(branch, Phase::FanOut(FanOut { filled: true, ..fan_out }));
         }
         self.gather(branch, fan_out.total)?;
         self.collapse(branch, Then::Join)
@@ -115,6 +115,11 @@ impl Pass<'_> {
         };
         let block =
             block.ok_or_else(|| Corrupt::new(format!("state {} has no branch {index}", state.path)))?;
+        let max = self.limits.live_branches_max;
+        if self.instance.live_branches() >= max as usize {
+            let message = format!("the run has {max} branches already, which is the limit");
+            return self.collapse(branch, Then::Raise(Failure::last(code::FAN_OUT_TOO_WIDE, message)));
+        }
         let start = self.plan.start_of(block)?;
         self.set_phase(branch, Phase::FanOut(FanOut { spawned: index + 1, ..fan_out }))?;
         let child = self.instance.add_branch(Some(BranchParent { branch, index }), block, start, self.now);
@@ -179,7 +184,8 @@ impl Pass<'_> {
         let ready = self.instance.header().ready.clone();
         let mut kept = Vec::new();
         for other in ready {
-            if other != branch && !self.descends(other, branch)? {
+            let undoing = matches!(self.instance.branch(other)?.phase, Phase::Undoing(_));
+            if other != branch && (undoing || !self.descends(other, branch)?) {
                 kept.push(other);
             }
         }
@@ -199,15 +205,42 @@ impl Pass<'_> {
         Ok(false)
     }
 
+    /// The outermost branch above that waits for this one to be gone.
+    pub(super) fn collapsing_above(&self, branch: BranchId) -> Result<Option<BranchId>, Corrupt> {
+        let (mut at, mut outermost) = (branch, None);
+        while let Some(parent) = self.instance.branch(at)?.parent {
+            at = parent.branch;
+            if matches!(self.instance.branch(at)?.phase, Phase::Collapsing(_)) {
+                outermost = Some(at);
+            }
+        }
+        Ok(outermost)
+    }
+
+    /// The youngest leaf below a branch that may go: one that is undoing its work ends that first, because cutting it short
+    /// would leave things half undone.
+    fn removable_leaf(&self, branch: BranchId) -> Result<Option<BranchId>, Corrupt> {
+        for child in self.instance.index().children(branch).rev() {
+            if self.instance.index().last_child(child).is_some() {
+                if let Some(leaf) = self.removable_leaf(child)? {
+                    return Ok(Some(leaf));
+                }
+            } else if !matches!(self.instance.branch(child)?.phase, Phase::Undoing(_)) {
+                return Ok(Some(child));
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes one leaf below the branch; without any, goes on with what was to follow.
     pub(super) fn collapse_step(&mut self, branch: BranchId) -> Result<(), Corrupt> {
-        let index = self.instance.index();
-        let mut leaf = index.last_child(branch);
-        while let Some(below) = leaf.and_then(|leaf| index.last_child(leaf)) {
-            leaf = Some(below);
-        }
-        let Some(leaf) = leaf else {
-            return self.collapsed(branch);
+        let Some(leaf) = self.removable_leaf(branch)? else {
+            if self.instance.index().last_child(branch).is_none() {
+                return self.collapsed(branch);
+            }
+            // What is left is undoing its work, and wakes this branch when it is through.
+            self.rest(branch);
+            return Ok(());
         };
         let ended = matches!(self.instance.branch(leaf)?.phase, Phase::Succeeded | Phase::Failed(_));
         if !ended {
@@ -239,6 +272,11 @@ impl Pass<'_> {
             }
             Then::Escalate => self.notify_channel(branch),
             Then::Compensate(failure) => self.compensate_then_fail(branch, failure),
+            Then::FailRun(failure) => {
+                self.set_phase(branch, Phase::Failed(failure.clone()))?;
+                self.close(Ending::Fail(failure));
+                Ok(())
+            }
         }
     }
 

@@ -33,6 +33,13 @@ impl Pass<'_> {
             Message::Rewind { reason } => self.rewind(reason),
             message => {
                 if let Message::EventRaised { name, payload } = message {
+                    // Somebody waits for the name but will not have this one, and there is no room to keep it.
+                    if let Some(refusal) = self.instance.buffer_full(message, self.limits)
+                        && (self.instance.header().suspended || self.taker(name, payload)?.is_none())
+                    {
+                        self.refused.push((position, refusal));
+                        return Ok(());
+                    }
                     self.count_bytes(message.payload_bytes());
                     self.record(Fact::EventRaised { name: name.clone(), input: payload.clone() });
                 }

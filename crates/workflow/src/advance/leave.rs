@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::failure::{Failure, code};
-use crate::history::Fact;
+use crate::history::{BranchOutcome, Fact};
 use crate::ids::BranchId;
 use crate::instance::{Corrupt, FailedAt, Phase, SlotName, Then};
 use crate::json::{self, Json};
@@ -41,7 +41,6 @@ impl Pass<'_> {
         self.instance.change_branch(branch, |at| {
             at.state = target;
             at.visit = 0;
-            at.redrive = 0;
             at.phase = Phase::Ready;
         })?;
         self.wake(branch);
@@ -136,10 +135,17 @@ impl Pass<'_> {
         let mut failed = branch;
         while let Some(parent) = self.instance.branch(failed)?.parent {
             let (_, owner) = self.place(parent.branch)?;
-            if self.tolerates_failure(parent.branch)? {
+            let tolerated = self.tolerates_failure(parent.branch)?;
+            let caught = owner.on_error.iter().any(|handler| handler.takes(&failure.code));
+            if (tolerated && failed != branch) || (caught && !tolerated) {
+                self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Failed });
+                self.set_phase(branch, Phase::Failed(failure.clone()))?;
+                self.rest(branch);
+            }
+            if tolerated {
                 return self.collapse(failed, Then::FailBranch(failure));
             }
-            if owner.on_error.iter().any(|handler| handler.takes(&failure.code)) {
+            if caught {
                 return self.collapse(parent.branch, Then::Raise(failure));
             }
             failed = parent.branch;

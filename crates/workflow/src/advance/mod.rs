@@ -49,7 +49,8 @@ pub fn advance(
     let mut pass = Pass::new(plan, instance, now, limits);
     let mut consumed = 0;
     pass.begin()?;
-    while pass.has_room() {
+    // What comes after a continueAsNew is for the next run.
+    while pass.has_room() && pass.next_run.is_none() {
         if pass.step()? {
             continue;
         }

@@ -53,7 +53,7 @@ impl<'a> Pass<'a> {
             instance,
             now,
             limits,
-            turn: limits.turn.at_least_floor(),
+            turn: limits.turn.at_least_floor(limits.payload_bytes_max),
             history: Vec::new(),
             commands: Vec::new(),
             refused: Vec::new(),

@@ -2,24 +2,32 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::command::{CommandKind, StartActivity};
+use crate::command::{CommandKind, StartActivity, StepIdentity};
 use crate::definition::{State, StateKind, Task};
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
 use crate::instance::{Corrupt, Delivery, Phase, UndoRecord};
 use crate::json::Json;
+use crate::path::Template;
 use crate::scope::Scope;
 use crate::time::Duration;
 
 use super::pass::Pass;
 
+/// Where a call's input refers to secrets.
+pub(super) fn secrets_of(input: Option<&Template>) -> Vec<String> {
+    input.map(Template::secrets).unwrap_or_default()
+}
+
 /// A call about to be dispatched.
 pub(super) struct Dispatch<'a> {
     pub(super) activity: &'a str,
     pub(super) input: Json,
+    /// Where the input refers to secrets.
+    pub(super) secrets: Vec<String>,
     /// Tells apart several calls of one state.
     pub(super) below: String,
     pub(super) timeout: Option<Duration>,
@@ -37,6 +45,7 @@ impl Pass<'_> {
             Dispatch {
                 activity: &task.call.activity,
                 input,
+                secrets: secrets_of(task.call.input.as_ref()),
                 below: String::new(),
                 timeout: state.timeout,
                 attempt_timeout: task.attempt_timeout,
@@ -49,11 +58,17 @@ impl Pass<'_> {
     /// Emits and records one activity call.
     pub(super) fn dispatch(&mut self, branch: BranchId, call: Dispatch<'_>) -> Result<Delivery, Corrupt> {
         let step = self.identity(branch, &call.below)?;
+        Ok(self.dispatch_as(step, call))
+    }
+
+    /// The same, under an identity of its own.
+    pub(super) fn dispatch_as(&mut self, step: StepIdentity, call: Dispatch<'_>) -> Delivery {
         let deadline = call.timeout.map(|timeout| self.now.plus(timeout));
         let path = step.path.clone();
         let command = self.emit(CommandKind::StartActivity(StartActivity {
             activity: call.activity.to_owned(),
             input: call.input.clone(),
+            secrets: call.secrets,
             step,
             deadline,
             attempt_timeout: call.attempt_timeout,
@@ -64,7 +79,7 @@ impl Pass<'_> {
             input: call.input,
             step: path,
         });
-        Ok(Delivery { dispatch: command, failures: 0, deadline })
+        Delivery { dispatch: command, failures: 0, deadline }
     }
 
     /// The activity has run, so it is recorded for undoing even where its result cannot be kept.
@@ -77,11 +92,13 @@ impl Pass<'_> {
         let StateKind::Task(task) = &state.kind else {
             return Err(Corrupt::new(format!("state {} is no task", state.path)));
         };
+        // Before the result is written: the task may read what it writes.
+        let given = self.input_given(branch, task)?;
         let kept = result.clone().and_then(|result| match &state.output {
             Some(output) => self.assign(branch, output, result),
             None => Ok(()),
         });
-        self.record_undo(branch, task, result.ok())?;
+        self.record_undo(branch, task, given, result.ok())?;
         match kept {
             Ok(()) => self.complete(branch, None),
             Err(failure) => self.raise(branch, failure),
@@ -96,21 +113,37 @@ impl Pass<'_> {
         self.raise(branch, failure)
     }
 
-    fn record_undo(&mut self, branch: BranchId, task: &Task, result: Option<Json>) -> Result<(), Corrupt> {
+    /// What the task was given: rendered again as of then, because nothing its scope holds has changed since. Only asked for
+    /// where the compensation has no input of its own.
+    fn input_given(&self, branch: BranchId, task: &Task) -> Result<Value, Corrupt> {
+        let needed = task.compensate_with.as_ref().is_some_and(|compensation| compensation.input.is_none());
+        let Some(template) = task.call.input.as_ref().filter(|_| needed) else {
+            return Ok(Value::Null);
+        };
+        let then = Scope { now: self.instance.branch(branch)?.entered_at, ..self.scope(branch) };
+        Ok(template.render_lenient(&then).0)
+    }
+
+    fn record_undo(
+        &mut self,
+        branch: BranchId,
+        task: &Task,
+        given: Value,
+        result: Option<Json>,
+    ) -> Result<(), Corrupt> {
         let Some(compensation) = &task.compensate_with else {
             return Ok(());
         };
         let (at, state) = self.place(branch)?;
-        let (visit, state_id, entered_at) = (at.visit, at.state, at.entered_at);
-        let scope = self.scope(branch);
+        let (visit, state_id) = (at.visit, at.state);
         let (input, missing) = match &compensation.input {
-            Some(template) => template.render_lenient(&scope),
-            None => {
-                // What the task was given: rendered again as of then, because nothing its scope holds has changed since.
-                let then = Scope { now: entered_at, ..scope };
-                let given = task.call.input.as_ref().map(|template| template.render_lenient(&then).0);
-                (json!({"input": given, "output": result}), None)
-            }
+            Some(template) => template.render_lenient(&self.scope(branch)),
+            None => (json!({"input": given, "output": result}), None),
+        };
+        let secrets = match (&compensation.input, &task.call.input) {
+            (Some(own), _) => own.secrets(),
+            (None, Some(given)) => given.secrets().iter().map(|at| format!("/input{at}")).collect(),
+            (None, None) => Vec::new(),
         };
         if let Some(missing) = missing {
             let error = Failure::last(code::PATH_MISSING, missing.to_string());
@@ -127,6 +160,7 @@ impl Pass<'_> {
             visit,
             activity,
             input: Arc::new(input),
+            secrets,
         });
         Ok(())
     }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::command::StepIdentity;
 use crate::definition::{RetryPolicy, StateKind, UndoStep};
 use crate::failure::{Failure, code};
-use crate::history::Note;
+use crate::history::{BranchOutcome, Fact, Note};
 use crate::ids::{BranchId, CommandId};
 use crate::instance::{Corrupt, Phase, Undoing};
 
 use super::pass::Pass;
-use super::task::Dispatch;
+use super::task::{Dispatch, secrets_of};
 
 impl Pass<'_> {
     pub(super) fn start_compensation(
@@ -89,8 +90,10 @@ impl Pass<'_> {
             return self.undo_ended(branch, undoing, CommandId(0), activity.clone(), Err(failure));
         }
         let timeout = step.timeout.or(self.plan.definition().configuration.default_timeout);
-        let call = Dispatch { activity, input: Arc::new(input), below, timeout, attempt_timeout };
-        self.dispatch_undo(branch, undoing, call)
+        let secrets = secrets_of(step.call.input.as_ref());
+        let identity = self.identity(branch, &below)?;
+        let call = Dispatch { activity, input: Arc::new(input), secrets, below, timeout, attempt_timeout };
+        self.dispatch_undo(branch, undoing, identity, call)
     }
 
     fn undo_recorded(&mut self, branch: BranchId, mut undoing: Undoing, arrival: u64) -> Result<(), Corrupt> {
@@ -103,24 +106,32 @@ impl Pass<'_> {
         if let Err(failure) = self.admit(&record.input) {
             return self.undo_ended(branch, undoing, CommandId(0), record.activity, Err(failure));
         }
+        // Undoing this record is one piece of work, whichever compensation does it; the arrival is the record's number.
+        let identity = StepIdentity {
+            path: format!("{}/undo/{arrival}", undone.path),
+            visit: record.visit,
+            redrive: 0,
+            lineage: Vec::new(),
+        };
         let call = Dispatch {
             activity: &record.activity,
             input: record.input,
-            // The arrival tells apart two visits, or two branches, of the same state.
-            below: format!("/undo/{}/{arrival}", undone.path),
+            secrets: record.secrets,
+            below: String::new(),
             timeout: self.plan.definition().configuration.default_timeout,
             attempt_timeout,
         };
-        self.dispatch_undo(branch, undoing, call)
+        self.dispatch_undo(branch, undoing, identity, call)
     }
 
     fn dispatch_undo(
         &mut self,
         branch: BranchId,
         undoing: Undoing,
+        identity: StepIdentity,
         call: Dispatch<'_>,
     ) -> Result<(), Corrupt> {
-        let delivery = self.dispatch(branch, call)?;
+        let delivery = self.dispatch_as(identity, call);
         self.rest(branch);
         self.set_phase(branch, Phase::Undoing(Undoing { delivery: Some(delivery), ..undoing }))
     }
@@ -174,7 +185,17 @@ impl Pass<'_> {
                 self.close(crate::instance::Ending::Fail(failure));
                 Ok(())
             }
-            None => self.complete(branch, None),
+            None => match self.collapsing_above(branch)? {
+                // The branch was to be cancelled and was left alone until it had undone its work.
+                Some(above) => {
+                    self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Cancelled });
+                    self.set_phase(branch, Phase::Succeeded)?;
+                    self.rest(branch);
+                    self.wake(above);
+                    Ok(())
+                }
+                None => self.complete(branch, None),
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! `wait`: for a moment, or for an event that may have come already.
 
 use crate::command::CommandKind;
-use crate::definition::{EventWait, Moment, State};
+use crate::definition::{EventWait, Moment, State, StateKind};
 use crate::failure::{Failure, code};
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId};
@@ -74,6 +74,19 @@ impl Pass<'_> {
         self.set_phase(branch, Phase::Event { name: wait.name.clone(), since, timer })
     }
 
+    /// The branch that has waited longest for this event and will have it.
+    pub(super) fn taker(&self, name: &str, payload: &Json) -> Result<Option<BranchId>, Corrupt> {
+        for branch in self.instance.index().waiting_for(name) {
+            let (_, state) = self.place(branch)?;
+            if let StateKind::WaitEvent(wait) = &state.kind
+                && self.event_matches(branch, wait, payload)
+            {
+                return Ok(Some(branch));
+            }
+        }
+        Ok(None)
+    }
+
     fn event_matches(&self, branch: BranchId, wait: &EventWait, payload: &Json) -> bool {
         let scope = Scope { event: Some(payload), ..self.scope(branch) };
         wait.matching.as_ref().is_none_or(|condition| condition.holds(&scope))
@@ -81,17 +94,7 @@ impl Pass<'_> {
 
     /// Goes to whoever has waited longest and will have it, or is kept for whoever will.
     pub(super) fn on_event_raised(&mut self, name: &str, payload: Json) -> Result<(), Corrupt> {
-        let mut taker = None;
-        for branch in self.instance.index().waiting_for(name) {
-            let (_, state) = self.place(branch)?;
-            if let crate::definition::StateKind::WaitEvent(wait) = &state.kind
-                && self.event_matches(branch, wait, &payload)
-            {
-                taker = Some(branch);
-                break;
-            }
-        }
-        let Some(branch) = taker else {
+        let Some(branch) = self.taker(name, &payload)? else {
             self.instance.buffer_event(name, payload);
             return Ok(());
         };

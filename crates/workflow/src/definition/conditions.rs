@@ -6,6 +6,7 @@ use super::fields::{Fields, Findings, closest};
 use crate::condition::{Condition, Op, Operand};
 use crate::finding::{Code, Finding};
 use crate::limits::definition::EXPRESSION_DEPTH_MAX;
+use crate::path::Template;
 
 pub(super) fn read_condition(value: &Value, pointer: String, findings: &Findings) -> Option<Condition> {
     read_at_depth(value, pointer, findings, 0)
@@ -61,6 +62,15 @@ fn read_test(fields: &Fields<'_>) -> Option<Condition> {
     let (value, value_path) = (fields.value("value"), fields.string("valuePath"));
     let (op, path) = (op?, path?);
     let operand = match (op.takes_operand(), value, value_path) {
+        (true, Some(value), None) if op == Op::In && !value.is_array() => {
+            fields.find(
+                Code::InvalidValue,
+                "value",
+                "in looks for the left side in an array",
+                "write an array",
+            );
+            return None;
+        }
         (true, Some(value), None) => Operand::Value(literal(fields, value)?),
         (true, None, Some(text)) => Operand::Path(fields.as_path("valuePath", text)?),
         (true, _, _) => {
@@ -88,10 +98,11 @@ fn read_test(fields: &Fields<'_>) -> Option<Condition> {
 
 /// A literal that starts with `$` is written `$$`, here as everywhere; a path belongs in `valuePath`.
 fn literal(fields: &Fields<'_>, value: &Value) -> Option<Value> {
-    match value.as_str() {
-        Some(text) if text.starts_with("$$") => Some(Value::String(text.replacen("$$", "$", 1))),
-        Some(text) if text.starts_with('$') => {
-            let message = format!("{text:?} is compared as it stands, not followed as a path");
+    let mut errors = Vec::new();
+    match Template::compile(value, &mut errors) {
+        Template::Literal(literal) if errors.is_empty() => Some(literal),
+        _ => {
+            let message = "a string that starts with $ is compared as it stands, not followed as a path";
             fields.find(
                 Code::InvalidValue,
                 "value",
@@ -100,6 +111,5 @@ fn literal(fields: &Fields<'_>, value: &Value) -> Option<Value> {
             );
             None
         }
-        _ => Some(value.clone()),
     }
 }

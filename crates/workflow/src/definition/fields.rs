@@ -40,7 +40,11 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn find(&self, code: Code, name: &str, message: impl Into<String>, hint: impl Into<String>) {
-        self.findings.borrow_mut().push(Finding::new(code, self.at(name), message, hint));
+        self.find_at(code, self.at(name), message, hint);
+    }
+
+    fn find_at(&self, code: Code, pointer: String, message: impl Into<String>, hint: impl Into<String>) {
+        self.findings.borrow_mut().push(Finding::new(code, pointer, message, hint));
     }
 
     pub(super) fn findings(&self) -> &'a Findings {
@@ -51,6 +55,11 @@ impl<'a> Fields<'a> {
     pub(super) fn value(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().insert(name);
         self.object.get(name)
+    }
+
+    /// Fields that say nothing here, but are not to be reported either.
+    pub(super) fn pass_over(&self, names: &[&'static str]) {
+        self.known.borrow_mut().extend(names);
     }
 
     /// A field's value; its absence is a finding.
@@ -225,6 +234,15 @@ impl<'a> Fields<'a> {
         let template = Template::compile(value, &mut errors);
         for (below, error) in errors {
             self.invalid_path(&format!("{}{below}", self.at(name)), &error);
+        }
+        for below in template.secrets_from_data() {
+            let message = "which secret is used cannot come from data";
+            self.find_at(
+                Code::InvalidValue,
+                format!("{}{below}", self.at(name)),
+                message,
+                "write the reference out",
+            );
         }
         Some(template)
     }

@@ -138,8 +138,8 @@ pub struct Block {
     pub pointer: String,
     /// The parallel or map it belongs to.
     pub owner: Option<StateId>,
-    /// Where it starts.
-    pub start_at: String,
+    /// Where it starts; `None` if that could not be read.
+    pub start_at: Option<String>,
     /// Its states by name.
     pub states: BTreeMap<String, StateId>,
 }
@@ -318,6 +318,11 @@ impl ErrorHandler {
     /// Whether it takes this code.
     pub fn takes(&self, code: &str) -> bool {
         self.takes_all() || self.codes.iter().any(|known| known == code)
+    }
+
+    /// Whether nothing is left for a later handler that this one would not take first.
+    pub fn hides(&self, later: &Self) -> bool {
+        self.takes_all() || (!later.takes_all() && later.codes.iter().all(|code| self.takes(code)))
     }
 
     /// Whether it takes every code.

@@ -223,7 +223,7 @@ impl BlockReader<'_> {
     /// Reads `startAt` and `states` of a block; `path` is the path of its states up to their own names.
     pub(super) fn read(&mut self, fields: &Fields<'_>, owner: Option<StateId>, path: &str) -> BlockId {
         let id = BlockId(u32::try_from(self.blocks.len()).unwrap_or(u32::MAX));
-        let start_at = fields.required_string("startAt").unwrap_or_default().to_owned();
+        let start_at = fields.required_string("startAt").map(str::to_owned);
         self.blocks.push(Block { pointer: fields.pointer.clone(), owner, start_at, states: BTreeMap::new() });
         let states = match fields.required("states") {
             Some(Value::Object(states)) => states,

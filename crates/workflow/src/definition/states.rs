@@ -8,6 +8,7 @@ use super::read::{BlockReader, read_call, read_call_fields, read_retry_policy};
 use super::{
     ActivityCall, ChildCall, ErrorHandler, EventWait, Join, Moment, State, StateKind, Task, UndoStep,
 };
+use crate::condition::Condition;
 use crate::finding::Code;
 use crate::ids::{BlockId, StateId};
 
@@ -141,14 +142,10 @@ fn read_handlers(fields: &Fields<'_>) -> Vec<ErrorHandler> {
 fn read_handler(outer: &Fields<'_>, position: usize, value: &Value) -> Option<ErrorHandler> {
     let pointer = format!("{}/{position}", outer.at("onError"));
     let fields = Fields::of(value, pointer, outer.findings())?;
-    let handler = ErrorHandler {
-        codes: fields.strings("match"),
-        next: fields.required_string("next").unwrap_or_default().to_owned(),
-        output: fields.reference("output"),
-        shorthand: false,
-    };
+    let (codes, next) = (fields.strings("match"), fields.required_string("next"));
+    let output = fields.reference("output");
     fields.finish();
-    Some(handler).filter(|handler| !handler.next.is_empty())
+    Some(ErrorHandler { codes, next: next?.to_owned(), output, shorthand: false })
 }
 
 fn read_task(fields: &Fields<'_>) -> Option<Task> {
@@ -161,7 +158,12 @@ fn read_task(fields: &Fields<'_>) -> Option<Task> {
 }
 
 fn read_wait(fields: &Fields<'_>, state: &mut State) -> Option<StateKind> {
-    match fields.required_string("waitType")? {
+    let kind = fields.required_string("waitType");
+    if !matches!(kind, Some("duration" | "timestamp" | "externalEvent")) {
+        // Which of these belong here depends on what could not be read.
+        fields.pass_over(&["duration", "timestamp", "eventName", "match", "timeout", "timeoutNext"]);
+    }
+    match kind? {
         "duration" => {
             let moment = fields.duration_or_path("duration")?;
             Some(StateKind::WaitUntil(moment.map_or_else(Moment::AfterPath, Moment::After)))
@@ -200,7 +202,8 @@ fn read_choice(fields: &Fields<'_>) -> Option<StateKind> {
             entry.required("when").and_then(|when| read_condition(when, entry.at("when"), fields.findings()));
         let next = entry.required_string("next").map(str::to_owned);
         entry.finish();
-        choices.extend(condition.zip(next));
+        // A condition that could not be read never holds; its target is still led to.
+        choices.extend(next.map(|next| (condition.unwrap_or(Condition::Or(Vec::new())), next)));
     }
     Some(StateKind::Choice { choices, default })
 }

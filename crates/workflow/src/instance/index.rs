@@ -31,7 +31,7 @@ impl Index {
     }
 
     /// The children of a branch, oldest first.
-    pub(crate) fn children(&self, branch: BranchId) -> impl Iterator<Item = BranchId> {
+    pub(crate) fn children(&self, branch: BranchId) -> impl DoubleEndedIterator<Item = BranchId> {
         self.children.get(&branch).into_iter().flatten().copied()
     }
 

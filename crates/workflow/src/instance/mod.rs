@@ -415,6 +415,12 @@ impl Instance {
         next.buffered.clone_from(&self.buffered);
         next.changed
             .extend(self.buffered.keys().map(|(name, arrival)| PartKey::Buffered(name.clone(), *arrival)));
+        // Held answers are for commands of this run; held events are for whoever will wait.
+        for message in self.held.values() {
+            if let Message::EventRaised { name, payload } = message {
+                next.buffer_event(name, payload.clone());
+            }
+        }
         next
     }
 }

@@ -243,6 +243,8 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct FanOut {
     pub(crate) total: u32,
+    /// As many branches as are allowed at once have been out: from now on the join is looked at before more are spawned.
+    pub(crate) filled: bool,
     pub(crate) spawned: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
@@ -267,6 +269,8 @@ pub(crate) enum Then {
     Escalate,
     /// Recovery failed or ran out: undo, then fail with this.
     Compensate(Failure),
+    /// The run has failed with this.
+    FailRun(Failure),
 }
 
 /// How far a compensation has come.
@@ -293,6 +297,7 @@ pub(crate) struct UndoRecord {
     pub(crate) activity: String,
     #[serde(with = "codec::json")]
     pub(crate) input: Json,
+    pub(crate) secrets: Vec<String>,
 }
 
 /// An event nobody has waited for yet.

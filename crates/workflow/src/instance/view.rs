@@ -94,19 +94,20 @@ impl Instance {
                 if !json::depth_within(payload, JSON_DEPTH_MAX) {
                     return Err(Refusal::PayloadTooDeep { limit: JSON_DEPTH_MAX });
                 }
-                let buffered = u32::try_from(self.buffered_count()).unwrap_or(u32::MAX);
-                let full = buffered >= limits.buffered_max
-                    || self.header.buffered_bytes.saturating_add(bytes) > limits.buffered_bytes_max;
                 // Somebody who waits may take it: noise must not keep out what is waited for.
                 let awaited = !self.header.suspended && self.index.waiting_for(name).next().is_some();
-                if full && !awaited {
-                    Err(Refusal::BufferFull { buffered, limit: limits.buffered_max })
-                } else {
-                    Ok(())
-                }
+                self.buffer_full(message, limits).filter(|_| !awaited).map_or(Ok(()), Err)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Why an event could not be kept.
+    pub(crate) fn buffer_full(&self, message: &Message, limits: &Limits) -> Option<Refusal> {
+        let buffered = u32::try_from(self.buffered_count()).unwrap_or(u32::MAX);
+        let bytes = self.header.buffered_bytes.saturating_add(message.payload_bytes());
+        let full = buffered >= limits.buffered_max || bytes > limits.buffered_bytes_max;
+        full.then_some(Refusal::BufferFull { buffered, limit: limits.buffered_max })
     }
 
     fn can_go_back(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The leading part of a path that leads to one place: `$`, then names and indexes.
 //!
-//! Reads only the plain spellings (`.name`, `['name']`, `["name"]`, `[3]`); an unusual one ends the prefix and is left to the
-//! full query, which means the same.
+//! Reads every spelling RFC 9535 has for them (`.name`, `['name']`, `["name"]`, `[3]`, blanks and escapes included), because a
+//! singular path means its value and any other query an array.
 
 /// One step of a singular path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +11,9 @@ pub enum Segment {
     /// An element of an array; negative counts from the end.
     Index(i64),
 }
+
+/// What RFC 9535 calls blank space.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// The longest singular prefix and the text after it; `None` if the text does not start with `$`.
 pub(super) fn prefix(text: &str) -> Option<(Vec<Segment>, &str)> {
@@ -24,6 +27,7 @@ pub(super) fn prefix(text: &str) -> Option<(Vec<Segment>, &str)> {
 }
 
 fn segment(text: &str) -> Option<(Segment, &str)> {
+    let text = text.trim_start_matches(BLANKS);
     if let Some(rest) = text.strip_prefix('.') {
         let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric() || !c.is_ascii();
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
@@ -32,17 +36,38 @@ fn segment(text: &str) -> Option<(Segment, &str)> {
         // A name directly before `(` would be a function call; the full parser will say what it thinks of it.
         return (starts_well && !rest.starts_with('(')).then(|| (Segment::Name(name.to_owned()), rest));
     }
-    let inside = text.strip_prefix('[')?;
-    for quote in ['\'', '"'] {
-        if let Some(rest) = inside.strip_prefix(quote) {
-            let (name, rest) = rest.split_once(quote)?;
-            let rest = rest.strip_prefix(']')?;
-            return (!name.contains('\\')).then(|| (Segment::Name(name.to_owned()), rest));
-        }
+    let inside = text.strip_prefix('[')?.trim_start_matches(BLANKS);
+    if inside.starts_with(['\'', '"']) {
+        let (name, rest) = quoted(inside)?;
+        let rest = rest.trim_start_matches(BLANKS).strip_prefix(']')?;
+        return Some((Segment::Name(name), rest));
     }
     let (number, rest) = inside.split_once(']')?;
+    let number = number.trim_end_matches(BLANKS);
     let plain =
         number == "0" || number.strip_prefix('-').unwrap_or(number).starts_with(|c| ('1'..='9').contains(&c));
     let index = number.parse().ok().filter(|_| plain)?;
     Some((Segment::Index(index), rest))
+}
+
+/// Reads a quoted name and answers what follows it. JSON's escapes, and the quote's own.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next()?;
+    let mut json = String::from("\"");
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => match chars.next()?.1 {
+                '\'' => json.push('\''),
+                escaped => json.extend(['\\', escaped]),
+            },
+            _ if c == quote => {
+                json.push('"');
+                return Some((serde_json::from_str(&json).ok()?, text.get(at + 1..)?));
+            }
+            '"' => json.push_str("\\\""),
+            _ => json.push(c),
+        }
+    }
+    None
 }

@@ -1,6 +1,7 @@
 //! Values with holes: JSON in which strings that start with `$` are paths. `$$` writes a literal `$`.
 //!
-//! `{"secretRef": …}` passes through untouched: it is resolved at dispatch and never becomes data.
+//! `{"secretRef": "…"}` is written out by the author and passes through untouched; its places are known, and only they are
+//! resolved at dispatch.
 
 use serde_json::{Map, Value};
 
@@ -47,6 +48,52 @@ impl Template {
         }
     }
 
+    /// The places where the author refers to a secret: objects with `secretRef` alone, written out.
+    pub fn secrets(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.collect_secrets("", &mut found);
+        found
+    }
+
+    fn collect_secrets(&self, at: &str, found: &mut Vec<String>) {
+        fn in_value(value: &Value, at: &str, found: &mut Vec<String>) {
+            match value {
+                Value::Object(_) if is_secret(value) => found.push(at.to_owned()),
+                Value::Object(fields) => {
+                    for (name, field) in fields {
+                        in_value(field, &format!("{at}/{}", crate::finding::pointer_token(name)), found);
+                    }
+                }
+                Value::Array(items) => {
+                    for (position, item) in items.iter().enumerate() {
+                        in_value(item, &format!("{at}/{position}"), found);
+                    }
+                }
+                _ => {}
+            }
+        }
+        match self {
+            Self::Literal(value) => in_value(value, at, found),
+            Self::Path(_) => {}
+            Self::Array(items) => {
+                for (position, item) in items.iter().enumerate() {
+                    item.collect_secrets(&format!("{at}/{position}"), found);
+                }
+            }
+            Self::Object(fields) => {
+                for (name, field) in fields {
+                    field.collect_secrets(&format!("{at}/{}", crate::finding::pointer_token(name)), found);
+                }
+            }
+        }
+    }
+
+    /// Objects whose `secretRef` has a hole in it.
+    pub fn secrets_from_data(&self) -> Vec<String> {
+        let in_reference = |at: &String| at.split('/').any(|token| token == "secretRef");
+        self.paths().into_iter().map(|(at, _)| at).filter(in_reference).collect()
+    }
+
     /// The paths in it, with their pointers relative to the template.
     pub fn paths(&self) -> Vec<(String, &Path)> {
         let mut found = Vec::new();
@@ -87,6 +134,13 @@ impl Template {
             ),
         }
     }
+}
+
+/// `{"secretRef": "…"}` and nothing else.
+fn is_secret(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|fields| fields.len() == 1 && fields.get("secretRef").is_some_and(Value::is_string))
 }
 
 fn compile_at(value: &Value, at: &mut String, errors: &mut Vec<(String, PathError)>) -> Template {

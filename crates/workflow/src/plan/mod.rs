@@ -110,7 +110,7 @@ impl Plan {
 
     /// Where a block starts.
     pub(crate) fn start_of(&self, block: BlockId) -> Result<StateId, Corrupt> {
-        self.target(block, &self.block(block)?.start_at)
+        self.target(block, self.block(block)?.start_at.as_deref().unwrap_or_default())
     }
 
     pub(crate) fn repeats(&self, state: StateId) -> bool {

@@ -1,7 +1,8 @@
 //! When a run that has not ended is to be called stuck: the longest way through its waits, and two hours.
 //!
 //! Counted are the time limits that authors wrote on states, and what event waits and timers wait for. The default timeout of
-//! tasks is not: it bounds the worst case of a step, which is days where the step takes seconds. A loop counts once.
+//! tasks is not: it bounds the worst case of a step, which is days where the step takes seconds. A loop that waits and a wait
+//! without an end may take for ever; then only the workflow's own timeout says what is too long.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,13 @@ pub(super) fn stuck_after(definition: &Definition, flow: &Flow) -> Option<Durati
         }
     }
     let top = definition.blocks.first()?;
-    let start = top.states.get(&top.start_at)?;
-    longest.get(start).copied().flatten().map(|way| way.plus(MARGIN))
+    let start = top.states.get(top.start_at.as_ref()?)?;
+    let way = longest.get(start).copied().flatten();
+    let limit = match (way, definition.configuration.timeout) {
+        (Some(way), Some(timeout)) => Some(way.min(timeout)),
+        (way, timeout) => way.or(timeout),
+    };
+    limit.map(|limit| limit.plus(MARGIN))
 }
 
 fn longest_from(
@@ -52,6 +58,9 @@ fn longest_from(
             after = after.max(longest.get(next).copied().flatten()?);
         }
     }
+    if flow.is_loop(component) && own > Duration::ZERO {
+        return None;
+    }
     Some(own.plus(after))
 }
 
@@ -62,7 +71,7 @@ fn own_time(
 ) -> Option<Duration> {
     let inner = |block: &crate::ids::BlockId| {
         let block = definition.blocks.get(block.0 as usize)?;
-        longest.get(block.states.get(&block.start_at)?).copied().flatten()
+        longest.get(block.states.get(block.start_at.as_ref()?)?).copied().flatten()
     };
     match &state.kind {
         StateKind::WaitUntil(Moment::After(duration)) => Some(*duration),

@@ -91,6 +91,8 @@ pub struct Playback {
 /// One delivery of an activity.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {
+    /// Whose.
+    pub instance: InstanceId,
     /// The activity.
     pub activity: String,
     /// The step's path.

@@ -12,7 +12,7 @@ use crate::failure::{Failure, code};
 use crate::history::HistoryEvent;
 use crate::ids::{CommandId, InstanceId, RunNumber};
 use crate::instance::{Corrupt, Instance, Origin, Outcome, ParentLink, PartKey};
-use crate::message::Message;
+use crate::message::{Message, Refusal};
 use crate::plan::Plan;
 use crate::time::Timestamp;
 
@@ -156,7 +156,10 @@ impl<'a> World<'a> {
             }
             let id = actor.instance.origin().instance_id.clone();
             self.timeline.extend(turn.history.drain(..).map(|event| (id.clone(), event)));
-            self.refusals.extend(turn.refused.iter().map(|(_, refusal)| refusal.to_string()));
+            let from_outside =
+                |(position, _): &&(usize, Refusal)| inbox.get(*position).is_some_and(|m| !is_answer(m));
+            self.refusals
+                .extend(turn.refused.iter().filter(from_outside).map(|(_, refusal)| refusal.to_string()));
             let next_run = turn.next_run.take();
             let unfinished = turn.unfinished || next_run.is_some();
             for command in turn.commands {
@@ -295,6 +298,7 @@ impl<'a> World<'a> {
             return;
         }
         let Some((call, sabotaged)) = actor.calls.get(&dispatch).cloned() else { return };
+        let instance = actor.instance.origin().instance_id.clone();
         let answer = if sabotaged {
             Answer::Error(Default::default(), Failure::last("Sabotaged", "this dispatch was made to fail"))
         } else {
@@ -322,6 +326,7 @@ impl<'a> World<'a> {
             _ => (limit, failed(Failure::retryable("AttemptTimeout", "the delivery took too long"))),
         };
         self.playback_deliveries.push(Delivered {
+            instance,
             activity: call.activity.clone(),
             step: call.step.path.clone(),
             input: (*call.input).clone(),
@@ -367,19 +372,21 @@ impl Happening {
     fn answers(&self, number: usize) -> bool {
         match self {
             Self::Deliver { actor, .. } => *actor == number,
-            Self::Arrive { actor, message } => {
-                *actor == number
-                    && matches!(
-                        message,
-                        Message::TimerFired { .. }
-                            | Message::ActivityCompleted { .. }
-                            | Message::ActivityFailed { .. }
-                            | Message::ChildCompleted { .. }
-                            | Message::ChildFailed { .. }
-                    )
-            }
+            Self::Arrive { actor, message } => *actor == number && is_answer(message),
         }
     }
+}
+
+/// Whether a message answers a command, rather than coming from outside.
+fn is_answer(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::TimerFired { .. }
+            | Message::ActivityCompleted { .. }
+            | Message::ActivityFailed { .. }
+            | Message::ChildCompleted { .. }
+            | Message::ChildFailed { .. }
+    )
 }
 
 fn outside(stimulus: Stimulus) -> Message {

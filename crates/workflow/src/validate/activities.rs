@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::definition::{ActivityCall, Definition, closest};
+use super::Without;
+use crate::definition::{Definition, StateKind, closest};
 use crate::finding::{Code, Finding};
 use crate::path::Template;
 use crate::registry::Registry;
 use crate::schema::Schema;
 
 pub(super) fn check(definition: &Definition, registry: Option<&Registry>, findings: &mut Vec<Finding>) {
+    check_next_runs(definition, findings);
     let calls = super::calls(definition);
     let Some(registry) = registry else {
-        let names: BTreeSet<&str> = calls.iter().map(|(_, call)| call.activity.as_str()).collect();
+        let names: BTreeSet<&str> = calls.iter().map(|(_, call, _)| call.activity.as_str()).collect();
         if !names.is_empty() {
             let message = format!("not checked, because no registry was given: {}", join(&names));
             let hint = "give the list of activities to have them checked";
@@ -19,11 +21,15 @@ pub(super) fn check(definition: &Definition, registry: Option<&Registry>, findin
         }
         return;
     };
-    for (pointer, call) in calls {
+    for (pointer, call, without) in calls {
         match registry.get(&call.activity) {
             Some(activity) => {
-                if let Some(schema) = &activity.input {
-                    check_input(&pointer, call, schema, findings);
+                // What a pair is given is known at run time only.
+                if let Some(schema) =
+                    activity.input.as_ref().filter(|_| call.input.is_some() || without == Without::Null)
+                {
+                    let who = format!("activity {:?}", call.activity);
+                    check_input(&format!("{pointer}/input"), &who, call.input.as_ref(), schema, findings);
                 }
             }
             None => {
@@ -43,11 +49,29 @@ pub(super) fn check(definition: &Definition, registry: Option<&Registry>, findin
     }
 }
 
-/// Checks the literal parts. A hole may hold anything, so what depends on its value is left to run time.
-fn check_input(pointer: &str, call: &ActivityCall, schema: &Schema, findings: &mut Vec<Finding>) {
-    // A compensation without input of its own is given one at run time.
-    let Some(template) = &call.input else { return };
-    let holes: Vec<String> = template.paths().into_iter().map(|(at, _)| at).collect();
+/// A run that begins again with an input its own schema refuses would fail every time.
+fn check_next_runs(definition: &Definition, findings: &mut Vec<Finding>) {
+    let Some(schema) = &definition.input else { return };
+    for state in &definition.states {
+        if let StateKind::ContinueAsNew { input } = &state.kind {
+            let pointer = format!("{}/input", state.pointer);
+            check_input(&pointer, "the next run", input.as_ref(), schema, findings);
+        }
+    }
+}
+
+/// Checks the literal parts. A hole may hold anything, and a secret will, so what depends on their value is left to run time.
+fn check_input(
+    pointer: &str,
+    who: &str,
+    template: Option<&Template>,
+    schema: &Schema,
+    findings: &mut Vec<Finding>,
+) {
+    let none = Template::Literal(serde_json::Value::Null);
+    let template = template.unwrap_or(&none);
+    let mut holes: Vec<String> = template.paths().into_iter().map(|(at, _)| at).collect();
+    holes.extend(template.secrets());
     for mismatch in schema.mismatches(&with_nulls(template)) {
         let in_hole = holes.iter().any(|hole| within(&mismatch.pointer, hole));
         let above_hole = holes.iter().any(|hole| within(hole, &mismatch.pointer));
@@ -62,14 +86,13 @@ fn check_input(pointer: &str, call: &ActivityCall, schema: &Schema, findings: &m
                 | "maxItems"
         );
         if !in_hole && (structural || !above_hole) {
-            let message =
-                format!("activity {:?} asks for something else: {}", call.activity, mismatch.message);
-            let place = format!("{pointer}/input{}", mismatch.pointer);
+            let message = format!("{who} asks for something else: {}", mismatch.message);
+            let place = format!("{pointer}{}", mismatch.pointer);
             findings.push(Finding::new(
                 Code::InputSchemaMismatch,
                 place,
                 message,
-                "give the activity what its schema asks for",
+                "give what the schema asks for",
             ));
         }
     }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::definition::{Definition, State, StateKind};
+use crate::definition::{Definition, ErrorHandler, State, StateKind};
 use crate::finding::{Code, Finding};
-use crate::flow::{Flow, resolve};
+use crate::flow::{Flow, resolve, state_of};
 use crate::ids::StateId;
 use crate::registry::Registry;
 
@@ -16,54 +16,100 @@ pub(super) fn check(
     registry: Option<&Registry>,
     findings: &mut Vec<Finding>,
 ) {
-    let ids = || (0_u32..).zip(&definition.states).map(|(id, state)| (StateId(id), state));
-    let undoable: Vec<StateId> =
-        ids().filter(|(_, state)| undoing_activity(state, registry).is_some()).map(|(id, _)| id).collect();
-    let automatic = ids().any(|(_, state)| matches!(state.kind, StateKind::Compensation { steps: None }));
-    report_empty(definition, automatic && undoable.is_empty(), findings);
-    report_never_undone(definition, registry, automatic, findings);
-
-    let compensations: BTreeSet<StateId> = ids()
-        .filter(|(_, state)| matches!(state.kind, StateKind::Compensation { .. }))
+    let is_undo = |state: &State| matches!(state.kind, StateKind::Compensation { .. });
+    let undoable: BTreeSet<StateId> = numbered(definition)
+        .filter(|(_, state)| undoing_activity(state, registry).is_some())
         .map(|(id, _)| id)
         .collect();
-    if compensations.is_empty() {
+    let automatic =
+        definition.states.iter().any(|state| matches!(state.kind, StateKind::Compensation { steps: None }));
+    report_empty(definition, automatic && undoable.is_empty(), findings);
+    report_never_undone(definition, registry, automatic, findings);
+    if !definition.states.iter().any(is_undo) {
         return;
     }
-    let leads_to_undo = flow.leading_to(compensations.iter().copied());
-    let followers = undoable.iter().flat_map(|id| flow.successors(*id).iter().copied());
-    // What comes after a compensation has nothing left to undo.
-    let mut after = flow.reachable_until(followers, |state| compensations.contains(&state));
-    let mut covered: BTreeSet<StateId> = BTreeSet::new();
-    // Owners have lower numbers than the states inside them, so both sets flow inwards in one pass.
-    for (id, state) in ids() {
-        let owner = definition.blocks.get(state.block.0 as usize).and_then(|block| block.owner);
-        if owner.is_some_and(|owner| after.contains(&owner)) {
-            after.insert(id);
+    let after = after_work(definition, flow, &undoable);
+    for (id, state) in numbered(definition).filter(|(id, _)| after.contains(id)) {
+        if caught(definition, id) {
+            continue;
         }
-        let catch_all = state.on_error.iter().find(|handler| handler.takes_all());
-        let caught = catch_all
-            .and_then(|handler| resolve(definition, state.block, &handler.next))
-            .is_some_and(|target| leads_to_undo.contains(&target));
-        if caught || owner.is_some_and(|owner| covered.contains(&owner)) {
-            covered.insert(id);
-        }
-        if can_fail(state) && after.contains(&id) && !covered.contains(&id) {
-            let message = format!(
-                "if {:?} fails for good, what was done before it and can be undone stays done",
-                state.name
-            );
-            let hint = "add an onError that leads to a compensation";
-            findings.push(Finding::new(Code::CompensationGap, state.pointer.clone(), message, hint));
-        }
+        let message = match &state.kind {
+            StateKind::Fail { .. } => {
+                format!(
+                    "the run may end at {:?} with work done before it that can be undone and was not",
+                    state.name
+                )
+            }
+            _ if can_fail(definition, state) => {
+                format!(
+                    "if {:?} fails for good, what was done before it and can be undone stays done",
+                    state.name
+                )
+            }
+            _ => continue,
+        };
+        let hint = "lead here through a compensation, or add an onError that leads to one";
+        findings.push(Finding::new(Code::CompensationGap, state.pointer.clone(), message, hint));
     }
 }
 
-fn can_fail(state: &State) -> bool {
-    matches!(
-        state.kind,
-        StateKind::Task(_) | StateKind::Workflow(_) | StateKind::Parallel { .. } | StateKind::Map { .. }
-    )
+fn numbered(definition: &Definition) -> impl Iterator<Item = (StateId, &State)> {
+    (0_u32..).map(StateId).zip(&definition.states)
+}
+
+fn owner_of(definition: &Definition, state: &State) -> Option<StateId> {
+    definition.blocks.get(state.block.0 as usize)?.owner
+}
+
+/// The states that may be entered while work that can be undone is done: what follows it, up to a compensation.
+fn after_work(definition: &Definition, flow: &Flow, undoable: &BTreeSet<StateId>) -> BTreeSet<StateId> {
+    let mut seeds: Vec<StateId> = Vec::new();
+    let mut working: BTreeSet<StateId> = BTreeSet::new();
+    // Inner states have higher numbers than their owners, so one pass from the end carries work outwards.
+    for (id, state) in numbered(definition).collect::<Vec<_>>().into_iter().rev() {
+        if working.contains(&id) {
+            // Some branch has worked while another failed: every way out of the owner may follow.
+            seeds.extend(flow.successors(id));
+        } else if undoable.contains(&id) {
+            // A task that fails has done nothing to undo, so only success leads on.
+            seeds.extend(state.next.as_ref().and_then(|next| resolve(definition, state.block, next)));
+        } else {
+            continue;
+        }
+        working.extend(owner_of(definition, state));
+    }
+    let is_undo = |id: StateId| {
+        state_of(definition, id).is_some_and(|state| matches!(state.kind, StateKind::Compensation { .. }))
+    };
+    let mut after = flow.reachable_until(seeds, is_undo);
+    // One pass from the start carries it inwards: branches of a state entered afterwards, and siblings of a working branch.
+    for (id, state) in numbered(definition) {
+        let inside = owner_of(definition, state)
+            .is_some_and(|owner| after.contains(&owner) || working.contains(&owner));
+        if inside {
+            after.insert(id);
+        }
+    }
+    after
+}
+
+/// Whether every error of a state is taken by a handler, its own or one around it.
+fn caught(definition: &Definition, id: StateId) -> bool {
+    let Some(state) = state_of(definition, id) else { return true };
+    let own = state.on_error.iter().any(ErrorHandler::takes_all);
+    own || owner_of(definition, state).is_some_and(|owner| caught(definition, owner))
+}
+
+fn can_fail(definition: &Definition, state: &State) -> bool {
+    match &state.kind {
+        StateKind::Task(_) | StateKind::Workflow(_) => true,
+        StateKind::WaitEvent(_) => {
+            let limited = state.timeout.or(definition.configuration.default_timeout).is_some();
+            limited && state.timeout_next.is_none()
+        }
+        StateKind::Choice { default, .. } => default.is_none(),
+        _ => false,
+    }
 }
 
 /// What undoes a task: its own, or the activity's registered pair.
@@ -89,14 +135,14 @@ fn report_empty(definition: &Definition, nothing_recorded: bool, findings: &mut 
     }
 }
 
-/// Tasks whose undoing nothing ever starts: no automatic compensation, no workflow timeout, no explicit step that names it.
+/// Tasks whose undoing nothing starts when a state fails: no automatic compensation, no explicit step that names it.
 fn report_never_undone(
     definition: &Definition,
     registry: Option<&Registry>,
     automatic: bool,
     findings: &mut Vec<Finding>,
 ) {
-    if automatic || definition.configuration.timeout.is_some() {
+    if automatic {
         return;
     }
     let explicit: BTreeSet<&str> = definition
@@ -112,7 +158,7 @@ fn report_never_undone(
     for state in &definition.states {
         let Some(activity) = undoing_activity(state, registry) else { continue };
         if !explicit.contains(activity.as_str()) {
-            let message = format!("{activity:?} would undo {:?}, but nothing ever runs it", state.name);
+            let message = format!("{activity:?} would undo {:?}, but no compensation runs it", state.name);
             let hint = "add a compensation state without steps, or with a step for it, and lead errors there";
             findings.push(Finding::new(Code::CompensationGap, state.pointer.clone(), message, hint));
         }

@@ -66,31 +66,43 @@ impl Authored {
         if findings.iter().any(|finding| finding.severity() == Severity::Error) {
             return Err(Rejected { findings });
         }
-        let named = calls(&definition).into_iter().map(|(_, call)| call.activity.clone());
-        let known = |name: String| Some((name.clone(), registry?.get(&name)?.clone()));
-        let activities = named.filter_map(known).collect();
+        let known = |name: &str| Some((name.to_owned(), registry?.get(name)?.clone()));
+        let mut activities: BTreeMap<String, Activity> =
+            calls(&definition).into_iter().filter_map(|(_, call, _)| known(&call.activity)).collect();
+        let pairs: Vec<(String, Activity)> =
+            activities.values().filter_map(|activity| known(activity.compensation.as_ref()?)).collect();
+        activities.extend(pairs);
         Ok(Validated { definition, activities, findings })
     }
 }
 
+/// What a call without an input is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    /// Null.
+    Null,
+    /// The input and the result of the task to be undone.
+    Pair,
+}
+
 /// Every activity call of a definition with the place of the call.
-fn calls(definition: &Definition) -> Vec<(String, &ActivityCall)> {
+fn calls(definition: &Definition) -> Vec<(String, &ActivityCall, Without)> {
     let mut calls = Vec::new();
     let escalation = definition.configuration.escalation.as_ref();
     if let Some(call) = escalation.and_then(|escalation| escalation.notify.as_ref()) {
-        calls.push(("/configuration/escalation/notify".to_owned(), call));
+        calls.push(("/configuration/escalation/notify".to_owned(), call, Without::Null));
     }
     for state in &definition.states {
         match &state.kind {
             StateKind::Task(task) => {
-                calls.push((state.pointer.clone(), &task.call));
+                calls.push((state.pointer.clone(), &task.call, Without::Null));
                 if let Some(call) = &task.compensate_with {
-                    calls.push((format!("{}/compensateWith", state.pointer), call));
+                    calls.push((format!("{}/compensateWith", state.pointer), call, Without::Pair));
                 }
             }
             StateKind::Compensation { steps } => {
                 for (position, step) in steps.iter().flatten().enumerate() {
-                    calls.push((format!("{}/steps/{position}", state.pointer), &step.call));
+                    calls.push((format!("{}/steps/{position}", state.pointer), &step.call, Without::Null));
                 }
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! What only makes sense in some places: `$.item` inside maps, `continueAsNew` at the top, joins that can be met, handlers that
 //! can be reached.
 
-use crate::definition::{ActivityCall, Definition, ErrorHandler, Join, Moment, State, StateKind};
+use crate::definition::{ActivityCall, Definition, Join, Moment, State, StateKind};
 use crate::finding::{Code, Finding};
 use crate::ids::{BlockId, StateId};
 use crate::path::{Path, Root, Template};
@@ -34,17 +34,77 @@ pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
             let message = format!("{wanted} branches are to succeed and there are {}", branches.len());
             find(Code::JoinTooLarge, "/join/atLeast", message, "ask for at most as many as there are");
         }
-        let catch_all = state.on_error.iter().position(ErrorHandler::takes_all);
-        if let Some(position) = catch_all.filter(|position| position + 1 < state.on_error.len()) {
-            let message = format!("handler {position} takes every error, so those after it never do");
-            find(
-                Code::HandlerHidden,
-                &format!("/onError/{}", position + 1),
-                message,
-                "put the handler for all errors last",
-            );
+        for (position, handler) in state.on_error.iter().enumerate() {
+            let earlier = state.on_error.get(..position).unwrap_or_default();
+            if earlier.iter().any(|other| other.hides(handler)) {
+                let message = "an earlier handler takes every error this one would".to_owned();
+                let hint = "put the handler for all errors last";
+                find(Code::HandlerHidden, &format!("/onError/{position}"), message, hint);
+            }
+        }
+        for place in misplaced_secrets(state) {
+            let message = "no activity receives this, so the reference would never be resolved".to_owned();
+            let hint = "refer to secrets in the input of the activity that needs them";
+            find(Code::MisplacedSecret, &place, message, hint);
         }
     }
+    check_notify(definition, findings);
+    check_unused(definition, findings);
+}
+
+/// The escalation channel is told outside any map.
+fn check_notify(definition: &Definition, findings: &mut Vec<Finding>) {
+    let notify =
+        definition.configuration.escalation.as_ref().and_then(|escalation| escalation.notify.as_ref());
+    for (place, path) in notify.and_then(|call| call.input.as_ref()).map(Template::paths).unwrap_or_default()
+    {
+        if matches!(path.root(), Root::Item | Root::Index) {
+            let pointer = format!("/configuration/escalation/notify/input{place}");
+            let message = format!("{} is outside a map", path.text());
+            let hint = "$.item and $.index exist inside a map's iterator only";
+            findings.push(Finding::new(Code::ItemOutsideMap, pointer, message, hint));
+        }
+    }
+}
+
+/// Fields that say nothing without another.
+fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
+    let mut unused = |pointer: String, without: &str| {
+        let message = format!("this has no effect without {without}");
+        findings.push(Finding::new(
+            Code::UnusedField,
+            pointer,
+            message,
+            format!("add {without}, or remove this"),
+        ));
+    };
+    let configuration = &definition.configuration;
+    if configuration.escalation.is_some() && configuration.timeout.is_none() {
+        unused("/configuration/escalation".to_owned(), "configuration.timeout");
+    }
+    for state in &definition.states {
+        let default = match &state.kind {
+            StateKind::Task(_) | StateKind::WaitEvent(_) => configuration.default_timeout,
+            _ => None,
+        };
+        if state.timeout_next.is_some() && state.timeout.or(default).is_none() {
+            unused(format!("{}/timeoutNext", state.pointer), "a timeout");
+        }
+        if state.output.is_some() && matches!(state.kind, StateKind::WaitUntil(_)) {
+            unused(format!("{}/output", state.pointer), "an event to write");
+        }
+    }
+}
+
+/// Secret references in what becomes data: outputs, children's inputs, the next run's input.
+fn misplaced_secrets(state: &State) -> Vec<String> {
+    let (place, template) = match &state.kind {
+        StateKind::Workflow(child) => ("/input", child.input.as_ref()),
+        StateKind::ContinueAsNew { input } => ("/input", input.as_ref()),
+        StateKind::Succeed { output } => ("/output", output.as_ref()),
+        _ => return Vec::new(),
+    };
+    template.map(Template::secrets).unwrap_or_default().iter().map(|at| format!("{place}{at}")).collect()
 }
 
 /// Whether some block around the state belongs to a map.

@@ -8,22 +8,22 @@ use serde_json::Value;
 use crate::definition::Definition;
 use crate::finding::{Code, Finding, pointer_token};
 
-/// Beginnings that only credentials have.
-const PREFIXES: [&str; 14] = [
-    "AKIA",
-    "ASIA",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "sk_live_",
-    "sk-",
-    "xoxb-",
-    "xoxp-",
-    "eyJhbGciOi",
-    "-----BEGIN",
-    "AIza",
+/// Beginnings that only credentials have, and how many letters and digits follow at least.
+const PREFIXES: [(&str, usize); 14] = [
+    ("AKIA", 16),
+    ("ASIA", 16),
+    ("ghp_", 16),
+    ("gho_", 16),
+    ("ghs_", 16),
+    ("github_pat_", 16),
+    ("glpat-", 16),
+    ("sk_live_", 16),
+    ("sk-", 32),
+    ("xoxb-", 10),
+    ("xoxp-", 10),
+    ("eyJhbGciOi", 8),
+    ("-----BEGIN ", 0),
+    ("AIza", 30),
 ];
 
 /// Words in a key that say its value is secret.
@@ -42,19 +42,34 @@ const KEYS: [&str; 9] = [
 /// Parts of connection strings that carry a credential.
 const FRAGMENTS: [&str; 4] = ["AccountKey=", "SharedAccessKey=", "Password=", "Pwd="];
 
+/// Fields of a state whose values travel.
+const VALUES: [&str; 7] = ["input", "output", "error", "message", "choices", "match", "compensateWith"];
+
 pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
-    walk(&definition.source, "", None, findings);
+    let notify = "/configuration/escalation/notify/input";
+    if let Some(value) = definition.source.pointer(notify) {
+        walk(value, notify, None, findings);
+    }
+    for state in &definition.states {
+        let Some(source) = definition.source.pointer(&state.pointer) else { continue };
+        for (name, value) in VALUES.iter().filter_map(|name| Some((name, source.get(name)?))) {
+            walk(value, &format!("{}/{name}", state.pointer), None, findings);
+        }
+        for (position, step) in
+            source.get("steps").and_then(Value::as_array).into_iter().flatten().enumerate()
+        {
+            if let Some(value) = step.get("input") {
+                walk(value, &format!("{}/steps/{position}/input", state.pointer), None, findings);
+            }
+        }
+    }
 }
 
 fn walk(value: &Value, pointer: &str, key: Option<&str>, findings: &mut Vec<Finding>) {
     match value {
         Value::Object(fields) => {
-            for (name, field) in fields {
-                let is_reference = name == "secretRef";
-                let is_schema = pointer.is_empty() && name == "input";
-                if !is_reference && !is_schema && name != "description" {
-                    walk(field, &format!("{pointer}/{}", pointer_token(name)), Some(name), findings);
-                }
+            for (name, field) in fields.iter().filter(|(name, _)| *name != "secretRef") {
+                walk(field, &format!("{pointer}/{}", pointer_token(name)), Some(name), findings);
             }
         }
         Value::Array(items) => {
@@ -77,11 +92,20 @@ fn walk(value: &Value, pointer: &str, key: Option<&str>, findings: &mut Vec<Find
     }
 }
 
+fn begins_like_a_credential(text: &str) -> bool {
+    PREFIXES.iter().any(|(prefix, letters)| {
+        let rest = text.strip_prefix(prefix);
+        rest.is_some_and(|rest| {
+            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').count() >= *letters
+        })
+    })
+}
+
 fn looks_secret(text: &str, key: Option<&str>) -> Option<&'static str> {
     if text.starts_with('$') && !text.starts_with("$$") {
         return None;
     }
-    if PREFIXES.iter().any(|prefix| text.starts_with(prefix) && text.len() >= prefix.len() + 8) {
+    if begins_like_a_credential(text) {
         return Some("it begins like a credential");
     }
     if FRAGMENTS.iter().any(|fragment| text.contains(fragment)) {

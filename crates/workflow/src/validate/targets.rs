@@ -24,8 +24,8 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
             None => dangling.push(dangling_target(definition, block_id, pointer, name)),
         };
         // A startAt that could not be read has its own finding.
-        if !block.start_at.is_empty() {
-            start(format!("{}/startAt", block.pointer), &block.start_at);
+        if let Some(name) = &block.start_at {
+            start(format!("{}/startAt", block.pointer), name);
         }
         let recover =
             definition.configuration.escalation.as_ref().and_then(|escalation| escalation.recover.as_ref());
@@ -73,7 +73,7 @@ fn report_unreachable(
     findings: &mut Vec<Finding>,
 ) {
     let Some(block) = definition.blocks.get(block.0 as usize) else { return };
-    if block.start_at.is_empty() {
+    if block.start_at.is_none() {
         return;
     }
     for (name, id) in block.states.iter().filter(|(_, id)| !reachable.contains(id)) {

@@ -1,7 +1,7 @@
 //! Whether time limits make sense: none is zero, none longer than the workflow's, and retries fit into them.
 
 use crate::advance::nominal_delay;
-use crate::definition::{Definition, RetryPolicy, State, StateKind};
+use crate::definition::{Definition, Moment, RetryPolicy, State, StateKind};
 use crate::finding::{Code, Finding};
 use crate::registry::Registry;
 use crate::time::Duration;
@@ -15,6 +15,13 @@ pub(super) fn check(definition: &Definition, registry: Option<&Registry>, findin
         ("stuckAfter", configuration.stuck_after),
     ] {
         zero(findings, &at(name), limit);
+    }
+    if let (Some(default), Some(whole)) = (configuration.default_timeout, configuration.timeout)
+        && default > whole
+    {
+        let message = format!("steps may take {default} by default, the whole workflow only {whole}");
+        let hint = "shorten configuration.defaultTimeout or lengthen configuration.timeout";
+        findings.push(Finding::new(Code::TimeoutBeyondWorkflow, at("defaultTimeout"), message, hint));
     }
     if let Some(escalation) = &configuration.escalation {
         zero(findings, "/configuration/escalation/recoverWithin", Some(escalation.recover_within));
@@ -41,6 +48,19 @@ fn check_state(
         findings.push(Finding::new(Code::TimeoutBeyondWorkflow, format!("{pointer}/timeout"), message, hint));
     }
     match &state.kind {
+        StateKind::WaitUntil(Moment::After(duration))
+            if definition.configuration.timeout.is_some_and(|whole| *duration > whole) =>
+        {
+            let message =
+                format!("state {:?} waits {duration}, longer than the whole workflow may take", state.name);
+            let hint = "shorten the wait or lengthen configuration.timeout";
+            findings.push(Finding::new(
+                Code::TimeoutBeyondWorkflow,
+                format!("{pointer}/duration"),
+                message,
+                hint,
+            ));
+        }
         StateKind::Task(task) => {
             zero(findings, &format!("{pointer}/attemptTimeout"), task.attempt_timeout);
             check_policy(findings, pointer, task.retry_policy.as_ref());

@@ -1,0 +1,27 @@
+//! The language as a specification: tables of cases, one file per kind of state or rule, each read by one `check`.
+//!
+//! Every case that runs is played three times: as it is, rebuilt from its stored parts after every turn, and with the smallest
+//! turns there may be. All three must tell the same story.
+
+mod bench;
+mod choice;
+mod codec;
+mod compensation;
+mod data;
+mod ends;
+mod errors;
+mod escalation;
+mod events;
+mod examples;
+mod identity;
+mod limits;
+mod loops;
+mod orders;
+mod parallel_map;
+mod properties;
+mod retries;
+mod schema;
+mod turns;
+mod validation;
+mod waits;
+mod workflows;
