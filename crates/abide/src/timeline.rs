@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_workflow::history::{Fact, HistoryEvent, Note};
-use abide_workflow::ids::BranchId;
+use abide_workflow::ids::{BranchId, CommandId};
 use abide_workflow::instance::{CurrentState, WaitingFor};
 use abide_workflow::rehearse::Playback;
 use abide_workflow::{Failure, InstanceId, Outcome, Timestamp};
@@ -18,10 +18,26 @@ const BAD: Style = AnsiColor::Red.on_default();
 
 pub(crate) fn print(start: Timestamp, playback: &Playback) {
     let mut depths: BTreeMap<(&InstanceId, BranchId), usize> = BTreeMap::new();
+    let mut commands: BTreeMap<(&InstanceId, CommandId), usize> = BTreeMap::new();
+    let mut entered = 0;
     let main = playback.timeline.first().map(|(instance, _)| instance);
     for (instance, event) in &playback.timeline {
         let mut depth = 0;
         match &event.fact {
+            // A command comes right after the state that gave it; its answers come whenever they come.
+            Fact::TaskScheduled { command, .. }
+            | Fact::TimerCreated { command, .. }
+            | Fact::SubOrchestrationInstanceCreated { command, .. } => {
+                depth = entered;
+                commands.insert((instance, *command), depth);
+            }
+            Fact::TaskCompleted { command, .. }
+            | Fact::TaskFailed { command, .. }
+            | Fact::TimerFired { command }
+            | Fact::SubOrchestrationInstanceCompleted { command, .. }
+            | Fact::SubOrchestrationInstanceFailed { command, .. } => {
+                depth = commands.get(&(instance, *command)).copied().unwrap_or(0);
+            }
             Fact::BranchStarted { branch, parent, .. } => {
                 depth = depths.get(&(instance, *parent)).copied().unwrap_or(0) + 1;
                 depths.insert((instance, *branch), depth);
@@ -30,8 +46,9 @@ pub(crate) fn print(start: Timestamp, playback: &Playback) {
             | Fact::StateLeft { branch, .. }
             | Fact::BranchEnded { branch, .. } => {
                 depth = depths.get(&(instance, *branch)).copied().unwrap_or(0);
+                entered = depth;
             }
-            _ => {}
+            _ => entered = 0,
         }
         if let Some((style, text)) = describe(event) {
             let child = if Some(instance) == main { String::new() } else { format!("[{instance}] ") };
@@ -157,7 +174,7 @@ fn note_text(note: &Note) -> String {
         }
         Note::RecoveryStarted { state } => format!("recovery begins at {state}"),
         Note::RecoveryFailed { error: failure } => format!("recovery failed: {}", error(failure)),
-        Note::CompensationStarted { steps } => format!("compensation begins, {steps} steps"),
+        Note::CompensationStarted { steps } => format!("compensation begins, steps: {steps}"),
         Note::CompensationStepFailed { activity, error: failure, .. } => {
             format!("compensation {activity} failed for good: {}", error(failure))
         }

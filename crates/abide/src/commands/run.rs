@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Definitions that workflow states start for real
     #[arg(long = "with", value_name = "FILE")]
     children: Vec<PathBuf>,
-    /// The activities there are: their names, schemas and compensations are used
+    /// The activities there are: checked by name, with their compensations, time limits and retry policies
     #[arg(long, value_name = "FILE")]
     activities: Option<PathBuf>,
     /// When the run starts
@@ -85,13 +85,14 @@ fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
         Some(path) => strict_json::parse(&files::read(Path::new(path))?)?,
         None => strict_json::parse(&args.input)?,
     };
+    let start = Timestamp::parse(&args.at)?;
+    let (mocks, stimuli) = (mocks(args.mock.as_ref())?, stimuli(args.events.as_ref())?);
     plan.check_input(&input)
         .map_err(|mismatches| RunError::Mismatch(mismatches.iter().map(ToString::to_string).collect()))?;
-    let start = Timestamp::parse(&args.at)?;
     let playback = Rehearsal {
         children: children.iter().map(|plan| (plan.id().to_owned(), plan)).collect::<BTreeMap<_, _>>(),
-        mocks: mocks(args.mock.as_ref())?,
-        stimuli: stimuli(args.events.as_ref())?,
+        mocks,
+        stimuli,
         input,
         start,
         ..Rehearsal::new(&plan)

@@ -156,11 +156,11 @@ mod tests {
 
     #[test]
     fn waits_double_and_jitter_takes_at_most_half() {
-        for (failures, nominal) in [(1, 5_000), (2, 10_000), (3, 20_000)] {
+        for (failures, nominal) in [(1, 5_000_u32), (2, 10_000), (3, 20_000)] {
             let longest = failing(failures, Failure::retryable("X", ""), None, 0);
-            assert_eq!(longest, Verdict::Again(Timestamp(nominal)));
-            let shortest = failing(failures, Failure::retryable("X", ""), None, nominal as u64 / 2);
-            assert_eq!(shortest, Verdict::Again(Timestamp(nominal / 2)));
+            assert_eq!(longest, Verdict::Again(Timestamp(nominal.into())));
+            let shortest = failing(failures, Failure::retryable("X", ""), None, u64::from(nominal) / 2);
+            assert_eq!(shortest, Verdict::Again(Timestamp(i64::from(nominal) / 2)));
         }
     }
 

@@ -94,11 +94,12 @@ impl Pass<'_> {
         };
         // Before the result is written: the task may read what it writes.
         let given = self.input_given(branch, task)?;
-        let kept = result.clone().and_then(|result| match &state.output {
+        let answer = result.as_ref().ok().cloned();
+        let kept = result.and_then(|result| match &state.output {
             Some(output) => self.assign(branch, output, result),
             None => Ok(()),
         });
-        self.record_undo(branch, task, given, result.ok())?;
+        self.record_undo(branch, task, &given, answer.as_ref())?;
         match kept {
             Ok(()) => self.complete(branch, None),
             Err(failure) => self.raise(branch, failure),
@@ -128,8 +129,8 @@ impl Pass<'_> {
         &mut self,
         branch: BranchId,
         task: &Task,
-        given: Value,
-        result: Option<Json>,
+        given: &Value,
+        result: Option<&Json>,
     ) -> Result<(), Corrupt> {
         let Some(compensation) = &task.compensate_with else {
             return Ok(());

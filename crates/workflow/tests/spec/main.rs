@@ -3,6 +3,15 @@
 //! Every case that runs is played three times: as it is, rebuilt from its stored parts after every turn, and with the smallest
 //! turns there may be. All three must tell the same story.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    clippy::type_complexity,
+    reason = "a test that cannot go on panics, and helpers are called with what is at hand"
+)]
+
 mod bench;
 mod choice;
 mod codec;
@@ -13,6 +22,7 @@ mod errors;
 mod escalation;
 mod events;
 mod examples;
+mod hardening;
 mod identity;
 mod limits;
 mod loops;

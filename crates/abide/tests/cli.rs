@@ -1,0 +1,176 @@
+//! The command line as its users meet it: exit codes, what is printed where, and bad input.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn abide(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_abide")).args(args).current_dir(root()).output().unwrap()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// A file of this test's own.
+fn file(name: &str, text: &[u8]) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+const SPECIFIED: &str = "crates/workflow/tests/spec/onboarding-as-specified.json";
+const EXAMPLE: &str = "examples/device-onboarding/workflow.json";
+const ACTIVITIES: &str = "examples/device-onboarding/activities.json";
+
+#[test]
+fn validate_says_where_what_and_what_to_do() {
+    let output = abide(&["validate", SPECIFIED]);
+    assert_eq!(code(&output), 1);
+    let text = out(&output);
+    for part in [
+        "error[dangling-target]: there is no state \"HandleTimeout\" to go to",
+        ":42:7 /states/WaitForExternalProcess/timeoutNext",
+        "42 | \"timeoutNext\": \"HandleTimeout\",",
+        "/states/ProcessEventBatch/next",
+        "and: so state \"Success\" (/states/Success) cannot be reached",
+        "refused, 2 errors, 0 warnings",
+        "note[activities-unchecked]",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert!(!text.contains('\u{1b}'), "no colours off a terminal");
+}
+
+#[test]
+fn validate_is_silent_and_content_with_what_is_valid() {
+    let output = abide(&["validate", EXAMPLE, "--activities", ACTIVITIES]);
+    assert_eq!(
+        (code(&output), out(&output).as_str()),
+        (0, "examples/device-onboarding/workflow.json: valid, 0 errors, 0 warnings\n")
+    );
+}
+
+#[test]
+fn validate_speaks_json_to_machines() {
+    let output = abide(&["validate", SPECIFIED, EXAMPLE, "--json"]);
+    assert_eq!(code(&output), 1);
+    let reports: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&reports[0]["valid"], &reports[1]["valid"]), (&false.into(), &true.into()));
+    let finding = &reports[0]["findings"][0];
+    assert_eq!(finding["code"], "dangling-target");
+    assert_eq!(finding["severity"], "error");
+    assert_eq!(finding["pointer"], "/states/ProcessEventBatch/next");
+    assert_eq!(finding["line"], 62);
+    assert!(finding["hint"].is_string() && finding["consequences"].is_array());
+}
+
+#[test]
+fn unreadable_files_exit_with_two_and_the_others_are_still_checked() {
+    let output = abide(&["validate", "no-such-file.json", EXAMPLE]);
+    assert_eq!(code(&output), 2);
+    assert!(out(&output).contains("valid, 0 errors"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file.json"));
+    let binary = file("binary.json", &[0xff, 0xfe, 0x00]);
+    assert_eq!(code(&abide(&["validate", &binary])), 2);
+    assert_eq!(code(&abide(&["validate", EXAMPLE, "--activities", "no-such-file.json"])), 2);
+    assert_eq!(code(&abide(&["validate"])), 2);
+    assert_eq!(code(&abide(&["validate", "."])), 2, "a folder");
+}
+
+#[test]
+fn garbage_is_refused_with_a_finding() {
+    for (name, text) in [
+        ("empty.json", &b""[..]),
+        ("half.json", b"{\"a\": "),
+        ("array.json", b"[]"),
+        ("null.json", b"null"),
+        ("twice.json", b"{\"a\":1,\"a\":2}"),
+    ] {
+        let path = file(name, text);
+        let output = abide(&["validate", &path]);
+        assert_eq!(code(&output), 1, "{name}");
+        assert!(out(&output).contains("error["), "{name}");
+    }
+    let deep = file("deep.json", "[".repeat(100_000).as_bytes());
+    assert_eq!(code(&abide(&["validate", &deep])), 1);
+}
+
+#[test]
+fn graph_prints_mermaid_for_what_is_valid_and_what_is_not() {
+    let output = abide(&["graph", EXAMPLE]);
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).starts_with("flowchart TD\n"));
+    let broken = abide(&["graph", SPECIFIED]);
+    assert_eq!(code(&broken), 0);
+    assert!(out(&broken).contains("HandleTimeout is missing"));
+    assert_eq!(code(&abide(&["graph", "no-such-file.json"])), 2);
+    assert_eq!(code(&abide(&["graph", &file("no-graph.json", b"{")])), 1);
+}
+
+fn play(case: &str, more: &[&str]) -> Output {
+    let folder = format!("examples/device-onboarding/cases/{case}");
+    let (input, mock, events) =
+        (format!("@{folder}/input.json"), format!("{folder}/mock.json"), format!("{folder}/events.json"));
+    let mut args = vec!["run", EXAMPLE, "--activities", ACTIVITIES, "--input", &input, "--mock", &mock];
+    if root().join(&events).exists() {
+        args.extend(["--events", &events]);
+    }
+    args.extend(more);
+    abide(&args)
+}
+
+#[test]
+fn run_tells_success_and_failure_by_its_exit_code() {
+    assert_eq!(code(&play("success", &[])), 0);
+    for failing in ["timeout", "failure-with-compensation"] {
+        let output = play(failing, &[]);
+        assert_eq!(code(&output), 1, "{failing}");
+        assert!(out(&output).contains("Failed with"), "{failing}");
+    }
+    let json: Value = serde_json::from_str(&out(&play("success", &["--json"]))).unwrap();
+    assert_eq!(json["status"], "Completed");
+    assert!(json["history"].as_array().unwrap().iter().any(|event| event["eventType"] == "TaskCompleted"));
+}
+
+#[test]
+fn run_says_what_it_still_waits_for() {
+    let path = file("waits.json", br#"{"$schema": "workflow-schema-v1.json", "id": "waits", "version": "1.0.0", "startAt": "Gate", "states": {
+        "Gate": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "next": "End"}, "End": {"type": "succeed"}}}"#);
+    let output = abide(&["run", &path]);
+    assert_eq!(code(&output), 1);
+    assert!(out(&output).contains("Gate waits for the event \"Go\""), "{}", out(&output));
+}
+
+#[test]
+fn run_refuses_what_cannot_be_run_and_says_why() {
+    let said = |args: &[&str]| {
+        let output = abide(args);
+        assert_eq!(code(&output), 2, "{args:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["run", SPECIFIED]).contains("abide validate"));
+    assert!(said(&["run", EXAMPLE, "--input", "{"]).contains("--input"));
+    assert!(said(&["run", EXAMPLE, "--input", "{}"]).contains("entityId"), "the input schema is checked");
+    assert!(said(&["run", EXAMPLE, "--at", "noon"]).contains("--at"));
+    let mock = file("mock.json", br#"{"activities": {"A": {"result": 1, "error": {"code": "X"}}}}"#);
+    assert!(said(&["run", EXAMPLE, "--mock", &mock]).contains("exactly one of"));
+    let events = file("events.json", br#"[{"at": "PT1H"}]"#);
+    assert!(
+        said(&["run", EXAMPLE, "--input", r#"{"entityId":"d","entityType":"device"}"#, "--events", &events])
+            .contains("exactly one of event and do")
+    );
+}
