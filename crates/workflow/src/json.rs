@@ -63,18 +63,28 @@ pub fn depth_within(value: &Value, depth_left: usize) -> bool {
     }
 }
 
-/// Bytes of the compact text, near enough to hold limits by (escapes are not counted).
+/// Bytes of the compact text, near enough to hold limits by and never less.
 pub fn size(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) => 5,
         Value::Number(number) if number.is_f64() => 20,
         Value::Number(number) => digits(number),
-        Value::String(text) => text.len() as u64 + 3,
+        Value::String(text) => written(text),
         Value::Array(items) => 2 + items.iter().map(|item| size(item) + 1).sum::<u64>(),
         Value::Object(fields) => {
-            2 + fields.iter().map(|(name, field)| name.len() as u64 + 4 + size(field)).sum::<u64>()
+            2 + fields.iter().map(|(name, field)| written(name) + 2 + size(field)).sum::<u64>()
         }
     }
+}
+
+/// Bytes of a string as JSON writes it, quotes and escapes included.
+fn written(text: &str) -> u64 {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    3 + text.bytes().map(byte).sum::<u64>()
 }
 
 /// Equality as JSON users mean it: 1 equals 1.0, integers are compared as integers.
@@ -284,9 +294,16 @@ mod tests {
 
     #[test]
     fn size_is_at_least_the_compact_text() {
-        for value in
-            [json!(null), json!(-12), json!(u64::MAX), json!("abc"), json!({"a": [1, true, "x"]}), json!([])]
-        {
+        for value in [
+            json!(null),
+            json!(-12),
+            json!(u64::MAX),
+            json!("abc"),
+            json!({"a": [1, true, "x"]}),
+            json!([]),
+            json!("\u{1}\"\\\n\u{7f}ä"),
+            json!({"\u{2}\u{3}": 1.5}),
+        ] {
             assert!(size(&value) >= value.to_string().len() as u64, "{value}");
         }
     }

@@ -20,6 +20,8 @@ pub struct Mismatch {
     pub keyword: String,
     /// What is wrong.
     pub message: String,
+    /// Whether this part of the schema applies only if another part does.
+    pub conditional: bool,
 }
 
 impl Schema {
@@ -39,7 +41,11 @@ impl Schema {
 
     /// Where a value does not fit.
     pub fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
+        let is_condition = |segment: &str| {
+            matches!(segment, "then" | "else" | "anyOf" | "oneOf" | "dependentSchemas" | "not")
+        };
         let describe = |error: jsonschema::ValidationError<'_>| Mismatch {
+            conditional: error.evaluation_path().as_str().split('/').any(is_condition),
             pointer: error.instance_path().as_str().to_owned(),
             keyword: error.kind().keyword().to_owned(),
             message: error.to_string().chars().take(400).collect(),

@@ -27,7 +27,7 @@ impl Pass<'_> {
                 at.visit = 1;
                 if repeats {
                     let visits = at.visits.entry(at.state).or_insert(0);
-                    *visits += 1;
+                    *visits = visits.saturating_add(1);
                     at.visit = *visits;
                 }
             }
@@ -94,7 +94,7 @@ impl Pass<'_> {
             ));
             return false;
         }
-        header.transitions += 1;
+        header.transitions = header.transitions.saturating_add(1);
         let near = allowed.saturating_sub(limit / 5);
         if header.transitions >= near && !header.transitions_warned {
             header.transitions_warned = true;

@@ -121,7 +121,7 @@ impl Pass<'_> {
             return self.collapse(branch, Then::Raise(Failure::last(code::FAN_OUT_TOO_WIDE, message)));
         }
         let start = self.plan.start_of(block)?;
-        self.set_phase(branch, Phase::FanOut(FanOut { spawned: index + 1, ..fan_out }))?;
+        self.set_phase(branch, Phase::FanOut(FanOut { spawned: index.saturating_add(1), ..fan_out }))?;
         let child = self.instance.add_branch(Some(BranchParent { branch, index }), block, start, self.now);
         self.record(Fact::BranchStarted { branch: child, parent: branch, index });
         self.wake(child);
@@ -141,7 +141,7 @@ impl Pass<'_> {
         self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Succeeded });
         self.set_phase(branch, Phase::Succeeded)?;
         self.rest(branch);
-        self.count_end(parent.branch, |fan_out| fan_out.succeeded += 1)
+        self.count_end(parent.branch, |fan_out| fan_out.succeeded = fan_out.succeeded.saturating_add(1))
     }
 
     fn count_end(&mut self, owner: BranchId, count: impl FnOnce(&mut FanOut)) -> Result<(), Corrupt> {
@@ -157,7 +157,7 @@ impl Pass<'_> {
         let (fan_out, join, _) = self.fan_out(owner)?;
         Ok(match join {
             Join::All => false,
-            Join::AtLeast(wanted) => fan_out.total.saturating_sub(fan_out.failed + 1) >= wanted,
+            Join::AtLeast(wanted) => fan_out.total.saturating_sub(fan_out.failed.saturating_add(1)) >= wanted,
         })
     }
 
@@ -257,18 +257,20 @@ impl Pass<'_> {
             return Err(Corrupt::new(format!("branch {} is not collapsing", branch.0)));
         };
         self.instance.take_slot(branch, &SlotName::Items);
+        let results = self.instance.take_slot(branch, &SlotName::Results);
         match then {
-            Then::Join => {
-                let results = self.instance.take_slot(branch, &SlotName::Results);
-                self.complete(branch, Some(results.unwrap_or_default()))
-            }
+            Then::Join => self.complete(branch, Some(results.unwrap_or_default())),
             Then::Raise(failure) => self.raise(branch, failure),
             Then::FailBranch(failure) => {
+                let owner = parent.ok_or_else(|| Corrupt::new("the root branch cannot fail alone"))?;
+                // While this branch was left to undo its work, others may have failed: what was tolerable may no longer be.
+                if !self.tolerates_failure(owner.branch)? {
+                    return self.fail_branch(branch, failure);
+                }
                 self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Failed });
                 self.set_phase(branch, Phase::Failed(failure))?;
                 self.rest(branch);
-                let owner = parent.ok_or_else(|| Corrupt::new("the root branch cannot fail alone"))?;
-                self.count_end(owner.branch, |fan_out| fan_out.failed += 1)
+                self.count_end(owner.branch, |fan_out| fan_out.failed = fan_out.failed.saturating_add(1))
             }
             Then::Escalate => self.notify_channel(branch),
             Then::Compensate(failure) => self.compensate_then_fail(branch, failure),

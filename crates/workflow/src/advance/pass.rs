@@ -179,7 +179,7 @@ impl<'a> Pass<'a> {
     fn append(&mut self, fact: Fact) {
         let now = self.now;
         let header = self.instance.header_mut();
-        header.history += 1;
+        header.history = header.history.saturating_add(1);
         header.updated_at = now;
         self.history.push(HistoryEvent { sequence: header.history, timestamp: now, fact });
     }

@@ -89,7 +89,7 @@ impl Pass<'_> {
             (Phase::Notifying(delivery), _) => (None, self.notify_activity().to_owned(), *delivery),
             _ => return Ok(()),
         };
-        delivery.failures += 1;
+        delivery.failures = delivery.failures.saturating_add(1);
         let seed = self.instance.origin().seed;
         let jitter =
             digest_number(&[&seed.to_be_bytes(), &command.0.to_be_bytes(), &delivery.failures.to_be_bytes()]);

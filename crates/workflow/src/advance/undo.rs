@@ -160,16 +160,16 @@ impl Pass<'_> {
         answer: Result<(), Failure>,
     ) -> Result<(), Corrupt> {
         match answer {
-            Ok(()) => undoing.succeeded += 1,
+            Ok(()) => undoing.succeeded = undoing.succeeded.saturating_add(1),
             Err(error) => {
-                undoing.failed += 1;
+                undoing.failed = undoing.failed.saturating_add(1);
                 self.note(Note::CompensationStepFailed { command, activity, error });
             }
         }
         if let Some(arrival) = undoing.record.take() {
             self.instance.remove_undo(arrival);
         }
-        undoing.position += 1;
+        undoing.position = undoing.position.saturating_add(1);
         undoing.delivery = None;
         self.set_phase(branch, Phase::Undoing(undoing))?;
         self.wake(branch);

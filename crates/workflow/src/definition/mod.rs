@@ -320,11 +320,6 @@ impl ErrorHandler {
         self.takes_all() || self.codes.iter().any(|known| known == code)
     }
 
-    /// Whether nothing is left for a later handler that this one would not take first.
-    pub fn hides(&self, later: &Self) -> bool {
-        self.takes_all() || (!later.takes_all() && later.codes.iter().all(|code| self.takes(code)))
-    }
-
     /// Whether it takes every code.
     pub fn takes_all(&self) -> bool {
         self.codes.is_empty() || self.codes.iter().any(|known| known == "*")

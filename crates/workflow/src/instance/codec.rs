@@ -1,6 +1,6 @@
 //! Bytes of the parts: one format byte, then postcard; JSON inside as its text, which keeps every number as it was.
 //!
-//! Also the keys of the parts, which sort so that a run's parts load in one scan. This file knows the encodings and nothing of
+//! Also the keys of the parts. This file knows the encodings and nothing of
 //! their meaning. Format and rules of change: docs/formats/instance.md.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -24,6 +24,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Corrupt> {
             Ok((_, rest)) => Err(Corrupt::new(format!("{} bytes are left over", rest.len()))),
             Err(error) => Err(Corrupt::new(error.to_string())),
         },
+        Some((0, _)) => Err(Corrupt::new("format 0 was never written")),
         Some((&format, _)) => {
             Err(Corrupt::new(format!("format {format} is newer than {FORMAT}, the newest known")))
         }
@@ -87,7 +88,7 @@ mod tag {
 }
 
 impl PartKey {
-    /// The key's bytes; they sort as the keys do.
+    /// The key's bytes: unique, and such that parts of a kind are beside each other.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16);
         match self {
@@ -175,5 +176,121 @@ impl PartKey {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use crate::ids::CommandId;
+    use crate::instance::{Delivery, Ending, Escalation, FanOut, Outcome, Phase, Status, Then, Undoing};
+    use crate::message::Message;
+
+    /// The byte after the format byte: the variant's number.
+    fn number<T: Serialize>(value: &T) -> u8 {
+        encode(value).unwrap()[1]
+    }
+
+    #[test]
+    fn variants_keep_their_numbers() {
+        let delivery = Delivery { dispatch: CommandId(1), failures: 0, deadline: None };
+        let undoing =
+            Undoing { position: 0, record: None, delivery: None, succeeded: 0, failed: 0, then_fail: None };
+        let fan_out = FanOut { total: 0, filled: false, spawned: 0, succeeded: 0, failed: 0 };
+        let failure = || Failure::last("X", "");
+        let phases = [
+            Phase::Ready,
+            Phase::Task(delivery),
+            Phase::Timer { timer: CommandId(1) },
+            Phase::Event { name: String::new(), since: 0, timer: None },
+            Phase::Child { child: CommandId(1), timer: None },
+            Phase::FanOut(fan_out),
+            Phase::Collapsing(Then::Join),
+            Phase::Undoing(undoing),
+            Phase::Notifying(delivery),
+            Phase::Succeeded,
+            Phase::Failed(failure()),
+        ];
+        assert_eq!(phases.iter().map(number).collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
+        let thens = [
+            Then::Join,
+            Then::Raise(failure()),
+            Then::FailBranch(failure()),
+            Then::Escalate,
+            Then::Compensate(failure()),
+            Then::FailRun(failure()),
+        ];
+        assert_eq!(thens.iter().map(number).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
+        let statuses = [
+            Status::Running,
+            Status::Completed,
+            Status::ContinuedAsNew,
+            Status::Failed,
+            Status::Canceled,
+            Status::Terminated,
+            Status::Pending,
+            Status::Suspended,
+        ];
+        assert_eq!(
+            statuses.iter().map(number).collect::<Vec<_>>(),
+            (0..8).collect::<Vec<_>>(),
+            "the protocol's numbers"
+        );
+        let escalations = [Escalation::Notifying, Escalation::Recovering, Escalation::Compensating];
+        assert_eq!(escalations.iter().map(number).collect::<Vec<_>>(), [0, 1, 2]);
+        let endings = [Ending::Fail(failure()), Ending::Terminate(String::new())];
+        assert_eq!(endings.iter().map(number).collect::<Vec<_>>(), [0, 1]);
+        let json = || crate::json::Json::default();
+        let outcomes = [
+            Outcome::Completed(json()),
+            Outcome::Failed(failure()),
+            Outcome::Terminated(String::new()),
+            Outcome::ContinuedAsNew(json()),
+        ];
+        assert_eq!(outcomes.iter().map(number).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let command = CommandId(1);
+        let messages = [
+            Message::ActivityCompleted { command, result: json() },
+            Message::ActivityFailed { command, attempt: 0, failure: failure() },
+            Message::TimerFired { timer: command },
+            Message::EventRaised { name: String::new(), payload: json() },
+            Message::ChildCompleted { command, output: json() },
+            Message::ChildFailed { command, failure: failure() },
+            Message::Suspend { reason: String::new() },
+            Message::Resume { reason: String::new() },
+            Message::Terminate { reason: String::new() },
+            Message::Rewind { reason: String::new() },
+        ];
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn fields_keep_their_order() {
+        let text = |value: &Phase| {
+            encode(value).unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let delivery =
+            Delivery { dispatch: CommandId(1), failures: 2, deadline: Some(crate::time::Timestamp(3)) };
+        assert_eq!(text(&Phase::Task(delivery)), "010101020106");
+        let fan_out = FanOut { total: 1, filled: true, spawned: 2, succeeded: 3, failed: 4 };
+        assert_eq!(text(&Phase::FanOut(fan_out)), "01050101020304");
+        let undoing = Undoing {
+            position: 1,
+            record: Some(2),
+            delivery: Some(delivery),
+            succeeded: 3,
+            failed: 4,
+            then_fail: Some(Failure {
+                code: "C".into(),
+                message: "M".into(),
+                state: Some("S".into()),
+                retryable: true,
+            }),
+        };
+        assert_eq!(
+            text(&Phase::Undoing(undoing)),
+            "01070101020101020106030401014301".to_owned() + "4d01015301"
+        );
     }
 }

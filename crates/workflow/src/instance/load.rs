@@ -1,6 +1,6 @@
 //! An instance from its stored parts and back: what a turn changed becomes bytes, and bytes become an instance again.
 //!
-//! Loading checks that the parts fit together. What does not fit is an error to park the instance with, never a panic and
+//! Loading checks that every part can be read and that branches lead up to the root. What does not fit is an error to park the instance with, never a panic and
 //! never a guess.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -69,7 +69,7 @@ pub enum SlotName {
     Event,
     /// `$.error`
     Error,
-    /// The items of the map this branch is in.
+    /// The items of the map this branch runs.
     Items,
     /// The results of branches already joined.
     Results,
@@ -203,7 +203,7 @@ impl Instance {
         now: Timestamp,
     ) -> BranchId {
         let id = BranchId(self.header.branches);
-        self.header_mut().branches += 1;
+        self.header_mut().branches = id.0.saturating_add(1);
         let branch = Branch {
             parent,
             block,
@@ -313,19 +313,20 @@ impl Instance {
 
     pub(crate) fn next_command(&mut self) -> CommandId {
         let header = self.header_mut();
-        header.commands += 1;
+        header.commands = header.commands.saturating_add(1);
         CommandId(header.commands)
     }
 
     pub(crate) fn next_arrival(&mut self) -> u64 {
         let header = self.header_mut();
-        header.arrivals += 1;
+        header.arrivals = header.arrivals.saturating_add(1);
         header.arrivals
     }
 
     pub(crate) fn buffer_event(&mut self, name: &str, payload: Json) {
         let arrival = self.next_arrival();
-        self.header_mut().buffered_bytes += json::size(&payload);
+        let bytes = self.header.buffered_bytes.saturating_add(json::size(&payload));
+        self.header_mut().buffered_bytes = bytes;
         let key = (name.to_lowercase(), arrival);
         self.changed.insert(PartKey::Buffered(key.0.clone(), key.1));
         self.buffered.insert(key, BufferedEvent { payload });
@@ -354,7 +355,8 @@ impl Instance {
 
     pub(crate) fn hold(&mut self, message: Message) {
         let arrival = self.next_arrival();
-        self.header_mut().buffered_bytes += message.payload_bytes();
+        let bytes = self.header.buffered_bytes.saturating_add(message.payload_bytes());
+        self.header_mut().buffered_bytes = bytes;
         self.held.insert(arrival, message);
         self.changed.insert(PartKey::Held(arrival));
     }
@@ -374,7 +376,8 @@ impl Instance {
     /// Records what undoes a completed task. Never refused: the task's effect is out there already.
     pub(crate) fn record_undo(&mut self, record: UndoRecord) {
         let arrival = self.next_arrival();
-        self.header_mut().data_bytes += json::size(&record.input);
+        let bytes = self.header.data_bytes.saturating_add(json::size(&record.input));
+        self.header_mut().data_bytes = bytes;
         self.undo.insert(arrival, record);
         self.changed.insert(PartKey::Undo(arrival));
     }
@@ -409,7 +412,8 @@ impl Instance {
     /// The run after this one, with the events nobody has waited for.
     pub(crate) fn next_run(&self, input: Json, now: Timestamp) -> Self {
         let run = RunNumber(self.origin.run.0.saturating_add(1));
-        let mut next = Self::pending(Origin { run, input, ..self.origin.clone() }, now);
+        let seed = Origin::seed_of(&self.origin.instance_id, run);
+        let mut next = Self::pending(Origin { run, seed, input, event: None, ..self.origin.clone() }, now);
         next.header.arrivals = self.header.arrivals;
         next.header.buffered_bytes = self.buffered.values().map(|event| json::size(&event.payload)).sum();
         next.buffered.clone_from(&self.buffered);

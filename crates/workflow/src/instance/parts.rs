@@ -86,7 +86,7 @@ pub struct Origin {
 impl Origin {
     /// A run of a plan with nothing but its name: no input, correlated with itself, its jitter drawn from its id.
     pub fn new(instance_id: InstanceId, run: RunNumber, plan: &Plan) -> Self {
-        let seed = digest_number(&[b"seed", instance_id.as_str().as_bytes(), &run.0.to_be_bytes()]);
+        let seed = Self::seed_of(&instance_id, run);
         Self {
             correlation_id: instance_id.as_str().to_owned(),
             instance_id,
@@ -100,6 +100,11 @@ impl Origin {
             input: Json::default(),
             event: None,
         }
+    }
+
+    /// The seed of a run that is given none.
+    pub(crate) fn seed_of(instance_id: &InstanceId, run: RunNumber) -> u64 {
+        digest_number(&[b"seed", instance_id.as_str().as_bytes(), &run.0.to_be_bytes()])
     }
 
     /// Instance id and run number.

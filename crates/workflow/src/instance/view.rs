@@ -141,9 +141,10 @@ fn waiting_for(phase: &Phase) -> WaitingFor {
         Phase::Timer { timer } => WaitingFor::Timer { timer: *timer },
         Phase::Event { name, .. } => WaitingFor::Event { name: name.clone() },
         Phase::Child { child, .. } => WaitingFor::Child { child: *child },
-        Phase::FanOut(fan_out) => {
-            WaitingFor::Branches { total: fan_out.total, ended: fan_out.succeeded + fan_out.failed }
-        }
+        Phase::FanOut(fan_out) => WaitingFor::Branches {
+            total: fan_out.total,
+            ended: fan_out.succeeded.saturating_add(fan_out.failed),
+        },
         Phase::Ready | Phase::Collapsing(_) | Phase::Succeeded | Phase::Failed(_) => WaitingFor::Nothing,
     }
 }

@@ -85,7 +85,8 @@ fn check_input(
                 | "minItems"
                 | "maxItems"
         );
-        if !in_hole && (structural || !above_hole) {
+        let decided_by_hole = mismatch.conditional && !holes.is_empty();
+        if !in_hole && !decided_by_hole && (structural || !above_hole) {
             let message = format!("{who} asks for something else: {}", mismatch.message);
             let place = format!("{pointer}{}", mismatch.pointer);
             findings.push(Finding::new(

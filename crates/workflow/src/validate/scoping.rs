@@ -1,7 +1,7 @@
 //! What only makes sense in some places: `$.item` inside maps, `continueAsNew` at the top, joins that can be met, handlers that
 //! can be reached.
 
-use crate::definition::{ActivityCall, Definition, Join, Moment, State, StateKind};
+use crate::definition::{ActivityCall, Definition, ErrorHandler, Join, Moment, State, StateKind};
 use crate::finding::{Code, Finding};
 use crate::ids::{BlockId, StateId};
 use crate::path::{Path, Root, Template};
@@ -36,9 +36,15 @@ pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
         }
         for (position, handler) in state.on_error.iter().enumerate() {
             let earlier = state.on_error.get(..position).unwrap_or_default();
-            if earlier.iter().any(|other| other.hides(handler)) {
-                let message = "an earlier handler takes every error this one would".to_owned();
-                let hint = "put the handler for all errors last";
+            let taken = |code: &String| earlier.iter().any(|other| other.takes(code));
+            let hidden = if handler.takes_all() {
+                earlier.iter().any(ErrorHandler::takes_all)
+            } else {
+                handler.codes.iter().all(taken)
+            };
+            if hidden {
+                let message = "earlier handlers take every error this one would".to_owned();
+                let hint = "remove it, or put it before them";
                 find(Code::HandlerHidden, &format!("/onError/{position}"), message, hint);
             }
         }

@@ -43,7 +43,7 @@ const KEYS: [&str; 9] = [
 const FRAGMENTS: [&str; 4] = ["AccountKey=", "SharedAccessKey=", "Password=", "Pwd="];
 
 /// Fields of a state whose values travel.
-const VALUES: [&str; 7] = ["input", "output", "error", "message", "choices", "match", "compensateWith"];
+const VALUES: [&str; 5] = ["input", "output", "error", "message", "match"];
 
 pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
     let notify = "/configuration/escalation/notify/input";
@@ -55,11 +55,15 @@ pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
         for (name, value) in VALUES.iter().filter_map(|name| Some((name, source.get(name)?))) {
             walk(value, &format!("{}/{name}", state.pointer), None, findings);
         }
-        for (position, step) in
-            source.get("steps").and_then(Value::as_array).into_iter().flatten().enumerate()
-        {
-            if let Some(value) = step.get("input") {
-                walk(value, &format!("{}/steps/{position}/input", state.pointer), None, findings);
+        if let Some(value) = source.pointer("/compensateWith/input") {
+            walk(value, &format!("{}/compensateWith/input", state.pointer), None, findings);
+        }
+        for (list, field) in [("steps", "input"), ("choices", "when")] {
+            let entries = source.get(list).and_then(Value::as_array).into_iter().flatten().enumerate();
+            for (position, value) in
+                entries.filter_map(|(position, entry)| Some((position, entry.get(field)?)))
+            {
+                walk(value, &format!("{}/{list}/{position}/{field}", state.pointer), None, findings);
             }
         }
     }

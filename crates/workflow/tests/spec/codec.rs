@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use abide_workflow::ids::BranchId;
 use abide_workflow::instance::{FORMAT, SlotName};
 use abide_workflow::{
-    Corrupt, Instance, InstanceId, Limits, Message, Origin, PartKey, RunNumber, Timestamp, advance,
+    Corrupt, Instance, InstanceId, Limits, Message, Origin, PartKey, Plan, RunNumber, Timestamp, advance,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::bench::case;
 
 /// A run with every kind of part: branches, slots of all names, buffered and held messages, compensations, an outcome.
-fn parts() -> BTreeMap<PartKey, Vec<u8>> {
+fn plan() -> Plan {
     let states = json!({
         "Make": {"type": "task", "activity": "Make", "output": "$.state.made", "onError": "Fan", "next": "Fan",
                  "compensateWith": {"activity": "Unmake", "input": "$.state.made"}},
@@ -21,7 +21,12 @@ fn parts() -> BTreeMap<PartKey, Vec<u8>> {
             "Gate": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "next": "Done"}, "Done": {"type": "succeed", "output": "$.item"}}}},
         "End": {"type": "succeed"},
     });
-    let plan = case("Make", states).configuration(json!({"timeout": "PT9H"})).plan();
+    case("Make", states).configuration(json!({"timeout": "PT9H"})).plan()
+}
+
+/// Its stored parts after two turns.
+fn parts() -> BTreeMap<PartKey, Vec<u8>> {
+    let plan = plan();
     let mut origin = Origin::new(InstanceId::new("pinned").unwrap(), RunNumber(3), &plan);
     origin.input = json!({"items": [0, 1, 2]}).into();
     let mut instance = Instance::pending(origin, Timestamp(1_000));
@@ -110,8 +115,15 @@ proptest! {
         bytes[position] = byte;
         // What still loads must still run or be refused, without a panic.
         if let Ok(mut instance) = load(&parts) {
-            let plan = case("End", json!({"End": {"type": "succeed"}})).plan();
-            let _ = advance(&plan, &mut instance, &[], Timestamp(0), &Limits::default());
+            let event = |name: &str| Message::EventRaised { name: name.to_owned(), payload: json!(1).into() };
+            let resume = Message::Resume { reason: String::new() };
+            let answer = Message::ActivityCompleted { command: abide_workflow::CommandId(2), result: json!(1).into() };
+            let timer = Message::TimerFired { timer: abide_workflow::CommandId(1) };
+            for message in [resume, event("Go"), answer, timer, Message::Terminate { reason: String::new() }] {
+                if advance(&plan(), &mut instance, &[message], Timestamp(3_000), &Limits::default()).is_err() {
+                    break;
+                }
+            }
         }
     }
 

@@ -166,6 +166,43 @@ fn a_branch_that_undoes_is_not_cut_short_by_its_sibling() {
 }
 
 #[test]
+fn failures_that_come_while_a_branch_undoes_are_counted_before_it_is_tolerated() {
+    let nested = json!({"startAt": "Fan", "states": {
+        "Fan": {"type": "parallel", "next": "D", "branches": [undoing_branch(), {"startAt": "Slow", "states": {
+            "Slow": {"type": "task", "activity": "Slow", "next": "D"}, "D": {"type": "succeed"}}}]},
+        "D": {"type": "succeed"}}});
+    let states = json!({
+        "Fan": {"type": "parallel", "join": {"atLeast": 1}, "branches": [nested.clone(), nested], "next": "End"}, "End": {"type": "succeed"}});
+    let case = case("Fan", states)
+        .mock("Bad", json!({"error": {"code": "X"}}))
+        .mock("Slow", json!([{"after": "PT1S", "error": {"code": "Boom"}}, {"after": "PT2S", "error": {"code": "Boom"}}]))
+        .mock("Undo1", json!({"after": "PT5S", "result": 1}));
+    let lines = told(&case);
+    assert_eq!(lines.last().unwrap(), "Failed Boom in Slow", "{lines:#?}");
+}
+
+#[test]
+fn a_schema_that_depends_on_data_is_left_to_run_time() {
+    let registry = json!([{"name": "Call", "category": "other", "input": {"type": "object",
+        "if": {"properties": {"kind": {"const": null}}}, "then": {"required": ["never"]}, "else": {"required": ["id"]}}}]);
+    let states = json!({"Call": {"type": "task", "activity": "Call", "input": {"kind": "$.input.kind", "id": 1}, "next": "End"}, "End": {"type": "succeed"}});
+    crate::bench::finds("a hole decides", &crate::bench::definition("Call", states), Some(&registry), &[]);
+}
+
+#[test]
+fn every_run_has_jitter_of_its_own() {
+    let states = json!({"Pause": {"type": "wait", "waitType": "duration", "duration": "PT1S", "next": "Again"}, "Again": {"type": "continueAsNew"}});
+    let plan = case("Pause", states).plan();
+    let origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
+    let (seed, mut instance) = (origin.seed, Instance::pending(origin, Timestamp(0)));
+    let timer = advance(&plan, &mut instance, &[], Timestamp(0), &Limits::default()).unwrap().commands[0].id;
+    let turn =
+        advance(&plan, &mut instance, &[Message::TimerFired { timer }], Timestamp(0), &Limits::default())
+            .unwrap();
+    assert_ne!(turn.next_run.unwrap().origin().seed, seed);
+}
+
+#[test]
 fn an_order_to_terminate_does_not_wait_for_compensations() {
     let states = json!({"Fan": {"type": "parallel", "branches": [undoing_branch()], "next": "End"}, "End": {"type": "succeed"}});
     let case = case("Fan", states)
