@@ -29,6 +29,17 @@ impl Flow {
         Self { next: next.collect() }
     }
 
+    /// The same graph with only the states that `keep` holds for.
+    pub(crate) fn restricted(&self, keep: impl Fn(StateId) -> bool) -> Self {
+        let kept: Vec<bool> = (0_u32..).map(StateId).zip(&self.next).map(|(state, _)| keep(state)).collect();
+        let is_kept = |state: StateId| kept.get(state.0 as usize) == Some(&true);
+        let targets = |(state, targets): (StateId, &Vec<StateId>)| match is_kept(state) {
+            true => targets.iter().copied().filter(|target| is_kept(*target)).collect(),
+            false => Vec::new(),
+        };
+        Self { next: (0_u32..).map(StateId).zip(&self.next).map(targets).collect() }
+    }
+
     pub(crate) fn successors(&self, state: StateId) -> &[StateId] {
         self.next.get(state.0 as usize).map_or(&[], Vec::as_slice)
     }

@@ -233,7 +233,7 @@ pub enum Note {
         /// After how long.
         #[serde(serialize_with = "as_text")]
         timeout: Duration,
-        /// Where every branch was.
+        /// Where its branches were, the first twenty.
         states: Vec<String>,
     },
     /// The escalation channel could not be told. Escalation goes on.

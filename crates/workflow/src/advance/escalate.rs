@@ -11,6 +11,9 @@ use crate::instance::{Corrupt, Escalation, Phase, SlotName, Then};
 use super::pass::Pass;
 use super::task::{Dispatch, secrets_of};
 
+/// States named in the note of a workflow timeout.
+const STATES_TOLD_MAX: usize = 20;
+
 impl Pass<'_> {
     pub(super) fn start_workflow_timer(&mut self) {
         if let Some(timeout) = self.plan.definition().configuration.timeout {
@@ -45,7 +48,8 @@ impl Pass<'_> {
             return self.collapse(root, Then::Compensate(failure));
         }
         let timeout = self.plan.definition().configuration.timeout.unwrap_or_default();
-        let states = states.into_iter().map(|state| state.state).collect();
+        // A wide fan-out is told by its first branches.
+        let states = states.into_iter().take(STATES_TOLD_MAX).map(|state| state.state).collect();
         self.note(Note::WorkflowTimedOut { timeout, states });
         self.instance.header_mut().escalation = Some(Escalation::Notifying);
         let error = Arc::new(failure.to_json());

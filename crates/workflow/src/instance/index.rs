@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::parts::{Branch, Phase};
+use super::{Branch, Phase};
 use crate::ids::{BranchId, CommandId};
 
 #[derive(Clone, Default, Debug)]

@@ -3,10 +3,14 @@
 //! `Instance` tracks which parts a turn changed and keeps derived look-ups (who waits for what) in step with them. It does not
 //! know what a state means: that is `advance`.
 
+mod branches;
 pub(crate) mod codec;
+mod data;
 mod index;
 mod load;
 mod parts;
+mod phase;
+mod queues;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use codec::FORMAT;
 pub(crate) use index::Index;
 pub(crate) use parts::{
-    Branch, BranchParent, BufferedEvent, Closing, Delivery, Ending, Escalation, FailedAt, FanOut, Phase,
-    Slot, Then, UndoRecord, Undoing,
+    Branch, BranchParent, BufferedEvent, Closing, Ending, Escalation, FailedAt, Slot, UndoRecord,
 };
 pub use parts::{Header, Origin, Outcome, ParentLink, Status};
+pub(crate) use phase::{Delivery, FanOut, Phase, Then, Undoing};
 pub use view::{CurrentState, WaitingFor};
 
-use crate::ids::{BlockId, BranchId, CommandId, RunNumber, StateId};
+use crate::ids::{BranchId, CommandId, RunNumber};
 use crate::json::{self, Json};
 use crate::message::Message;
 use crate::time::Timestamp;
@@ -172,145 +176,6 @@ impl Instance {
         &mut self.header
     }
 
-    pub(crate) fn branch(&self, id: BranchId) -> Result<&Branch, Corrupt> {
-        self.branches.get(&id).ok_or_else(|| Corrupt::new(format!("branch {} is missing", id.0)))
-    }
-
-    /// Changes a branch and keeps the look-ups in step: the only way to change one.
-    pub(crate) fn change_branch<T>(
-        &mut self,
-        id: BranchId,
-        change: impl FnOnce(&mut Branch) -> T,
-    ) -> Result<T, Corrupt> {
-        let branch =
-            self.branches.get_mut(&id).ok_or_else(|| Corrupt::new(format!("branch {} is missing", id.0)))?;
-        self.index.forget(id, branch);
-        let result = change(branch);
-        self.index.remember(id, branch);
-        self.changed.insert(PartKey::Branch(id));
-        Ok(result)
-    }
-
-    pub(crate) fn set_phase(&mut self, id: BranchId, phase: Phase) -> Result<(), Corrupt> {
-        self.change_branch(id, |branch| branch.phase = phase)
-    }
-
-    pub(crate) fn add_branch(
-        &mut self,
-        parent: Option<BranchParent>,
-        block: BlockId,
-        state: StateId,
-        now: Timestamp,
-    ) -> BranchId {
-        let id = BranchId(self.header.branches);
-        self.header_mut().branches = id.0.saturating_add(1);
-        let branch = Branch {
-            parent,
-            block,
-            state,
-            visit: 0,
-            redrive: 0,
-            visits: BTreeMap::new(),
-            entered_at: now,
-            phase: Phase::Ready,
-        };
-        self.index.remember(id, &branch);
-        self.branches.insert(id, branch);
-        self.changed.insert(PartKey::Branch(id));
-        id
-    }
-
-    pub(crate) fn remove_branch(&mut self, id: BranchId) {
-        if let Some(branch) = self.branches.remove(&id) {
-            self.index.forget(id, &branch);
-            self.changed.insert(PartKey::Branch(id));
-        }
-        let slots = self.slots.remove(&id).unwrap_or_default();
-        for (name, slot) in slots.state {
-            self.forget_slot_bytes(&slot);
-            self.changed.insert(PartKey::Slot(id, SlotName::State(name)));
-        }
-        for (name, slot) in slots.others {
-            self.forget_slot_bytes(&slot);
-            self.changed.insert(PartKey::Slot(id, name));
-        }
-    }
-
-    pub(crate) fn index(&self) -> &Index {
-        &self.index
-    }
-
-    pub(crate) fn live_branches(&self) -> usize {
-        self.branches.len()
-    }
-
-    /// The branch with the highest number below `limit`.
-    pub(crate) fn branch_below(&self, limit: u32) -> Option<BranchId> {
-        self.branches.range(..BranchId(limit)).next_back().map(|(id, _)| *id)
-    }
-
-    pub(crate) fn branches(&self) -> impl Iterator<Item = (BranchId, &Branch)> {
-        self.branches.iter().map(|(id, branch)| (*id, branch))
-    }
-
-    pub(crate) fn state_slot(&self, branch: BranchId, name: &str) -> Option<&Json> {
-        self.slots.get(&branch)?.state.get(name).map(|slot| &slot.value)
-    }
-
-    pub(crate) fn state_slots(&self, branch: BranchId) -> impl Iterator<Item = (&String, &Json)> {
-        self.slots
-            .get(&branch)
-            .into_iter()
-            .flat_map(|slots| &slots.state)
-            .map(|(name, slot)| (name, &slot.value))
-    }
-
-    pub(crate) fn slot(&self, branch: BranchId, name: &SlotName) -> Option<&Json> {
-        self.slots.get(&branch)?.others.get(name).map(|slot| &slot.value)
-    }
-
-    /// Takes a value out, leaving nothing.
-    pub(crate) fn take_slot(&mut self, branch: BranchId, name: &SlotName) -> Option<Json> {
-        let slot = self.slots.get_mut(&branch)?.others.remove(name)?;
-        self.forget_slot_bytes(&slot);
-        self.changed.insert(PartKey::Slot(branch, name.clone()));
-        Some(slot.value)
-    }
-
-    /// Puts a value, unless the run's data would grow beyond `bytes_max`; then answers how large it would be.
-    pub(crate) fn put_slot(
-        &mut self,
-        branch: BranchId,
-        name: SlotName,
-        value: Json,
-        bytes_max: u64,
-    ) -> Result<(), u64> {
-        let slots = self.slots.entry(branch).or_default();
-        let old = match &name {
-            SlotName::State(name) => slots.state.get(name),
-            other => slots.others.get(other),
-        };
-        let old_bytes = old.map_or(0, |slot| slot.bytes);
-        let bytes = json::size(&value);
-        let total = self.header.data_bytes.saturating_sub(old_bytes).saturating_add(bytes);
-        if total > bytes_max && bytes > old_bytes {
-            return Err(total);
-        }
-        let slot = Slot { value, bytes };
-        match name.clone() {
-            SlotName::State(name) => slots.state.insert(name, slot),
-            other => slots.others.insert(other, slot),
-        };
-        self.header_mut().data_bytes = total;
-        self.changed.insert(PartKey::Slot(branch, name));
-        Ok(())
-    }
-
-    fn forget_slot_bytes(&mut self, slot: &Slot) {
-        let header = self.header_mut();
-        header.data_bytes = header.data_bytes.saturating_sub(slot.bytes);
-    }
-
     pub(crate) fn next_command(&mut self) -> CommandId {
         let header = self.header_mut();
         header.commands = header.commands.saturating_add(1);
@@ -321,87 +186,6 @@ impl Instance {
         let header = self.header_mut();
         header.arrivals = header.arrivals.saturating_add(1);
         header.arrivals
-    }
-
-    pub(crate) fn buffer_event(&mut self, name: &str, payload: Json) {
-        let arrival = self.next_arrival();
-        let bytes = self.header.buffered_bytes.saturating_add(json::size(&payload));
-        self.header_mut().buffered_bytes = bytes;
-        let key = (name.to_lowercase(), arrival);
-        self.changed.insert(PartKey::Buffered(key.0.clone(), key.1));
-        self.buffered.insert(key, BufferedEvent { payload });
-    }
-
-    /// The buffered events of one name, oldest first.
-    pub(crate) fn buffered_events(&self, name: &str) -> impl Iterator<Item = (u64, &Json)> {
-        let name = name.to_lowercase();
-        let range = (name.clone(), 0)..=(name, u64::MAX);
-        self.buffered.range(range).map(|((_, arrival), event)| (*arrival, &event.payload))
-    }
-
-    pub(crate) fn take_buffered(&mut self, name: &str, arrival: u64) -> Option<Json> {
-        let key = (name.to_lowercase(), arrival);
-        let event = self.buffered.remove(&key)?;
-        let header = self.header_mut();
-        header.buffered_bytes = header.buffered_bytes.saturating_sub(json::size(&event.payload));
-        self.changed.insert(PartKey::Buffered(key.0, key.1));
-        Some(event.payload)
-    }
-
-    /// Events and held messages that wait in the instance.
-    pub(crate) fn buffered_count(&self) -> usize {
-        self.buffered.len() + self.held.len()
-    }
-
-    pub(crate) fn hold(&mut self, message: Message) {
-        let arrival = self.next_arrival();
-        let bytes = self.header.buffered_bytes.saturating_add(message.payload_bytes());
-        self.header_mut().buffered_bytes = bytes;
-        self.held.insert(arrival, message);
-        self.changed.insert(PartKey::Held(arrival));
-    }
-
-    pub(crate) fn take_held(&mut self) -> Option<Message> {
-        let (arrival, message) = self.held.pop_first()?;
-        let header = self.header_mut();
-        header.buffered_bytes = header.buffered_bytes.saturating_sub(message.payload_bytes());
-        self.changed.insert(PartKey::Held(arrival));
-        Some(message)
-    }
-
-    pub(crate) fn has_held(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Records what undoes a completed task. Never refused: the task's effect is out there already.
-    pub(crate) fn record_undo(&mut self, record: UndoRecord) {
-        let arrival = self.next_arrival();
-        let bytes = self.header.data_bytes.saturating_add(json::size(&record.input));
-        self.header_mut().data_bytes = bytes;
-        self.undo.insert(arrival, record);
-        self.changed.insert(PartKey::Undo(arrival));
-    }
-
-    /// What `branch` and its descendants can undo, newest first.
-    pub(crate) fn undo_records(&self, branch: BranchId) -> impl Iterator<Item = (u64, &UndoRecord)> {
-        let mine = move |record: &&UndoRecord| record.branches.contains(&branch);
-        self.undo
-            .iter()
-            .rev()
-            .map(|(arrival, record)| (*arrival, record))
-            .filter(move |(_, record)| mine(record))
-    }
-
-    pub(crate) fn undo_record(&self, arrival: u64) -> Option<&UndoRecord> {
-        self.undo.get(&arrival)
-    }
-
-    pub(crate) fn remove_undo(&mut self, arrival: u64) {
-        if let Some(record) = self.undo.remove(&arrival) {
-            let header = self.header_mut();
-            header.data_bytes = header.data_bytes.saturating_sub(json::size(&record.input));
-            self.changed.insert(PartKey::Undo(arrival));
-        }
     }
 
     pub(crate) fn set_outcome(&mut self, outcome: Option<Outcome>) {

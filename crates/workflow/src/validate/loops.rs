@@ -1,43 +1,52 @@
 //! Loops: one in which nothing ever waits would spin; one without a wait state hammers its activities.
 
+use std::collections::BTreeSet;
+
 use crate::definition::{Definition, State, StateKind};
 use crate::finding::{Code, Finding};
 use crate::flow::{Flow, state_of};
 use crate::ids::StateId;
 
 pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Finding>) {
-    for component in flow.components().iter().filter(|component| flow.is_loop(component)) {
-        let states: Vec<&State> = component.iter().filter_map(|id| state_of(definition, *id)).collect();
-        let Some(first) = states.iter().min_by_key(|state| &state.pointer) else { continue };
-        let mut names: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
-        names.sort_unstable();
-        let names = names.join(", ");
-        if spins(definition, flow, component) {
-            let message = format!("the loop through {names} never waits for anything");
-            let hint = "put a task or a wait into every way round";
-            findings.push(Finding::new(Code::LoopWithoutRest, first.pointer.clone(), message, hint));
-        } else if definition.configuration.max_transitions.is_none()
-            && !states.iter().any(|state| paces(definition, state))
-        {
+    let state = |id: &StateId| state_of(definition, *id);
+    // What is left of a loop without its resting states, if it is still a loop, never rests.
+    let instant = flow.restricted(|id| state(&id).is_some_and(|state| !rests(definition, state)));
+    let mut spinning: BTreeSet<StateId> = BTreeSet::new();
+    for component in instant.components().iter().filter(|component| instant.is_loop(component)) {
+        let names = names(component.iter().filter_map(state));
+        let message = format!("the loop through {names} never waits for anything");
+        let hint = "put a task or a wait into every way round";
+        report(Code::LoopWithoutRest, component.iter().filter_map(state), message, hint, findings);
+        spinning.extend(component);
+    }
+    let limited = definition.configuration.max_transitions.is_some();
+    for component in flow.components().iter().filter(|component| flow.is_loop(component) && !limited) {
+        let paced = component.iter().filter_map(state).any(|state| paces(definition, state));
+        if !paced && !component.iter().any(|id| spinning.contains(id)) {
+            let names = names(component.iter().filter_map(state));
             let message = format!("the loop through {names} has neither a wait nor a limit");
             let hint = "add a wait state, or set configuration.maxTransitions";
-            findings.push(Finding::new(Code::LoopWithoutWait, first.pointer.clone(), message, hint));
+            report(Code::LoopWithoutWait, component.iter().filter_map(state), message, hint, findings);
         }
     }
 }
 
-/// Whether some way round the loop passes no state that rests: the loop without its resting states is still a loop.
-fn spins(definition: &Definition, flow: &Flow, component: &[StateId]) -> bool {
-    let instant = |id: &StateId| state_of(definition, *id).is_some_and(|state| !rests(definition, state));
-    let mut left: Vec<StateId> = component.iter().copied().filter(instant).collect();
-    // States without a successor among those left are no part of a loop; what remains in the end is.
-    loop {
-        let before = left.len();
-        let known: std::collections::BTreeSet<StateId> = left.iter().copied().collect();
-        left.retain(|id| flow.successors(*id).iter().any(|next| known.contains(next)));
-        if left.len() == before {
-            return before > 0;
-        }
+fn names<'a>(states: impl Iterator<Item = &'a State>) -> String {
+    let mut names: Vec<&str> = states.map(|state| state.name.as_str()).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+/// Points at the first state of the loop.
+fn report<'a>(
+    code: Code,
+    states: impl Iterator<Item = &'a State>,
+    message: String,
+    hint: &str,
+    findings: &mut Vec<Finding>,
+) {
+    if let Some(pointer) = states.map(|state| &state.pointer).min() {
+        findings.push(Finding::new(code, pointer.clone(), message, hint));
     }
 }
 

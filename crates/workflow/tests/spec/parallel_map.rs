@@ -285,7 +285,12 @@ fn malformed_fan_outs_are_refused_at_their_place() {
     let mut asked = fan(json!([call("A")]));
     asked["End"] = json!({"type": "choice", "choices": [{"when": {"not": {"path": "$.state.x", "op": "eq", "valuePath": "$.index"}}, "next": "Done"}], "default": "Done"});
     asked["Done"] = json!({"type": "succeed"});
-    finds("$.index in a condition", &definition("Fan", asked), None, &[("item-outside-map", "/states/End/choices/0/when")]);
+    finds(
+        "$.index in a condition",
+        &definition("Fan", asked),
+        None,
+        &[("item-outside-map", "/states/End/choices/0/when")],
+    );
     let again = json!([{"startAt": "Again", "states": {"Again": {"type": "continueAsNew"}}}]);
     finds(
         "continueAsNew in a branch",
