@@ -265,6 +265,23 @@ fn an_event_that_ends_a_wait_cancels_its_timer() {
 }
 
 #[test]
+fn a_child_that_ends_cancels_its_timer() {
+    let states = json!({
+        "Kid": {"type": "workflow", "workflow": "kid", "timeout": "PT1H", "onError": "End", "next": "End"}, "End": {"type": "succeed"}});
+    for fails in [false, true] {
+        let mut run = Run::of("Kid", states.clone(), json!({}));
+        let started = run.turn(&[]);
+        let (child, timer) = (started.commands[0].id, started.commands[1].id);
+        let turn = run.turn(&[if fails {
+            Message::ChildFailed { command: child, failure: abide_workflow::Failure::last("X", "") }
+        } else {
+            Message::ChildCompleted { command: child, output: json!(1).into() }
+        }]);
+        assert_eq!(turn.commands[0].kind, CommandKind::CancelTimer { timer });
+    }
+}
+
+#[test]
 fn retries_raise_the_attempt_from_what_the_journal_counted() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     let dispatch = run.turn(&[]).commands[0].id;
