@@ -2,6 +2,8 @@
 //!
 //! A scanner over text that may be broken further down: it stops looking where it no longer understands.
 
+use abide_workflow::Finding;
+
 /// A place in a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Located {
@@ -14,6 +16,15 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    /// Where a finding is: at its own position, or where its pointer leads.
+    pub(crate) fn of(text: &str, finding: &Finding) -> Option<Self> {
+        let Some((line, column)) = finding.position else {
+            return Self::find(text, &finding.pointer);
+        };
+        let line_text = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+        Some(Self { line, column, excerpt: excerpt(line_text, column) })
+    }
+
     /// Finds the value a pointer names; for a member of an object, its key.
     pub(crate) fn find(text: &str, pointer: &str) -> Option<Self> {
         let mut scanner = Scanner { text, at: 0 };
@@ -27,16 +38,24 @@ impl Located {
     }
 
     fn at(text: &str, place: usize) -> Self {
-        const EXCERPT_CHARS_MAX: usize = 100;
         let before = text.get(..place).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line_text = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        Self {
-            line: before.matches('\n').count() + 1,
-            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
-            excerpt: line_text.trim().chars().take(EXCERPT_CHARS_MAX).collect(),
-        }
+        let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+        Self { line: before.matches('\n').count() + 1, column, excerpt: excerpt(line_text, column) }
     }
+}
+
+/// The line, trimmed; of a long one, what is around the column.
+fn excerpt(line: &str, column: usize) -> String {
+    const CHARS_MAX: usize = 100;
+    const BEFORE: usize = 30;
+    if line.trim().chars().count() <= CHARS_MAX {
+        return line.trim().to_owned();
+    }
+    let skipped = column.saturating_sub(BEFORE);
+    let around: String = line.chars().skip(skipped).take(CHARS_MAX).collect();
+    format!("{}{}…", if skipped > 0 { "…" } else { "" }, around.trim())
 }
 
 struct Scanner<'a> {

@@ -17,8 +17,10 @@ pub(crate) enum FileError {
     Registry { path: PathBuf, source: RegistryError },
     #[error("{}: {source}", path.display())]
     Mock { path: PathBuf, source: MockError },
-    #[error("{}: {source}; `abide validate {}` says more", path.display(), path.display())]
-    Invalid { path: PathBuf, source: Rejected },
+    #[error("{}: it is not UTF-8 text", path.display())]
+    NotText { path: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Invalid { path: PathBuf, text: String, source: Rejected },
 }
 
 /// No file of an author's is larger; a pipe that never ends is not read for ever.
@@ -27,12 +29,19 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Reads a text file.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     use std::io::Read;
-    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::InvalidData => FileError::NotText { path: path.to_owned() },
+        _ => FileError::Unreadable { path: path.to_owned(), source },
+    };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLarge { path: path.to_owned(), limit: FILE_BYTES_MAX });
+    }
+    // Some editors begin a file with an invisible mark.
+    if let Some(rest) = text.strip_prefix('\u{feff}') {
+        return Ok(rest.to_owned());
     }
     Ok(text)
 }
@@ -46,6 +55,9 @@ pub(crate) fn registry(path: Option<&PathBuf>) -> Result<Option<Registry>, FileE
 
 /// Reads a definition that must be valid.
 pub(crate) fn plan(path: &Path, registry: Option<&Registry>) -> Result<Plan, FileError> {
-    let invalid = |source| FileError::Invalid { path: path.to_owned(), source };
-    Ok(Authored::parse(&read(path)?).validate(registry).map_err(invalid)?.compile())
+    let text = read(path)?;
+    match Authored::parse(&text).validate(registry) {
+        Ok(validated) => Ok(validated.compile()),
+        Err(source) => Err(FileError::Invalid { path: path.to_owned(), text, source }),
+    }
 }

@@ -1,10 +1,10 @@
 //! Findings as people read them: the place, the line itself, what is wrong and what to do.
 
-use abide_workflow::{Finding, Severity};
-use anstream::println;
+use abide_workflow::{Code, Finding, Severity};
 use anstyle::{AnsiColor, Style};
 
 use crate::excerpt::Located;
+use crate::say::{say, visible};
 
 const BOLD: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -21,34 +21,32 @@ fn colour(severity: Severity) -> Style {
 pub(crate) fn print(file: &str, text: &str, finding: &Finding) {
     let style = colour(finding.severity());
     let severity = finding.severity();
-    println!("{style}{severity}{style:#}{BOLD}[{}]: {}{BOLD:#}", finding.code, finding.message);
-    let located = Located::find(text, &finding.pointer);
-    let pointer = if finding.pointer.is_empty() { "the whole definition" } else { &finding.pointer };
+    say!("{style}{severity}{style:#}{BOLD}[{}]: {}{BOLD:#}", finding.code, visible(&finding.message));
+    let located = Located::of(text, finding);
+    let whole = finding.pointer.is_empty() && finding.position.is_none();
+    let pointer = if whole { "the whole definition".to_owned() } else { visible(&finding.pointer) };
     match &located {
         Some(place) => {
-            println!("  {FAINT}-->{FAINT:#} {file}:{}:{} {pointer}", place.line, place.column);
-            if !finding.pointer.is_empty() {
-                println!("  {FAINT}{:>4} |{FAINT:#} {}", place.line, place.excerpt);
+            say!("  {FAINT}-->{FAINT:#} {file}:{}:{} {pointer}", place.line, place.column);
+            // A secret is not repeated into logs.
+            if !whole && finding.code != Code::LiteralSecret {
+                say!("  {FAINT}{:>4} |{FAINT:#} {}", place.line, visible(&place.excerpt));
             }
         }
-        None => println!("  {FAINT}-->{FAINT:#} {file} {pointer}"),
+        None => say!("  {FAINT}-->{FAINT:#} {file} {pointer}"),
     }
-    println!("  {FAINT}do:{FAINT:#} {}", finding.hint);
+    say!("  {FAINT}do:{FAINT:#} {}", visible(&finding.hint));
     for consequence in &finding.consequences {
-        println!("  {FAINT}and:{FAINT:#} {consequence}");
+        say!("  {FAINT}and:{FAINT:#} {}", visible(consequence));
     }
-    println!();
+    say!("");
 }
 
-pub(crate) fn summarise(file: &str, findings: &[Finding]) {
+pub(crate) fn summarise(file: &str, findings: &[Finding], valid: bool) {
     let count = |severity| findings.iter().filter(|finding| finding.severity() == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let verdict = if errors > 0 { "refused" } else { "valid" };
-    let style = if errors > 0 { AnsiColor::Red } else { AnsiColor::Green }.on_default().bold();
+    let verdict = if valid { "valid" } else { "refused" };
+    let style = if valid { AnsiColor::Green } else { AnsiColor::Red }.on_default().bold();
     let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-    println!(
-        "{file}: {style}{verdict}{style:#}, {}, {}",
-        plural(errors, "error"),
-        plural(warnings, "warning")
-    );
+    say!("{file}: {style}{verdict}{style:#}, {}, {}", plural(errors, "error"), plural(warnings, "warning"));
 }

@@ -4,6 +4,7 @@ mod commands;
 mod excerpt;
 mod files;
 mod findings;
+mod say;
 mod timeline;
 
 use std::process::ExitCode;

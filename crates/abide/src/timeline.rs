@@ -7,9 +7,10 @@ use abide_workflow::ids::{BranchId, CommandId};
 use abide_workflow::instance::{CurrentState, WaitingFor};
 use abide_workflow::rehearse::Playback;
 use abide_workflow::{Failure, InstanceId, Outcome, Timestamp};
-use anstream::println;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
+
+use crate::say::{say, visible};
 
 const FAINT: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -53,40 +54,49 @@ pub(crate) fn print(start: Timestamp, playback: &Playback) {
         if let Some((style, text)) = describe(event) {
             let child = if Some(instance) == main { String::new() } else { format!("[{instance}] ") };
             let clock = clock(event.timestamp.since(start).0);
-            println!("{FAINT}{clock:>14}{FAINT:#}  {:1$}{child}{style}{text}{style:#}", "", depth * 2);
+            let text = visible(&text);
+            say!("{FAINT}{clock:>14}{FAINT:#}  {:1$}{child}{style}{text}{style:#}", "", depth * 2);
         }
     }
     conclude(playback);
 }
 
 fn conclude(playback: &Playback) {
-    println!();
+    say!("");
     match &playback.outcome {
         Some(Outcome::Completed(output)) => {
-            println!("{GOOD}{BOLD}Completed{BOLD:#}{GOOD:#} with {}", short(output))
+            say!("{GOOD}{BOLD}Completed{BOLD:#}{GOOD:#} with {}", short(output))
         }
         Some(Outcome::Failed(failure)) => {
-            println!("{BAD}{BOLD}Failed{BOLD:#}{BAD:#} with {}", error(failure))
+            say!("{BAD}{BOLD}Failed{BOLD:#}{BAD:#} with {}", error(failure))
         }
-        Some(Outcome::Terminated(reason)) => println!("{BAD}{BOLD}Terminated{BOLD:#}{BAD:#}: {reason}"),
+        Some(Outcome::Terminated(reason)) => say!("{BAD}{BOLD}Terminated{BOLD:#}{BAD:#}: {reason}"),
         Some(Outcome::ContinuedAsNew(_)) | None if playback.gave_up => {
-            println!("{BAD}Given up{BAD:#} after {} turns: it goes on and on", playback.turns);
+            say!(
+                "{BAD}Given up{BAD:#} after {} turns: it goes on and on. End it with an event, or with {{\"at\": …, \"do\": \"terminate\"}}",
+                playback.turns
+            );
         }
-        Some(Outcome::ContinuedAsNew(_)) => println!("{BAD}Continued as new{BAD:#}"),
+        Some(Outcome::ContinuedAsNew(_)) => say!("{BAD}Continued as new{BAD:#}"),
         None => {
-            println!(
+            say!(
                 "{BAD}{BOLD}Not finished{BOLD:#}{BAD:#} ({}): nothing more happens, but it waits",
                 playback.status
             );
-            playback.waiting.iter().for_each(|state| println!("  {}", waiting(state)));
+            playback.waiting.iter().for_each(|state| say!("  {}", waiting(state)));
         }
     }
     for refusal in &playback.refusals {
-        println!("{FAINT}refused: {refusal}{FAINT:#}");
+        say!("{FAINT}refused: {refusal}{FAINT:#}");
     }
-    if !playback.unmocked.is_empty() {
-        println!("{FAINT}without a mock, so they answered null: {}{FAINT:#}", playback.unmocked.join(", "));
-    }
+    let list = |what: &str, names: &[String]| {
+        if !names.is_empty() {
+            say!("{FAINT}{what}: {}{FAINT:#}", visible(&names.join(", ")));
+        }
+    };
+    list("without a mock, so activities answered null and workflows were not found", &playback.unmocked);
+    list("mocked, and never asked", &playback.unused_mocks);
+    list("events nobody took", &playback.untaken_events);
 }
 
 fn waiting(state: &CurrentState) -> String {
@@ -136,7 +146,7 @@ fn describe(event: &HistoryEvent) -> Option<(Style, String)> {
                 None if *late => " (late, not applied)".to_owned(),
                 None => ", for good".to_owned(),
             };
-            bad(format!("  #{} attempt {attempt} failed: {}{then}", command.0, error(failure)))
+            bad(format!("  #{} attempt {} failed: {}{then}", command.0, attempt + 1, error(failure)))
         }
         Fact::TimerCreated { command, fire_at } => plain(format!("  #{} timer set for {fire_at}", command.0)),
         Fact::TimerFired { command } => plain(format!("  #{} timer fired", command.0)),
@@ -188,6 +198,8 @@ fn note_text(note: &Note) -> String {
 }
 
 fn error(failure: &Failure) -> String {
+    let failure =
+        Failure { code: visible(&failure.code), message: visible(&failure.message), ..failure.clone() };
     if failure.message.is_empty() {
         failure.code.clone()
     } else {

@@ -92,6 +92,66 @@ fn unreadable_files_exit_with_two_and_the_others_are_still_checked() {
 }
 
 #[test]
+fn malformed_json_is_pointed_at() {
+    let path = file("syntax.json", b"{\n  \"a\": 1\n  \"b\": 2\n}");
+    let output = abide(&["validate", &path]);
+    assert!(
+        out(&output).contains("syntax.json:3:3") && out(&output).contains("3 | \"b\": 2"),
+        "{}",
+        out(&output)
+    );
+}
+
+#[test]
+fn strict_refuses_warnings_and_a_byte_order_mark_is_passed_over() {
+    let text = r#"{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": "E",
+        "configuration": {"escalation": {"recover": "E"}}, "states": {"E": {"type": "succeed"}}}"#;
+    let path = file("warns.json", format!("\u{feff}{text}").as_bytes());
+    assert_eq!(code(&abide(&["validate", &path])), 0);
+    let strict = abide(&["validate", &path, "--strict"]);
+    assert_eq!(code(&strict), 1);
+    assert!(out(&strict).contains("refused, 0 errors, 1 warning"));
+}
+
+#[test]
+fn nothing_in_a_file_reaches_the_terminal_as_a_control_sequence() {
+    let path = file("escape.json", br#"{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": "\u001b[31m", "states": {"\u001b[31m": {"type": "succeed"}}}"#);
+    let output = Command::new(env!("CARGO_BIN_EXE_abide"))
+        .args(["validate", &path])
+        .env("CLICOLOR_FORCE", "1")
+        .output()
+        .unwrap();
+    let text = out(&output);
+    assert!(text.contains("\\u{1b}[31m") && !text.contains("/\u{1b}"), "{text:?}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_ends_the_command_with_a_message() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_abide"))
+        .args(["graph", EXAMPLE])
+        .current_dir(root())
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("abide: standard output:"), "{output:?}");
+}
+
+#[test]
+fn run_names_mocks_nobody_asked_for_and_events_nobody_took() {
+    let mock = file("unused.json", br#"{"activities": {"Typo": {"result": 1}}}"#);
+    let events = file("untaken.json", br#"[{"at": "PT1S", "event": "Typo"}]"#);
+    let path = file("pause.json", br#"{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": "P", "states": {
+        "P": {"type": "wait", "waitType": "duration", "duration": "PT1H", "next": "E"}, "E": {"type": "succeed"}}}"#);
+    let text = out(&abide(&["run", &path, "--mock", &mock, "--events", &events]));
+    assert!(
+        text.contains("mocked, and never asked: Typo") && text.contains("events nobody took: typo"),
+        "{text}"
+    );
+}
+
+#[test]
 fn garbage_is_refused_with_a_finding() {
     for (name, text) in [
         ("empty.json", &b""[..]),
@@ -162,7 +222,11 @@ fn run_refuses_what_cannot_be_run_and_says_why() {
         assert_eq!(code(&output), 2, "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(said(&["run", SPECIFIED]).contains("abide validate"));
+    assert!(said(&["run", SPECIFIED]).contains("has 2 errors"));
+    assert!(
+        out(&abide(&["run", SPECIFIED])).contains("error[dangling-target]"),
+        "the findings are told right there"
+    );
     assert!(said(&["run", EXAMPLE, "--input", "{"]).contains("--input"));
     assert!(said(&["run", EXAMPLE, "--input", "{}"]).contains("entityId"), "the input schema is checked");
     assert!(said(&["run", EXAMPLE, "--at", "noon"]).contains("--at"));
@@ -171,6 +235,6 @@ fn run_refuses_what_cannot_be_run_and_says_why() {
     let events = file("events.json", br#"[{"at": "PT1H"}]"#);
     assert!(
         said(&["run", EXAMPLE, "--input", r#"{"entityId":"d","entityType":"device"}"#, "--events", &events])
-            .contains("exactly one of event and do")
+            .contains("/0: exactly one of")
     );
 }

@@ -9,6 +9,10 @@ use serde_json::{Value, json};
 pub mod code {
     /// A step, a wait or the whole workflow took longer than allowed.
     pub const TIMEOUT: &str = "Timeout";
+    /// One delivery took longer than its limit. Reported by dispatch; retryable.
+    pub const ATTEMPT_TIMEOUT: &str = "AttemptTimeout";
+    /// There is no such workflow, or none in the range asked for. Reported by whoever starts children.
+    pub const WORKFLOW_NOT_FOUND: &str = "WorkflowNotFound";
     /// A required path had no value.
     pub const PATH_MISSING: &str = "PathMissing";
     /// A path had a value of the wrong kind: a duration, a timestamp or an array was expected.

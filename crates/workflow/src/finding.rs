@@ -130,6 +130,8 @@ pub struct Finding {
     pub hint: String,
     /// What only follows from this and is not told on its own.
     pub consequences: Vec<String>,
+    /// Line and column, from 1, where there is no JSON yet for a pointer to lead into.
+    pub position: Option<(usize, usize)>,
 }
 
 impl Finding {
@@ -146,6 +148,7 @@ impl Finding {
             message: message.into(),
             hint: hint.into(),
             consequences: Vec::new(),
+            position: None,
         }
     }
 
@@ -163,6 +166,11 @@ pub fn sort(findings: &mut [Finding]) {
             .then_with(|| a.pointer.cmp(&b.pointer))
             .then_with(|| a.code.cmp(&b.code))
     });
+}
+
+/// Whether a pointer leads to a place or below it.
+pub(crate) fn within(pointer: &str, place: &str) -> bool {
+    pointer == place || pointer.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// One name as it is written in a JSON pointer.

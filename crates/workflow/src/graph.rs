@@ -2,7 +2,7 @@
 //!
 //! Draws what it is given, valid or not: a transition to a state that does not exist leads to a dashed node.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::condition::{Condition, Op, Operand};
@@ -12,7 +12,7 @@ use crate::ids::{BlockId, StateId};
 
 /// Mermaid text of a definition.
 pub fn mermaid(definition: &Definition) -> String {
-    let mut drawing = Drawing { definition, text: String::from("flowchart TD\n"), missing: BTreeSet::new() };
+    let mut drawing = Drawing { definition, text: String::from("flowchart TD\n"), missing: BTreeMap::new() };
     drawing.block(BlockId::TOP, 1);
     if let Some(escalation) = &definition.configuration.escalation
         && let Some(recover) = &escalation.recover
@@ -21,9 +21,8 @@ pub fn mermaid(definition: &Definition) -> String {
         let target = drawing.target(BlockId::TOP, recover);
         drawing.line(1, &format!("timeout -. \"recover\" .-> {target}"));
     }
-    let missing: Vec<String> = drawing.missing.iter().cloned().collect();
-    for node in missing {
-        drawing.line(1, &format!("style {node} stroke-dasharray: 5 5"));
+    for number in 0..drawing.missing.len() {
+        drawing.line(1, &format!("style missing{number} stroke-dasharray: 5 5"));
     }
     drawing.text
 }
@@ -31,7 +30,7 @@ pub fn mermaid(definition: &Definition) -> String {
 struct Drawing<'a> {
     definition: &'a Definition,
     text: String,
-    missing: BTreeSet<String>,
+    missing: BTreeMap<(BlockId, String), usize>,
 }
 
 impl Drawing<'_> {
@@ -111,12 +110,13 @@ impl Drawing<'_> {
         if let Some(id) = resolve(self.definition, block, name) {
             return node(id);
         }
-        let node: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let node = format!("missing{}_{node}", block.0);
-        if self.missing.insert(node.clone()) {
-            self.line(1, &format!("{node}[\"{} is missing\"]", escape(name)));
+        let known = self.missing.len();
+        if let Some(number) = self.missing.get(&(block, name.to_owned())) {
+            return format!("missing{number}");
         }
-        node
+        self.missing.insert((block, name.to_owned()), known);
+        self.line(1, &format!("missing{known}[\"{} is missing\"]", escape(name)));
+        format!("missing{known}")
     }
 }
 
@@ -163,13 +163,22 @@ fn describe(condition: &Condition) -> String {
     }
 }
 
-/// Mermaid ends a label at a quote; everything else in it may be markup.
+/// Mermaid reads quotes, backticks, `#` and angle brackets in a label as markup.
 fn escape(text: &str) -> String {
-    let cut: String = text.chars().take(120).collect();
-    let text = if cut.len() < text.len() { format!("{cut}…") } else { cut };
-    text.replace('&', "#amp;")
-        .replace('"', "#quot;")
-        .replace('<', "#lt;")
-        .replace('>', "#gt;")
-        .replace('\n', "<br>")
+    const CHARS_MAX: usize = 120;
+    let mut escaped = String::new();
+    for (position, c) in text.chars().enumerate() {
+        match c {
+            _ if position == CHARS_MAX => {
+                escaped.push('…');
+                break;
+            }
+            '\n' => escaped.push_str("<br>"),
+            '#' | '&' | '"' | '<' | '>' | '`' => {
+                let _ = write!(escaped, "#{};", u32::from(c));
+            }
+            _ => escaped.push(c),
+        }
+    }
+    escaped
 }

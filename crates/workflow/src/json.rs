@@ -29,8 +29,12 @@ pub enum JsonError {
         reason: String,
     },
     /// An integer outside 64 bits, which would come back changed.
-    #[error("the integer {number} does not fit 64 bits and would be rounded: write it as a string")]
+    #[error("line {line}, column {column}: the integer {number} does not fit 64 bits and would be rounded")]
     IntegerTooLarge {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
         /// As written.
         number: String,
     },
@@ -38,8 +42,11 @@ pub enum JsonError {
 
 /// Reads one JSON text strictly.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
-    if let Some(number) = integer_beyond_64_bits(text) {
-        return Err(JsonError::IntegerTooLarge { number });
+    if let Some((at, number)) = integer_beyond_64_bits(text) {
+        let before = text.get(..at).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let (line, column) = (before.matches('\n').count() + 1, at - line_start + 1);
+        return Err(JsonError::IntegerTooLarge { line, column, number });
     }
     let malformed = |error: serde_json::Error| JsonError::Malformed {
         line: error.line(),
@@ -139,7 +146,7 @@ fn reason_of(error: &serde_json::Error) -> String {
 }
 
 /// Finds an integer literal outside i64 and u64. serde_json would read it as a float without a word.
-fn integer_beyond_64_bits(text: &str) -> Option<String> {
+fn integer_beyond_64_bits(text: &str) -> Option<(usize, String)> {
     let (mut in_string, mut escaped) = (false, false);
     let mut number_start: Option<usize> = None;
     for (at, byte) in text.bytes().chain([b' ']).enumerate() {
@@ -164,7 +171,7 @@ fn integer_beyond_64_bits(text: &str) -> Option<String> {
                     && literal.parse::<i64>().is_err()
                     && literal.parse::<u64>().is_err()
                 {
-                    return Some(literal.chars().take(64).collect());
+                    return Some((start, literal.chars().take(64).collect()));
                 }
             }
             _ => {}
@@ -183,6 +190,17 @@ impl<'de> DeserializeSeed<'de> for Strict {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
+    }
+}
+
+impl JsonError {
+    /// Line and column, from 1.
+    pub fn position(&self) -> (usize, usize) {
+        match self {
+            Self::Malformed { line, column, .. } | Self::IntegerTooLarge { line, column, .. } => {
+                (*line, (*column).max(1))
+            }
+        }
     }
 }
 

@@ -122,11 +122,20 @@ impl Registry {
     /// Reads `{"activities": [{name, category, input?, output?, compensation?, attemptTimeout?, retryPolicy?}]}`.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let value = json::parse(text)?;
+        // serde reads a struct from an array too; a list of activities has names.
+        let entries = value.get("activities").and_then(Value::as_array).into_iter().flatten();
+        if !value.is_object() || !entries.clone().all(Value::is_object) {
+            let expected = "{\"activities\": [{\"name\": …, \"category\": …}]} is expected";
+            return Err(RegistryError::Shape(expected.to_owned()));
+        }
         let file: RegistryFile =
             serde_json::from_value(value).map_err(|error| RegistryError::Shape(error.to_string()))?;
         let mut registry = Self::default();
         for entry in file.activities {
             let name = entry.name.clone();
+            if name.is_empty() {
+                return Err(RegistryError::Shape("an activity has an empty name".to_owned()));
+            }
             if registry.activities.insert(name.clone(), entry.compile()?).is_some() {
                 return Err(RegistryError::Duplicate { activity: name });
             }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_workflow::{Authored, graph};
-use anstream::{eprintln, println};
+use anstream::eprintln;
 
 use super::exit;
+use crate::say::say;
 use crate::{files, findings};
 
 #[derive(clap::Args)]
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let authored = Authored::parse(&text);
     if let Some(definition) = authored.definition() {
-        println!("{}", graph::mermaid(definition).trim_end());
+        say!("{}", graph::mermaid(definition).trim_end());
         return exit::OK.into();
     }
     let name = args.file.display().to_string();

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use abide_workflow::rehearse::{Mocks, Playback, Rehearsal, Stimulus, parse_stimuli};
 use abide_workflow::{Duration, Outcome, Plan, Timestamp, json as strict_json};
-use anstream::{eprintln, println};
+use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
 use crate::files::{self, FileError};
-use crate::timeline;
+use crate::say::say;
+use crate::{findings, timeline};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// The activities there are: checked by name, with their compensations, time limits and retry policies
     #[arg(long, value_name = "FILE")]
     activities: Option<PathBuf>,
+    /// Turns after which to give up on a run that goes on and on
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max_turns: usize,
     /// When the run starts
     #[arg(long, value_name = "TIMESTAMP", default_value = "2026-01-01T00:00:00Z")]
     at: String,
@@ -60,13 +64,19 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match play(args) {
         Ok((start, playback)) => {
             if args.json {
-                println!("{:#}", to_json(&playback));
+                say!("{:#}", to_json(&playback));
             } else {
                 timeline::print(start, &playback);
             }
             if playback.succeeded() { exit::OK.into() } else { exit::NOT_OK.into() }
         }
         Err(error) => {
+            if let RunError::File(FileError::Invalid { path, text, source }) = &error
+                && !args.json
+            {
+                let name = path.display().to_string();
+                source.findings.iter().for_each(|finding| findings::print(&name, text, finding));
+            }
             eprintln!("abide: {error}");
             exit::UNUSABLE.into()
         }
@@ -95,6 +105,7 @@ fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
         stimuli,
         input,
         start,
+        turns_max: args.max_turns,
         ..Rehearsal::new(&plan)
     }
     .play()?;
@@ -134,6 +145,8 @@ fn to_json(playback: &Playback) -> Value {
         "error": error,
         "waiting": playback.waiting.iter().map(|state| state.state.as_str()).collect::<Vec<_>>(),
         "unmocked": playback.unmocked,
+        "unusedMocks": playback.unused_mocks,
+        "untakenEvents": playback.untaken_events,
         "refused": playback.refusals,
         "gaveUp": playback.gave_up,
         "history": history,

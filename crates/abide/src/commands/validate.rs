@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_workflow::{Authored, Finding, Severity};
-use anstream::{eprintln, println};
+use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
 use crate::excerpt::Located;
+use crate::say::say;
 use crate::{files, findings};
 
 #[derive(clap::Args)]
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     /// The activities there are; without it their names are not checked
     #[arg(long, value_name = "FILE")]
     activities: Option<PathBuf>,
+    /// Warnings refuse as errors do
+    #[arg(long)]
+    strict: bool,
     /// Print JSON for machines
     #[arg(long)]
     json: bool,
@@ -51,7 +55,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             }
         };
         let found = check(&text, registry.as_ref());
-        let valid = found.iter().all(|finding| finding.severity() != Severity::Error);
+        let refuses = if args.strict { Severity::Warning } else { Severity::Error };
+        let valid = found.iter().all(|finding| finding.severity() < refuses);
         if !valid {
             code = code.max(exit::NOT_OK);
         }
@@ -60,11 +65,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             reports.push(json!({"file": name, "valid": valid, "findings": listed}));
         } else {
             found.iter().for_each(|finding| findings::print(&name, &text, finding));
-            findings::summarise(&name, &found);
+            findings::summarise(&name, &found, valid);
         }
     }
     if args.json {
-        println!("{:#}", Value::Array(reports));
+        say!("{:#}", Value::Array(reports));
     }
     code.into()
 }
@@ -77,12 +82,13 @@ fn check(text: &str, registry: Option<&abide_workflow::Registry>) -> Vec<Finding
 }
 
 fn to_json(text: &str, finding: &Finding) -> Value {
-    let line = Located::find(text, &finding.pointer).map(|located| located.line);
+    let located = Located::of(text, finding);
     json!({
         "code": finding.code.as_str(),
         "severity": finding.severity().to_string(),
         "pointer": finding.pointer,
-        "line": line,
+        "line": located.as_ref().map(|located| located.line),
+        "column": located.as_ref().map(|located| located.column),
         "message": finding.message,
         "hint": finding.hint,
         "consequences": finding.consequences,

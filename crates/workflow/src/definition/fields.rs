@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
     /// A whole number within bounds.
     pub(super) fn whole(&self, name: &'static str, least: u64, most: u64) -> Option<u64> {
         let value = self.value(name)?;
-        let Some(number) = value.as_u64() else {
+        let Some(number) = whole_number(value) else {
             wrong_type(self.findings, &self.at(name), "a whole number", value);
             return None;
         };
@@ -201,7 +201,9 @@ impl<'a> Fields<'a> {
 
     fn invalid_path(&self, pointer: &str, error: &PathError) {
         let hint = match error {
-            PathError::Syntax { .. } => "see RFC 9535; a literal that starts with $ is written $$",
+            PathError::Syntax { .. } => {
+                "a name with other characters is written ['host-name']; a literal that starts with $ is written $$"
+            }
             PathError::UnknownRoot { .. } => {
                 "start at one of these roots; a literal that starts with $ is written $$"
             }
@@ -267,6 +269,18 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// 4 and 4.0 are the same number in JSON.
+fn whole_number(value: &Value) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let integral = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole, not negative, and exact"
+    )]
+    value.as_u64().or_else(|| value.as_f64().filter(integral).map(|number| number as u64))
+}
+
 pub(super) fn wrong_type(findings: &Findings, pointer: &str, expected: &str, found: &Value) {
     let kind = match found {
         Value::Null => "null",
@@ -283,7 +297,14 @@ pub(super) fn wrong_type(findings: &Findings, pointer: &str, expected: &str, fou
 /// The known name that is most like a wrong one, if any is.
 pub(crate) fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = known.map(|name| (distance(&wrong.to_lowercase(), &name.to_lowercase()), name));
-    scored.filter(|(distance, name)| *distance <= 2.max(name.len() / 4)).min().map(|(_, name)| name)
+    // Two short names are always near each other; that says nothing.
+    let near = |name: &str| match wrong.chars().count().min(name.chars().count()) {
+        0..=2 => 0,
+        3 => 1,
+        4..=8 => 2,
+        _ => 3,
+    };
+    scored.filter(|(distance, name)| *distance <= near(name)).min().map(|(_, name)| name)
 }
 
 /// Levenshtein, one row at a time.
@@ -314,6 +335,8 @@ mod tests {
     fn the_closest_known_name_is_suggested() {
         assert_eq!(closest("onerror", ["onError", "output"].into_iter()), Some("onError"));
         assert_eq!(closest("nxt", ["next", "timeout"].into_iter()), Some("next"));
+        assert_eq!(closest("taks", ["task", "wait"].into_iter()), Some("task"));
+        assert_eq!(closest("X", ["A", "B"].into_iter()), None, "short names are near everything");
         assert_eq!(closest("banana", ["next", "timeout"].into_iter()), None);
         assert_eq!(distance("kitten", "sitting"), 3);
     }

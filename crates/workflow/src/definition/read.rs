@@ -41,10 +41,12 @@ pub(super) fn read(text: &str) -> Authored {
         Ok(source) => read_value(source),
         Err(error) => {
             let hint = match error {
+                _ if text.trim().is_empty() => "the file is empty: write a definition",
                 JsonError::IntegerTooLarge { .. } => "write the number as a string",
                 JsonError::Malformed { .. } => "correct the JSON at this place",
             };
-            failed(Finding::new(Code::MalformedJson, "", error.to_string(), hint))
+            let finding = Finding::new(Code::MalformedJson, "", error.to_string(), hint);
+            failed(Finding { position: Some(error.position()), ..finding })
         }
     }
 }
@@ -97,6 +99,10 @@ fn read_definition(source: &Value, findings: &Findings) -> Option<Definition> {
     let mut blocks = BlockReader { findings, blocks: Vec::new(), states: Vec::new(), too_many: false };
     blocks.read(&fields, None, "");
     fields.finish();
+    if blocks.too_many {
+        // Half a definition would only be full of dangling targets.
+        return None;
+    }
     Some(Definition {
         id: id.unwrap_or_default().to_owned(),
         version: version.unwrap_or_else(|| semver::Version::new(0, 0, 0)),

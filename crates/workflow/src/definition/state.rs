@@ -29,6 +29,8 @@ pub struct State {
     pub timeout_next: Option<String>,
     /// What it does.
     pub kind: StateKind,
+    /// Where it goes could not be read, so nothing can be said about what it leads to.
+    pub exits_unread: bool,
 }
 
 /// What a state does.

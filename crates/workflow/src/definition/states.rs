@@ -40,6 +40,7 @@ impl State {
             timeout: None,
             timeout_next: None,
             kind: StateKind::Succeed { output: None },
+            exits_unread: true,
         }
     }
 }
@@ -106,6 +107,8 @@ pub(super) fn read_state(
     fields.finish();
     if let Some(kind) = kind {
         state.kind = kind;
+        let by_itself = state.is_terminal() || matches!(state.kind, StateKind::Choice { .. });
+        state.exits_unread = !by_itself && state.next.is_none();
     }
     state
 }

@@ -33,6 +33,13 @@ impl Instance {
         Some(event.payload)
     }
 
+    /// Names of the events nobody has taken, in lower case.
+    pub fn untaken_events(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.buffered.keys().map(|(name, _)| name.clone()).collect();
+        names.dedup();
+        names
+    }
+
     /// Events and held messages that wait in the instance.
     pub(crate) fn buffered_count(&self) -> usize {
         self.buffered.len() + self.held.len()

@@ -43,7 +43,8 @@ impl Reference {
         let path = Path::parse(text)?;
         let mut steps = path.steps.clone();
         let plain = path.root == Root::State && matches!(path.query, Query::None) && !path.optional;
-        if !plain || steps.is_empty() {
+        let counts_from_end = steps.iter().any(|step| matches!(step, Segment::Index(index) if *index < 0));
+        if !plain || steps.is_empty() || counts_from_end {
             return Err(refuse());
         }
         match steps.remove(0) {

@@ -128,7 +128,9 @@ fn references_write_into_state_and_nowhere_else() {
         Err(AssignError::NoElement { index: 2, .. })
     ));
     assert!(matches!(write("$.state.a.b", Some(json!("text"))), Err(AssignError::NotAnObject { .. })));
-    for reference in ["$.state", "$.input.a", "$.state[0]", "$.state.a[*]", "$.state.a?", "$.state..a"] {
+    for reference in
+        ["$.state", "$.input.a", "$.state[0]", "$.state.a[*]", "$.state.a?", "$.state..a", "$.state.a[-1]"]
+    {
         assert!(matches!(Reference::parse(reference), Err(PathError::NotAReference { .. })), "{reference}");
     }
 }

@@ -78,8 +78,12 @@ pub struct Playback {
     pub timeline: Vec<(InstanceId, HistoryEvent)>,
     /// Activity deliveries in order: name, input, attempt.
     pub deliveries: Vec<Delivered>,
-    /// Activities that were called and had no mock: they answered null.
+    /// Activities that were called and had no mock: they answered null. Workflows among them could not be found.
     pub unmocked: Vec<String>,
+    /// Mocks that nothing asked for.
+    pub unused_mocks: Vec<String>,
+    /// Names of events nobody has taken.
+    pub untaken_events: Vec<String>,
     /// Why outside messages were refused.
     pub refusals: Vec<String>,
     /// Turns played.

@@ -89,6 +89,15 @@ impl<'a> World<'a> {
 
     fn playback(self) -> Result<Playback, Corrupt> {
         let gave_up = !self.queue.is_empty();
+        let mocks = &self.rehearsal.mocks;
+        let workflows = mocks.workflows.keys().map(|name| format!("workflow {name}"));
+        let unused_mocks = mocks
+            .activities
+            .keys()
+            .cloned()
+            .chain(workflows)
+            .filter(|name| !self.answered.contains_key(name))
+            .collect();
         let main = self.actors.into_iter().next().ok_or_else(|| Corrupt::new("nothing was played"))?;
         let outcome = main.instance.outcome().cloned();
         Ok(Playback {
@@ -98,6 +107,8 @@ impl<'a> World<'a> {
             timeline: self.timeline,
             deliveries: self.playback_deliveries,
             unmocked: self.unmocked.into_iter().collect(),
+            unused_mocks,
+            untaken_events: main.instance.untaken_events(),
             refusals: self.refusals,
             turns: self.turns,
             gave_up,
@@ -253,8 +264,8 @@ impl<'a> World<'a> {
             });
             let message = match answer {
                 None => {
-                    let failure =
-                        Failure::last("WorkflowNotFound", format!("no workflow {:?}", child.workflow));
+                    self.unmocked.insert(format!("workflow {}", child.workflow));
+                    let failure = Failure::last(code::WORKFLOW_NOT_FOUND, self.why_not_found(&child));
                     Some((self.now, Message::ChildFailed { command, failure }))
                 }
                 Some(Answer::Result(after, output)) => Some((
@@ -291,6 +302,16 @@ impl<'a> World<'a> {
         self.run_actor(child)
     }
 
+    fn why_not_found(&self, child: &StartChild) -> String {
+        let there = self.rehearsal.children.get(&child.workflow).map(|plan| plan.version());
+        match (there, &child.version) {
+            (Some(there), Some(asked)) => {
+                format!("workflow {:?} is there in version {there}, and {asked} is asked for", child.workflow)
+            }
+            _ => format!("there is no workflow {:?}", child.workflow),
+        }
+    }
+
     /// One delivery: what the mock says, within the attempt's time and before the step's deadline.
     fn deliver(&mut self, number: usize, dispatch: CommandId, attempt: u32) {
         let Some(actor) = self.actors.get(number) else { return };
@@ -323,7 +344,7 @@ impl<'a> World<'a> {
             _ if call.deadline == Some(limit) => {
                 (limit, failed(Failure::last(code::TIMEOUT, "the step's deadline has passed")))
             }
-            _ => (limit, failed(Failure::retryable("AttemptTimeout", "the delivery took too long"))),
+            _ => (limit, failed(Failure::retryable(code::ATTEMPT_TIMEOUT, "the delivery took too long"))),
         };
         self.playback_deliveries.push(Delivered {
             instance,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Without;
 use crate::definition::{Definition, StateKind, closest};
-use crate::finding::{Code, Finding};
+use crate::finding::{Code, Finding, within};
 use crate::path::Template;
 use crate::registry::Registry;
 use crate::schema::Schema;
@@ -68,8 +68,18 @@ fn check_input(
     schema: &Schema,
     findings: &mut Vec<Finding>,
 ) {
-    let none = Template::Literal(serde_json::Value::Null);
-    let template = template.unwrap_or(&none);
+    let Some(template) = template else {
+        // There is no input to point at: the place is who should have one.
+        for mismatch in schema.mismatches(&serde_json::Value::Null) {
+            let message = format!(
+                "there is no input, so null is given, and {who} asks for something else: {}",
+                mismatch.message
+            );
+            let place = pointer.strip_suffix("/input").unwrap_or(pointer);
+            findings.push(Finding::new(Code::InputSchemaMismatch, place, message, "add an input"));
+        }
+        return;
+    };
     let mut holes: Vec<String> = template.paths().into_iter().map(|(at, _)| at).collect();
     holes.extend(template.secrets());
     for mismatch in schema.mismatches(&with_nulls(template)) {
@@ -97,10 +107,6 @@ fn check_input(
             ));
         }
     }
-}
-
-fn within(place: &str, outer: &str) -> bool {
-    place == outer || place.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn with_nulls(template: &Template) -> serde_json::Value {

@@ -40,10 +40,17 @@ impl Validated {
 
 /// A definition that may not run, with everything that was found.
 #[derive(Debug, thiserror::Error)]
-#[error("the definition has {} errors", .findings.iter().filter(|f| f.severity() == Severity::Error).count())]
+#[error("the definition has {}", errors(.findings))]
 pub struct Rejected {
     /// Errors first.
     pub findings: Vec<Finding>,
+}
+
+fn errors(findings: &[Finding]) -> String {
+    match findings.iter().filter(|finding| finding.severity() == Severity::Error).count() {
+        1 => "1 error".to_owned(),
+        count => format!("{count} errors"),
+    }
 }
 
 impl Authored {

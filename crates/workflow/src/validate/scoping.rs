@@ -81,7 +81,7 @@ fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
             Code::UnusedField,
             pointer,
             message,
-            format!("add {without}, or remove this"),
+            "remove this, or add what it needs".to_owned(),
         ));
     };
     let configuration = &definition.configuration;
@@ -97,7 +97,7 @@ fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
             unused(format!("{}/timeoutNext", state.pointer), "a timeout");
         }
         if state.output.is_some() && matches!(state.kind, StateKind::WaitUntil(_)) {
-            unused(format!("{}/output", state.pointer), "an event to write");
+            unused(format!("{}/output", state.pointer), "a result, which a wait for time does not have");
         }
     }
 }

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::definition::Definition;
-use crate::definition::closest;
-use crate::finding::{Code, Finding};
+use crate::definition::{Definition, State, closest};
+use crate::finding::{Code, Finding, within};
 use crate::flow::{Flow, resolve, state_of};
 use crate::ids::{BlockId, StateId};
 
@@ -48,7 +47,13 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
                 }
             }
         }
-        report_unreachable(definition, block_id, &reachable, &mut dangling, findings);
+        let unread: Vec<&State> = block
+            .states
+            .values()
+            .filter_map(|id| state_of(definition, *id))
+            .filter(|state| state.exits_unread)
+            .collect();
+        report_unreachable(definition, block_id, &reachable, &unread, &mut dangling, findings);
         report_endless(definition, flow, block_id, &reachable, &open_ended, findings);
         findings.append(&mut dangling);
     }
@@ -57,7 +62,14 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
 fn dangling_target(definition: &Definition, block: BlockId, pointer: String, name: &str) -> Finding {
     let names = definition.blocks.get(block.0 as usize).map(|block| &block.states);
     let known: Vec<&str> = names.into_iter().flat_map(|states| states.keys()).map(String::as_str).collect();
+    let elsewhere = definition.states.iter().any(|state| state.name == name);
     let hint = match closest(name, known.iter().copied()) {
+        _ if name.is_empty() => "name the state to go to".to_owned(),
+        _ if elsewhere => {
+            format!(
+                "{name:?} is in another block, which no transition can enter or leave: end this branch with a succeed or fail of its own"
+            )
+        }
         Some(near) => format!("did you mean {near:?}? Else add a state {name:?}"),
         None => format!("add a state {name:?} beside this one, or name one of those there"),
     };
@@ -69,6 +81,7 @@ fn report_unreachable(
     definition: &Definition,
     block: BlockId,
     reachable: &BTreeSet<StateId>,
+    unread: &[&State],
     dangling: &mut [Finding],
     findings: &mut Vec<Finding>,
 ) {
@@ -78,14 +91,20 @@ fn report_unreachable(
     }
     for (name, id) in block.states.iter().filter(|(_, id)| !reachable.contains(id)) {
         let Some(state) = state_of(definition, *id) else { continue };
-        if dangling.is_empty() {
+        let consequence = format!("so state {name:?} ({}) cannot be reached", state.pointer);
+        // What is wrong with a state whose exits could not be read has been found already; this follows from it.
+        let of_unread =
+            |finding: &&mut Finding| unread.iter().any(|state| within(&finding.pointer, &state.pointer));
+        for finding in findings.iter_mut().filter(of_unread) {
+            finding.consequences.push(consequence.clone());
+        }
+        if dangling.is_empty() && unread.is_empty() {
             let message = format!("no transition leads to state {name:?}");
             let hint = "let a state lead to it, or remove it";
             findings.push(Finding::new(Code::UnreachableState, state.pointer.clone(), message, hint));
         }
         for finding in dangling.iter_mut() {
-            let consequence = format!("so state {name:?} ({}) cannot be reached", state.pointer);
-            finding.consequences.push(consequence);
+            finding.consequences.push(consequence.clone());
         }
     }
 }
@@ -114,6 +133,6 @@ fn report_endless(
 }
 
 /// A state whose `next` could not be read has a finding already.
-fn has_no_exit(state: &crate::definition::State) -> bool {
+fn has_no_exit(state: &State) -> bool {
     state.targets().is_empty()
 }

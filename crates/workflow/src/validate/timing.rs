@@ -96,7 +96,11 @@ fn check_retries_fit(
     policy: &RetryPolicy,
     findings: &mut Vec<Finding>,
 ) {
-    let Some(timeout) = state.timeout.or(definition.configuration.default_timeout) else { return };
+    let timeout = state
+        .timeout
+        .or(definition.configuration.default_timeout)
+        .filter(|timeout| *timeout > Duration::ZERO);
+    let Some(timeout) = timeout else { return };
     let mut waits = Duration::ZERO;
     for failures in 1..policy.max_attempts {
         waits = waits.plus(nominal_delay(policy, failures));
@@ -117,6 +121,11 @@ fn check_retries_fit(
 fn zero(findings: &mut Vec<Finding>, pointer: &str, limit: Option<Duration>) {
     if limit == Some(Duration::ZERO) {
         let hint = "leave it out, or give it a length";
-        findings.push(Finding::new(Code::ZeroTimeout, pointer, "no time at all is allowed", hint));
+        findings.push(Finding::new(
+            Code::ZeroTimeout,
+            pointer,
+            "this is zero: it would be over at once",
+            hint,
+        ));
     }
 }

@@ -44,6 +44,17 @@ fn the_channel_is_told_and_failing_to_tell_stops_nothing() {
 }
 
 #[test]
+fn telling_the_channel_is_retried_by_the_policy_of_its_activity() {
+    let case = case("Make", states())
+        .configuration(json!({"timeout": "PT1H", "escalation": {"notify": {"activity": "Page"}}}))
+        .registry(json!([{"name": "Page", "category": "messaging", "retryPolicy": {"maxAttempts": 5}},
+            {"name": "Make", "category": "other"}, {"name": "Unmake", "category": "other"}]))
+        .mock("Page", json!({"error": {"code": "NoLine", "retryable": true}}));
+    let playback = case.play(case.limits.turn, true);
+    assert_eq!(playback.deliveries.iter().filter(|delivery| delivery.activity == "Page").count(), 5);
+}
+
+#[test]
 fn a_recovery_state_may_save_the_run() {
     let mut states = states();
     states["Save"] = json!({"type": "task", "activity": "Save", "attemptTimeout": "P1D", "next": "End"});

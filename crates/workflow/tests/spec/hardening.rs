@@ -1,7 +1,9 @@
 //! What went wrong once and must not again: each test is named after the promise that was broken.
 
 use abide_workflow::command::CommandKind;
-use abide_workflow::{Instance, InstanceId, Limits, Message, Origin, RunNumber, Status, Timestamp, advance};
+use abide_workflow::{
+    CommandId, Instance, InstanceId, Limits, Message, Origin, RunNumber, Status, Timestamp, advance,
+};
 use serde_json::{Value, json};
 
 use crate::bench::{Case, case, check, story};
@@ -203,6 +205,50 @@ fn every_run_has_jitter_of_its_own() {
 }
 
 #[test]
+fn a_failure_in_the_middle_of_an_expansion_stops_what_is_inside_and_nothing_else() {
+    let fails_at_once = json!({"startAt": "Bad", "states": {"Bad": {"type": "fail", "error": "AtOnce"}}});
+    let rests = json!({"startAt": "Do", "states": {"Do": {"type": "task", "activity": "Do", "next": "D"}, "D": {"type": "succeed", "output": "done"}}});
+    let inner = |on_error: Option<&str>| {
+        let mut fan = json!({"type": "parallel", "branches": [rests, fails_at_once, rests], "next": "D"});
+        if let Some(next) = on_error {
+            fan["onError"] = next.into();
+        }
+        json!({"startAt": "In", "states": {"In": fan, "D": {"type": "succeed", "output": "inner"}}})
+    };
+    // Caught inside: the outer fan-out, still expanding, goes on.
+    let states = json!({
+        "Out": {"type": "parallel", "branches": [inner(Some("D")), rests, rests], "output": "$.state.all", "next": "End"},
+        "End": {"type": "succeed", "output": "$.state.all"}});
+    let inside = case("Out", states);
+    let lines = told(&inside);
+    assert_eq!(lines.last().unwrap(), "Completed [\"inner\",\"done\",\"done\"]");
+    check("caught inside, any way", &inside, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    // Caught outside: neither fan-out spawns anything more.
+    let states = json!({
+        "Out": {"type": "parallel", "branches": [inner(None), rests, rests], "onError": "Caught", "next": "End"},
+        "Caught": {"type": "succeed", "output": "$.error.code"}, "End": {"type": "succeed"}});
+    let outside = case("Out", states);
+    check(
+        "caught outside",
+        &outside,
+        &[
+            "Out",
+            "Out/branches/0/In",
+            "Out/branches/0/In/branches/0/Do",
+            "Do(null)",
+            "Out/branches/0/In/branches/1/Bad",
+            "AtOnce is not caught",
+            "branch 1 failed",
+            "branch 0 cancelled",
+            "branch 0 cancelled",
+            "AtOnce -> Caught",
+            "Caught",
+            "Completed \"AtOnce\"",
+        ],
+    );
+}
+
+#[test]
 fn an_order_to_terminate_does_not_wait_for_compensations() {
     let states = json!({"Fan": {"type": "parallel", "branches": [undoing_branch()], "next": "End"}, "End": {"type": "succeed"}});
     let case = case("Fan", states)
@@ -210,6 +256,21 @@ fn an_order_to_terminate_does_not_wait_for_compensations() {
         .mock("Undo1", json!({"never": true}))
         .order("PT1S", "terminate");
     assert_eq!(told(&case).last().unwrap(), "Terminated");
+    let plan = case.plan();
+    let mut instance =
+        Instance::pending(Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan), Timestamp(0));
+    let mut turn =
+        |message| advance(&plan, &mut instance, &[message], Timestamp(0), &Limits::default()).unwrap();
+    let failed = Message::ActivityFailed {
+        command: CommandId(1),
+        attempt: 0,
+        failure: abide_workflow::Failure::last("X", ""),
+    };
+    turn(Message::Suspend { reason: String::new() });
+    turn(Message::Resume { reason: String::new() });
+    let undo = turn(failed).commands[0].id;
+    let ended = turn(Message::Terminate { reason: String::new() });
+    assert_eq!(ended.commands[0].kind, CommandKind::CancelActivity { dispatch: undo });
 }
 
 #[test]

@@ -153,6 +153,14 @@ fn at_least_ends_with_enough_successes_and_cancels_the_rest() {
 }
 
 #[test]
+fn at_least_may_ask_for_all_there_are() {
+    let mut states = fan(json!([call("A"), call("B")]));
+    states["Fan"]["join"] = json!({"atLeast": 2});
+    let case = case("Fan", states).mock("A", json!({"result": 1})).mock("B", json!({"result": 2}));
+    assert_eq!(story(&case.play(case.limits.turn, true)).last().unwrap(), "Completed [[1,2],null]");
+}
+
+#[test]
 fn a_map_runs_its_iterator_for_every_item_in_order() {
     let iterator = json!({"startAt": "Call", "states": {
         "Call": {"type": "task", "activity": "Echo", "input": {"item": "$.item.id", "index": "$.index"}, "output": "$.state.x", "next": "Done"},

@@ -120,7 +120,7 @@ fn activities_are_checked_against_a_registry_and_noted_without_one() {
     );
     let mut without = task("Create", json!(1));
     without["states"]["Work"].as_object_mut().unwrap().remove("input");
-    finds("no input is null", &without, Some(&registry), &[("input-schema-mismatch", "/states/Work/input")]);
+    finds("no input is null", &without, Some(&registry), &[("input-schema-mismatch", "/states/Work")]);
     finds(
         "unknown",
         &task("Creat", json!({})),
@@ -242,6 +242,30 @@ fn findings_of_a_broken_state_do_not_hide_those_of_another() {
             ("dangling-target", "/states/B/next"),
         ]
     );
+}
+
+#[test]
+fn what_follows_from_an_unreadable_state_is_told_as_its_consequence() {
+    for broken in [
+        json!({"type": "task", "activity": "A"}),
+        json!({"type": "tsk", "activity": "A", "next": "B"}),
+        json!(5),
+    ] {
+        let states = json!({"A": broken, "B": {"type": "task", "activity": "B", "next": "End"}, "End": {"type": "succeed"}});
+        let found = findings(&definition("A", states), None);
+        let errors: Vec<_> = found.iter().filter(|finding| finding.severity() == Severity::Error).collect();
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert_eq!(errors[0].consequences.len(), 2, "{errors:#?}");
+    }
+}
+
+#[test]
+fn malformed_json_is_told_with_its_line_and_column() {
+    let position =
+        |text: &str| abide_workflow::Authored::parse(text).validate(None).unwrap_err().findings[0].position;
+    assert_eq!(position("{\n  \"a\": 1\n  \"b\": 2\n}"), Some((3, 3)));
+    assert_eq!(position("{\n  \"a\": 123456789012345678901234\n}"), Some((2, 8)));
+    assert_eq!(position(""), Some((1, 1)));
 }
 
 #[test]
