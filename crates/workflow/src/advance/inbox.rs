@@ -91,7 +91,7 @@ impl Pass<'_> {
         header.suspended = false;
         header.status = Status::Running;
         // Whoever resumes a run that was parked at its limit has looked at it: it may go as far again.
-        if header.transitions_allowed > 0 && header.transitions >= header.transitions_allowed {
+        if header.transitions >= header.transitions_allowed {
             header.transitions_allowed = header.transitions.saturating_add(limit);
             header.transitions_warned = false;
         }

@@ -41,6 +41,13 @@ fn transitions_are_warned_of_and_then_park_the_run() {
             "waits in Check",
         ],
     );
+    let looked_at = case.clone().order("PT0.5S", "suspend").order("PT0.6S", "resume");
+    let early = story(&looked_at.play(looked_at.limits.turn, true));
+    let entered = early
+        .iter()
+        .filter(|line| ["Work", "Pause", "Check"].iter().any(|name| line.split(' ').next() == Some(name)))
+        .count();
+    assert_eq!(entered, 5, "resuming before the limit allows no more: {early:?}");
     let resumed = case.order("PT1H", "resume");
     let told = story(&resumed.play(resumed.limits.turn, true));
     assert_eq!(
