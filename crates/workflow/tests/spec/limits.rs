@@ -55,6 +55,9 @@ fn transitions_are_warned_of_and_then_park_the_run() {
         2,
         "as far again, then parked again: {told:?}"
     );
+    let of_the_loop = |line: &&String| ["Work", "Pause", "Check"].contains(&line.split(' ').next().unwrap());
+    assert_eq!(told.iter().filter(of_the_loop).count(), 10);
+    assert_eq!(told.iter().filter(|line| line.starts_with("note")).count(), 2, "warned of again");
 }
 
 #[test]
