@@ -156,6 +156,16 @@ impl Finding {
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
+
+    /// Adds what follows from this, up to a number that can still be read.
+    pub(crate) fn follows(&mut self, consequence: &str) {
+        const CONSEQUENCES_MAX: usize = 20;
+        match self.consequences.len() {
+            0..CONSEQUENCES_MAX => self.consequences.push(consequence.to_owned()),
+            CONSEQUENCES_MAX => self.consequences.push("and so on".to_owned()),
+            _ => {}
+        }
+    }
 }
 
 /// Worst first, then in the order of places.

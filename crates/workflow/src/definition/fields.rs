@@ -296,7 +296,6 @@ pub(super) fn wrong_type(findings: &Findings, pointer: &str, expected: &str, fou
 
 /// The known name that is most like a wrong one, if any is.
 pub(crate) fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known.map(|name| (distance(&wrong.to_lowercase(), &name.to_lowercase()), name));
     // Two short names are always near each other; that says nothing.
     let near = |name: &str| match wrong.chars().count().min(name.chars().count()) {
         0..=2 => 0,
@@ -304,6 +303,10 @@ pub(crate) fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
         4..=8 => 2,
         _ => 3,
     };
+    let wrong_lower = wrong.to_lowercase();
+    // Lengths too different cannot be near, and comparing them costs most.
+    let comparable = known.filter(|name| wrong.len().abs_diff(name.len()) <= 3);
+    let scored = comparable.map(|name| (distance(&wrong_lower, &name.to_lowercase()), name));
     scored.filter(|(distance, name)| *distance <= near(name)).min().map(|(_, name)| name)
 }
 

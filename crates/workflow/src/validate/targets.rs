@@ -10,6 +10,9 @@ use crate::finding::{Code, Finding, within};
 use crate::flow::{Flow, resolve, state_of};
 use crate::ids::{BlockId, StateId};
 
+/// Dangling targets told with a suggestion and with what follows from them. A definition may have thousands.
+const TOLD_IN_FULL_MAX: usize = 20;
+
 pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Finding>) {
     for (number, block) in (0_u32..).zip(&definition.blocks) {
         let block_id = BlockId(number);
@@ -20,7 +23,7 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
         let mut starts = Vec::new();
         let mut start = |pointer: String, name: &str| match resolve(definition, block_id, name) {
             Some(state) => starts.push(state),
-            None => dangling.push(dangling_target(definition, block_id, pointer, name)),
+            None => dangling.push(dangling_target(definition, block_id, pointer, name, 0)),
         };
         // A startAt that could not be read has its own finding.
         if let Some(name) = &block.start_at {
@@ -38,12 +41,9 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
             for (place, name) in state.targets() {
                 if resolve(definition, block_id, name).is_none() {
                     open_ended.insert(*id);
-                    dangling.push(dangling_target(
-                        definition,
-                        block_id,
-                        format!("{}/{place}", state.pointer),
-                        name,
-                    ));
+                    let pointer = format!("{}/{place}", state.pointer);
+                    let before = dangling.len();
+                    dangling.push(dangling_target(definition, block_id, pointer, name, before));
                 }
             }
         }
@@ -59,19 +59,27 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
     }
 }
 
-fn dangling_target(definition: &Definition, block: BlockId, pointer: String, name: &str) -> Finding {
-    let names = definition.blocks.get(block.0 as usize).map(|block| &block.states);
-    let known: Vec<&str> = names.into_iter().flat_map(|states| states.keys()).map(String::as_str).collect();
-    let elsewhere = definition.states.iter().any(|state| state.name == name);
-    let hint = match closest(name, known.iter().copied()) {
-        _ if name.is_empty() => "name the state to go to".to_owned(),
-        _ if elsewhere => {
-            format!(
-                "{name:?} is in another block, which no transition can enter or leave: end this branch with a succeed or fail of its own"
-            )
-        }
-        Some(near) => format!("did you mean {near:?}? Else add a state {name:?}"),
-        None => format!("add a state {name:?} beside this one, or name one of those there"),
+fn dangling_target(
+    definition: &Definition,
+    block: BlockId,
+    pointer: String,
+    name: &str,
+    told_before: usize,
+) -> Finding {
+    let plain = || format!("add a state {name:?} beside this one, or name one of those there");
+    let hint = if name.is_empty() {
+        "name the state to go to".to_owned()
+    } else if told_before >= TOLD_IN_FULL_MAX {
+        plain()
+    } else if definition.states.iter().any(|state| state.name == name) {
+        format!(
+            "{name:?} is in another block, which no transition can enter or leave: end this branch with a succeed or fail of its own"
+        )
+    } else {
+        let block = definition.blocks.get(block.0 as usize);
+        let known = block.into_iter().flat_map(|block| block.states.keys()).map(String::as_str);
+        closest(name, known)
+            .map_or_else(plain, |near| format!("did you mean {near:?}? Else add a state {name:?}"))
     };
     Finding::new(Code::DanglingTarget, pointer, format!("there is no state {name:?} to go to"), hint)
 }
@@ -95,16 +103,16 @@ fn report_unreachable(
         // What is wrong with a state whose exits could not be read has been found already; this follows from it.
         let of_unread =
             |finding: &&mut Finding| unread.iter().any(|state| within(&finding.pointer, &state.pointer));
-        for finding in findings.iter_mut().filter(of_unread) {
-            finding.consequences.push(consequence.clone());
+        for finding in findings.iter_mut().filter(of_unread).take(TOLD_IN_FULL_MAX) {
+            finding.follows(&consequence);
         }
         if dangling.is_empty() && unread.is_empty() {
             let message = format!("no transition leads to state {name:?}");
             let hint = "let a state lead to it, or remove it";
             findings.push(Finding::new(Code::UnreachableState, state.pointer.clone(), message, hint));
         }
-        for finding in dangling.iter_mut() {
-            finding.consequences.push(consequence.clone());
+        for finding in dangling.iter_mut().take(TOLD_IN_FULL_MAX) {
+            finding.follows(&consequence);
         }
     }
 }

@@ -362,3 +362,18 @@ fn a_fail_state_without_its_value_still_has_a_code() {
     let case = case("Work", states).mock("Bad", json!({"error": {"code": "X"}}));
     assert!(told(&case).last().unwrap().starts_with("Failed X in"), "{:?}", told(&case));
 }
+
+#[test]
+fn thousands_of_mistakes_are_told_in_bounded_words() {
+    let choices: Vec<Value> = (0..5_000)
+        .map(|n| json!({"when": {"path": "$.input", "op": "isNull"}, "next": format!("Nowhere{n}")}))
+        .collect();
+    let mut states = json!({"Pick": {"type": "choice", "choices": choices}});
+    for n in 0..900 {
+        states[format!("Island{n}")] = json!({"type": "succeed"});
+    }
+    let found = crate::bench::findings(&crate::bench::definition("Pick", states), None);
+    assert_eq!(found.len(), 5_000);
+    let words: usize = found.iter().map(|finding| finding.consequences.len()).sum();
+    assert!(words <= 20 * 21, "{words}");
+}

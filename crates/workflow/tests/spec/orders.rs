@@ -208,3 +208,15 @@ fn rewind_is_refused_where_it_makes_no_sense() {
         "refused: the run has compensated already and cannot be rewound: start it again"
     );
 }
+
+#[test]
+fn a_compensation_that_had_nothing_to_undo_does_not_stand_in_the_way_of_rewind() {
+    let states = json!({
+        "A": {"type": "task", "activity": "A", "onError": "Undo", "next": "End", "compensateWith": {"activity": "Back"}},
+        "Undo": {"type": "compensation", "next": "Failed"},
+        "Failed": {"type": "fail"}, "End": {"type": "succeed"},
+    });
+    let case = case("A", states).mock("A", json!([{"error": {"code": "X"}}, {"result": 1}])).order("PT1S", "rewind");
+    let told = story(&case.play(case.limits.turn, true));
+    assert_eq!(told.last().unwrap(), "Completed null", "{told:?}");
+}
