@@ -216,7 +216,8 @@ fn a_compensation_that_had_nothing_to_undo_does_not_stand_in_the_way_of_rewind()
         "Undo": {"type": "compensation", "next": "Failed"},
         "Failed": {"type": "fail"}, "End": {"type": "succeed"},
     });
-    let case = case("A", states).mock("A", json!([{"error": {"code": "X"}}, {"result": 1}])).order("PT1S", "rewind");
+    let case =
+        case("A", states).mock("A", json!([{"error": {"code": "X"}}, {"result": 1}])).order("PT1S", "rewind");
     let told = story(&case.play(case.limits.turn, true));
     assert_eq!(told.last().unwrap(), "Completed null", "{told:?}");
 }
