@@ -2,12 +2,13 @@
 //!
 //! A transport delivers once and reports; it never retries. Whether to try again is decided where the workflow advances.
 
+use std::fmt;
 use std::future::Future;
 
 use crate::metadata::Metadata;
 
 /// One delivery of an activity call.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Call {
     /// The activity's registered name.
     pub activity: String,
@@ -17,6 +18,18 @@ pub struct Call {
     pub metadata: Metadata,
     /// This delivery's own time limit.
     pub attempt_timeout_ms: u64,
+}
+
+impl fmt::Debug for Call {
+    /// The input may hold resolved secrets, so its size is shown and nothing else.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("activity", &self.activity)
+            .field("input_bytes", &self.input.len())
+            .field("metadata", &self.metadata)
+            .field("attempt_timeout_ms", &self.attempt_timeout_ms)
+            .finish()
+    }
 }
 
 /// What came back.

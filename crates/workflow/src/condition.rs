@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use crate::json;
+use crate::limits::definition::{GLOB_BYTES_MAX, GLOB_TEXT_BYTES_MAX};
 use crate::path::{Path, Roots};
 
 /// A compiled condition.
@@ -177,8 +178,12 @@ fn strings<'a>(left: &'a Value, right: &'a Value) -> Option<(&'a str, &'a str)> 
     left.as_str().zip(right.as_str())
 }
 
-/// Matches without recursion: on a mismatch it goes back to the last `*` only, so the cost is at most text × glob.
+/// Matches without recursion: on a mismatch it goes back to the last `*` only, so the cost is at most text × glob. Both may come
+/// from data, so both are bounded; what is longer does not match.
 fn glob_matches(text: &str, glob: &str) -> bool {
+    if text.len() > GLOB_TEXT_BYTES_MAX || glob.len() > GLOB_BYTES_MAX {
+        return false;
+    }
     let text: Vec<char> = text.chars().collect();
     let glob = glob_tokens(glob);
     let (mut at, mut token) = (0, 0);
@@ -245,6 +250,8 @@ mod tests {
         ] {
             assert_eq!(glob_matches(text, glob), expected, "{text} {glob}");
         }
+        assert!(!glob_matches(&"a".repeat(70_000), "*"), "longer than the bound");
+        assert!(!glob_matches("a", &"*".repeat(300)), "longer than the bound");
         assert!(!glob_matches(&"a".repeat(5_000), &format!("{}b", "*a".repeat(50))), "cost stays bounded");
     }
 }

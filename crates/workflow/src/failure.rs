@@ -70,11 +70,17 @@ impl Failure {
     pub(crate) fn bounded(mut self) -> Self {
         const MESSAGE_CHARS_MAX: usize = 4_096;
         const CODE_CHARS_MAX: usize = 256;
-        for (text, max) in [(&mut self.message, MESSAGE_CHARS_MAX), (&mut self.code, CODE_CHARS_MAX)] {
+        let state = self.state.get_or_insert_default();
+        for (text, max) in [
+            (&mut self.message, MESSAGE_CHARS_MAX),
+            (&mut self.code, CODE_CHARS_MAX),
+            (state, CODE_CHARS_MAX),
+        ] {
             if text.chars().count() > max {
                 *text = text.chars().take(max).chain(['…']).collect();
             }
         }
+        self.state = self.state.filter(|state| !state.is_empty());
         self
     }
 }

@@ -18,6 +18,12 @@ pub mod definition {
     pub const PATH_DESCENDANTS_MAX: usize = 1;
     /// Commas in a JSONPath: each may double the number of nodes.
     pub const PATH_COMMAS_MAX: usize = 8;
+    /// Bytes of a glob; a longer one matches nothing.
+    pub const GLOB_BYTES_MAX: usize = 256;
+    /// Bytes of a text that a glob is tried on; a longer one does not match.
+    pub const GLOB_TEXT_BYTES_MAX: usize = 64 * 1024;
+    /// Places a JSON Schema may have when its references are written out.
+    pub const SCHEMA_PLACES_MAX: usize = 10_000;
     /// Attempts a retry policy may ask for.
     pub const RETRY_ATTEMPTS_MAX: u32 = 1_000;
 }
@@ -32,6 +38,7 @@ pub struct Limits {
     /// Bytes of one input, result or event; beyond it the state raises `PayloadTooLarge`, or the event is refused.
     pub payload_bytes_max: u64,
     /// States a run may enter before it is parked; `configuration.maxTransitions` overrides it. Resuming allows as many again.
+    /// A run that enters so many without taking a message is parked in any case: it spins, and orders must reach it.
     pub transitions_max: u64,
     /// Branches of one map or parallel; beyond it the state raises `FanOutTooWide`.
     pub fan_out_max: u32,

@@ -78,6 +78,13 @@ pub enum Message {
         /// Who asked and why, for history.
         reason: String,
     },
+    /// An activity has run and answered with something that cannot be kept. Made of `ActivityCompleted` as it is taken.
+    ActivityUnkeepable {
+        /// Which dispatch.
+        command: CommandId,
+        /// Why not.
+        failure: Failure,
+    },
 }
 
 /// Why a message was not taken. The same answer is available before it is put into an inbox: [`crate::Instance::accepts`].
@@ -130,7 +137,7 @@ pub enum Refusal {
         limit: usize,
     },
     /// An event without a usable name.
-    #[error("an event's name has 1 to 128 characters; this one has {chars}")]
+    #[error("an event's name has 1 to 128 visible characters; this one has {chars} or an invisible one")]
     EventName {
         /// How many it has.
         chars: usize,

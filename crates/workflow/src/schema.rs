@@ -6,6 +6,8 @@
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::limits::definition::SCHEMA_PLACES_MAX;
+
 /// A compiled schema.
 #[derive(Clone, Debug)]
 pub struct Schema(std::sync::Arc<Validator>);
@@ -29,7 +31,16 @@ impl Schema {
     const MISMATCHES_MAX: usize = 20;
 
     /// Compiles a schema of draft 2020-12, or of the draft its `$schema` names.
+    ///
+    /// References must stay inside the schema and may not go round in circles: what they expand to is bounded, because a schema
+    /// of a few lines can otherwise take years.
     pub fn compile(schema: &Value) -> Result<Self, String> {
+        expanded_places(schema, schema, &mut Vec::new(), 0)?;
+        Self::compile_trusted(schema)
+    }
+
+    /// Compiles a schema of our own, which may be recursive.
+    pub fn compile_trusted(schema: &Value) -> Result<Self, String> {
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
         options.build(schema).map(|validator| Self(validator.into())).map_err(|error| error.to_string())
     }
@@ -52,6 +63,49 @@ impl Schema {
         };
         self.0.iter_errors(value).take(Self::MISMATCHES_MAX).map(describe).collect()
     }
+}
+
+/// How many places a schema has with its references written out.
+fn expanded_places<'a>(
+    schema: &'a Value,
+    root: &'a Value,
+    open: &mut Vec<&'a str>,
+    counted: usize,
+) -> Result<usize, String> {
+    let mut places = counted + 1;
+    if places > SCHEMA_PLACES_MAX {
+        return Err(format!("with its references written out it has more than {SCHEMA_PLACES_MAX} places"));
+    }
+    match schema {
+        Value::Array(items) => {
+            for item in items {
+                places = expanded_places(item, root, open, places)?;
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match (name.as_str(), field.as_str()) {
+                    ("$ref", Some(reference)) => {
+                        let target = reference.strip_prefix('#').filter(|pointer| pointer.starts_with('/'));
+                        let target = target.and_then(|pointer| Some((pointer, root.pointer(pointer)?)));
+                        let (pointer, target) = target.ok_or_else(|| {
+                            format!("{reference:?} does not refer to a place in this schema (#/…)")
+                        })?;
+                        if open.contains(&pointer) {
+                            return Err(format!("{reference:?} refers to itself"));
+                        }
+                        open.push(pointer);
+                        places = expanded_places(target, root, open, places)?;
+                        open.pop();
+                    }
+                    ("$dynamicRef" | "$recursiveRef", _) => return Err(format!("{name} is not available")),
+                    _ => places = expanded_places(field, root, open, places)?,
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(places)
 }
 
 impl PartialEq for Schema {
@@ -81,5 +135,18 @@ mod tests {
         assert!(Schema::compile(&json!({"type": "no-such-type"})).is_err());
         assert!(Schema::compile(&json!({"$ref": "file:///etc/passwd"})).is_err());
         assert!(Schema::compile(&json!({"pattern": "(a+)+\\1"})).is_err(), "back-references are not linear");
+        assert!(Schema::compile(&json!({"items": {"$ref": "#/items"}})).is_err(), "a circle");
+        let mut doubling = json!({"$defs": {"d0": {"type": "integer"}}, "$ref": "#/$defs/d30"});
+        for n in 1..=30 {
+            let below = json!({"$ref": format!("#/$defs/d{}", n - 1)});
+            doubling["$defs"][format!("d{n}")] = json!({"allOf": [below, below]});
+        }
+        assert!(Schema::compile(&doubling).is_err(), "exponential");
+        assert!(
+            Schema::compile(
+                &json!({"$defs": {"id": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/id"}}})
+            )
+            .is_ok()
+        );
     }
 }

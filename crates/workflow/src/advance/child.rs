@@ -55,8 +55,9 @@ impl Pass<'_> {
     }
 
     pub(super) fn on_child_completed(&mut self, command: CommandId, output: Json) -> Result<(), Corrupt> {
-        let Some(branch) = self.instance.index().branch_of(command) else {
-            self.record(Fact::SubOrchestrationInstanceCompleted { command, result: output, late: true });
+        let Some(branch) = self.branch_of_child(command)? else {
+            let result = self.late_result(output);
+            self.record(Fact::SubOrchestrationInstanceCompleted { command, result, late: true });
             return Ok(());
         };
         if let Err(failure) = self.admit(&output) {
@@ -68,7 +69,7 @@ impl Pass<'_> {
     }
 
     pub(super) fn on_child_failed(&mut self, command: CommandId, failure: Failure) -> Result<(), Corrupt> {
-        let Some(branch) = self.instance.index().branch_of(command) else {
+        let Some(branch) = self.branch_of_child(command)? else {
             self.record(Fact::SubOrchestrationInstanceFailed { command, error: failure, late: true });
             return Ok(());
         };
@@ -76,6 +77,14 @@ impl Pass<'_> {
         self.cancel_child_timer(branch)?;
         // The state that raises it here is this one, whatever state of the child it came from.
         self.raise(branch, Failure { state: None, ..failure })
+    }
+
+    /// The branch that waits for this child. A number that names something else is not for it.
+    fn branch_of_child(&self, command: CommandId) -> Result<Option<BranchId>, Corrupt> {
+        let Some(branch) = self.instance.index().branch_of(command) else { return Ok(None) };
+        let waits =
+            matches!(self.instance.branch(branch)?.phase, Phase::Child { child, .. } if child == command);
+        Ok(waits.then_some(branch))
     }
 
     fn cancel_child_timer(&mut self, branch: BranchId) -> Result<(), Corrupt> {

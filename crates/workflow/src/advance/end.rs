@@ -111,6 +111,7 @@ impl Pass<'_> {
         header.status = Status::Running;
         header.failed_at = None;
         header.escalation = None;
+        header.entered_since_message = 0;
         let redrive = header.redrives;
         self.record(Fact::ExecutionRewound { reason: reason.to_owned(), redrive });
         self.instance.set_outcome(None);
@@ -118,19 +119,27 @@ impl Pass<'_> {
             (at.state, at.visit) = (failed.state, failed.visit);
             at.phase = Phase::Ready;
         })?;
-        let branches: Vec<BranchId> = self.instance.branches().map(|(id, _)| id).collect();
-        for branch in branches {
-            let cut_short = match &self.instance.branch(branch)?.phase {
-                Phase::Task(_) | Phase::Timer { .. } | Phase::Event { .. } | Phase::Child { .. } => true,
-                Phase::Succeeded | Phase::Failed(_) => continue,
-                _ => false,
-            };
-            if cut_short {
+        self.instance.header_mut().rewind_from = Some(0);
+        self.start_workflow_timer();
+        Ok(())
+    }
+
+    /// Sets one branch moving again, the oldest first. It goes as far as it does before the next is looked at.
+    pub(super) fn rewind_step(&mut self) -> Result<(), Corrupt> {
+        let from = self.instance.header().rewind_from.unwrap_or(0);
+        let Some(branch) = self.instance.branch_from(from) else {
+            self.instance.header_mut().rewind_from = None;
+            return Ok(());
+        };
+        self.instance.header_mut().rewind_from = Some(branch.0.saturating_add(1));
+        match &self.instance.branch(branch)?.phase {
+            Phase::Task(_) | Phase::Timer { .. } | Phase::Event { .. } | Phase::Child { .. } => {
                 self.set_phase(branch, Phase::Ready)?;
             }
-            self.wake(branch);
+            Phase::Succeeded | Phase::Failed(_) => return Ok(()),
+            _ => {}
         }
-        self.start_workflow_timer();
+        self.wake(branch);
         Ok(())
     }
 }

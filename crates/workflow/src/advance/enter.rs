@@ -16,6 +16,7 @@ impl Pass<'_> {
         if !self.count_transition() {
             return Ok(());
         }
+        self.forget_failure_left_behind(branch)?;
         let (now, redrive) = (self.now, self.instance.header().redrives);
         let repeats = self.plan.repeats(self.instance.branch(branch)?.state);
         let visit = self.instance.change_branch(branch, |at| {
@@ -75,6 +76,19 @@ impl Pass<'_> {
         }
     }
 
+    /// An error is behind a branch that has come to where it would have come without it: going back would repeat what was
+    /// answered since.
+    fn forget_failure_left_behind(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+        let Some(failed) = self.instance.header().failed_at.filter(|failed| failed.branch == branch) else {
+            return Ok(());
+        };
+        let state = self.instance.branch(branch)?.state;
+        if state != failed.state && self.plan.leads_on_to(failed.state, state)? {
+            self.instance.header_mut().failed_at = None;
+        }
+        Ok(())
+    }
+
     /// How many states this run may enter before it is parked.
     pub(super) fn transitions_limit(&self) -> u64 {
         self.plan.definition().configuration.max_transitions.unwrap_or(self.limits.transitions_max)
@@ -95,10 +109,20 @@ impl Pass<'_> {
             return false;
         }
         header.transitions = header.transitions.saturating_add(1);
+        header.entered_since_message = header.entered_since_message.saturating_add(1);
+        let spins = header.entered_since_message > self.limits.transitions_max;
         let near = allowed.saturating_sub(limit / 5);
         if header.transitions >= near && !header.transitions_warned {
             header.transitions_warned = true;
             self.note(Note::TransitionsNearLimit { transitions: transitions + 1, limit: allowed });
+        }
+        if spins {
+            // Work in hand comes before messages, so a run that never rests would never hear an order.
+            self.instance.header_mut().entered_since_message = 0;
+            self.park(
+                "it enters state after state without resting; look at it before it is resumed".to_owned(),
+            );
+            return false;
         }
         true
     }
@@ -106,7 +130,7 @@ impl Pass<'_> {
     /// What a `fail` state fails with: its own words, or else the last caught error's.
     fn failure_of(&self, branch: BranchId, error: Option<&Template>, message: Option<&Template>) -> Failure {
         let scope = self.scope(branch);
-        let text = |template: &Template| match template.render(&scope) {
+        let text = |template: &Template| match template.render(&scope, self.limits.payload_bytes_max) {
             Ok(Value::String(text)) => Some(text),
             Ok(other) => Some(other.to_string()),
             Err(_) => None,

@@ -80,7 +80,7 @@ impl Pass<'_> {
             return self.notified(branch);
         };
         let (input, _) = match &call.input {
-            Some(template) => template.render_lenient(&self.scope(branch)),
+            Some(template) => template.render_lenient(&self.scope(branch), self.limits.payload_bytes_max),
             None => (serde_json::Value::Null, None),
         };
         if let Err(failure) = self.admit(&input) {

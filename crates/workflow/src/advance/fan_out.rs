@@ -18,6 +18,9 @@ use crate::path::Path;
 
 use super::pass::Pass;
 
+/// More branches than any limit allows: stored bytes that say so are broken, and are not allocated for.
+const FAN_OUT_EVER_MAX: u32 = 1_000_000;
+
 impl Pass<'_> {
     pub(super) fn start_parallel(
         &mut self,
@@ -163,6 +166,9 @@ impl Pass<'_> {
 
     /// Collects the results in order; branches that failed or lost have null.
     fn gather(&mut self, branch: BranchId, total: u32) -> Result<(), Corrupt> {
+        if total > FAN_OUT_EVER_MAX {
+            return Err(Corrupt::new(format!("branch {} claims {total} branches", branch.0)));
+        }
         let mut results = vec![Value::Null; total as usize];
         for child in self.instance.index().children(branch) {
             let position = self.instance.branch(child)?.parent.map_or(0, |parent| parent.index as usize);

@@ -15,7 +15,7 @@ use crate::instance::{Branch, Corrupt, Ending, Instance, Phase, Status};
 use crate::json::{self, Json};
 use crate::limits::{Limits, TurnLimits, definition::JSON_DEPTH_MAX};
 use crate::message::Refusal;
-use crate::path::Template;
+use crate::path::{Template, Unfilled};
 use crate::plan::Plan;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -72,8 +72,13 @@ impl<'a> Pass<'a> {
         let header = self.instance.header_mut();
         header.status = Status::Running;
         header.started_at = now;
+        let input = self.instance.origin().input.clone();
+        let admitted = self.admit(&input);
+        if admitted.is_err() {
+            // What cannot be kept must not be stored: it might not be readable again.
+            self.instance.drop_input();
+        }
         let origin = self.instance.origin().clone();
-        let input = origin.input.clone();
         self.record(Fact::ExecutionStarted {
             name: origin.workflow,
             version: origin.version,
@@ -86,7 +91,7 @@ impl<'a> Pass<'a> {
         let root = self.instance.add_branch(None, BlockId::TOP, start, now);
         self.wake(root);
         self.start_workflow_timer();
-        if let Err(failure) = self.admit(&input) {
+        if let Err(failure) = admitted {
             self.close(Ending::Fail(failure));
         }
         Ok(())
@@ -117,8 +122,12 @@ impl<'a> Pass<'a> {
         } else if let Some(branch) = header.ready.last().copied() {
             self.steps += 1;
             self.run_branch(branch)?;
+        } else if header.rewind_from.is_some() {
+            self.steps += 1;
+            self.rewind_step()?;
         } else if let Some(message) = self.instance.take_held() {
             self.steps += 1;
+            self.instance.header_mut().entered_since_message = 0;
             self.apply(message)?;
         } else {
             return Ok(false);
@@ -128,7 +137,8 @@ impl<'a> Pass<'a> {
 
     fn has_work(&self) -> bool {
         let header = self.instance.header();
-        let moving = !header.suspended && (!header.ready.is_empty() || self.instance.has_held());
+        let in_hand = !header.ready.is_empty() || header.rewind_from.is_some() || self.instance.has_held();
+        let moving = !header.suspended && in_hand;
         !header.status.is_terminal() && (header.closing.is_some() || moving)
     }
 
@@ -216,8 +226,8 @@ impl<'a> Pass<'a> {
             return Ok(Arc::new(Value::Null));
         };
         let value = template
-            .render(&self.scope(branch))
-            .map_err(|missing| Failure::last(code::PATH_MISSING, missing.to_string()))?;
+            .render(&self.scope(branch), self.limits.payload_bytes_max)
+            .map_err(|error| unfilled(&error))?;
         self.admit(&value)?;
         Ok(Arc::new(value))
     }
@@ -229,16 +239,8 @@ impl<'a> Pass<'a> {
 
     /// Counts a payload against the turn, or refuses it.
     pub(super) fn admit(&mut self, value: &Value) -> Result<(), Failure> {
-        let (bytes, max) = (json::size(value), self.limits.payload_bytes_max);
-        if bytes > max {
-            let message = format!("a payload of {bytes} bytes exceeds the limit of {max}");
-            return Err(Failure::last(code::PAYLOAD_TOO_LARGE, message));
-        }
-        if !json::depth_within(value, JSON_DEPTH_MAX) {
-            let message = format!("a value is nested more than {JSON_DEPTH_MAX} levels deep");
-            return Err(Failure::last(code::DEPTH_EXCEEDED, message));
-        }
-        self.bytes += bytes;
+        keepable(value, self.limits)?;
+        self.count_bytes(json::size(value));
         Ok(())
     }
 
@@ -255,4 +257,28 @@ impl<'a> Pass<'a> {
         lineage.reverse();
         Ok(StepIdentity { path: format!("{}{below}", state.path), visit, redrive, lineage })
     }
+}
+
+/// Whether a value may be kept: within the limits on size, and of a depth that can be read again. Depth first: what measures
+/// recurses.
+pub(super) fn keepable(value: &Value, limits: &Limits) -> Result<(), Failure> {
+    if !json::depth_within(value, JSON_DEPTH_MAX) {
+        let message = format!("a value is nested more than {JSON_DEPTH_MAX} levels deep");
+        return Err(Failure::last(code::DEPTH_EXCEEDED, message));
+    }
+    let (bytes, max) = (json::size(value), limits.payload_bytes_max);
+    if bytes > max {
+        let message = format!("a payload of {bytes} bytes exceeds the limit of {max}");
+        return Err(Failure::last(code::PAYLOAD_TOO_LARGE, message));
+    }
+    Ok(())
+}
+
+/// The error a state raises for a template that could not be filled.
+pub(super) fn unfilled(unfilled: &Unfilled) -> Failure {
+    let code = match unfilled {
+        Unfilled::Missing(_) => code::PATH_MISSING,
+        Unfilled::TooLarge { .. } => code::PAYLOAD_TOO_LARGE,
+    };
+    Failure::last(code, unfilled.to_string())
 }

@@ -89,6 +89,11 @@ impl Pass<'_> {
             (Phase::Notifying(delivery), _) => (None, self.notify_activity().to_owned(), *delivery),
             _ => return Ok(()),
         };
+        if attempt < delivery.attempt {
+            // Its failure has been counted, and another delivery is out.
+            self.record(Fact::TaskFailed { command, attempt, error: failure, retry_at: None, late: true });
+            return Ok(());
+        }
         delivery.failures = delivery.failures.saturating_add(1);
         let seed = self.instance.origin().seed;
         let jitter =
@@ -104,6 +109,7 @@ impl Pass<'_> {
                     late: false,
                 });
                 let attempt = attempt.saturating_add(1);
+                delivery.attempt = attempt;
                 self.emit(CommandKind::Redeliver { dispatch: command, attempt, not_before });
                 self.set_delivery(branch, delivery)
             }

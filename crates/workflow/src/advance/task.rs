@@ -15,7 +15,7 @@ use crate::path::Template;
 use crate::scope::Scope;
 use crate::time::Duration;
 
-use super::pass::Pass;
+use super::pass::{Pass, unfilled};
 
 /// Where a call's input refers to secrets.
 pub(super) fn secrets_of(input: Option<&Template>) -> Vec<String> {
@@ -36,6 +36,12 @@ pub(super) struct Dispatch<'a> {
 
 impl Pass<'_> {
     pub(super) fn start_task(&mut self, branch: BranchId, state: &State, task: &Task) -> Result<(), Corrupt> {
+        // What is recorded to undo a task is never refused, so a task that would record is not begun where there is no room.
+        let full = self.instance.header().data_bytes >= self.limits.data_bytes_max;
+        if full && task.compensate_with.is_some() {
+            let message = "the run's data is at its limit, so nothing more can be recorded for undoing";
+            return self.raise(branch, Failure::last(code::DATA_LIMIT_EXCEEDED, message));
+        }
         let input = match self.render(branch, task.call.input.as_ref()) {
             Ok(input) => input,
             Err(failure) => return self.raise(branch, failure),
@@ -79,7 +85,7 @@ impl Pass<'_> {
             input: call.input,
             step: path,
         });
-        Delivery { dispatch: command, failures: 0, deadline }
+        Delivery { dispatch: command, failures: 0, deadline, attempt: 0 }
     }
 
     /// The activity has run, so it is recorded for undoing even where its result cannot be kept.
@@ -122,7 +128,7 @@ impl Pass<'_> {
             return Ok(Value::Null);
         };
         let then = Scope { now: self.instance.branch(branch)?.entered_at, ..self.scope(branch) };
-        Ok(template.render_lenient(&then).0)
+        Ok(template.render_lenient(&then, self.limits.payload_bytes_max).0)
     }
 
     fn record_undo(
@@ -138,7 +144,7 @@ impl Pass<'_> {
         let (at, state) = self.place(branch)?;
         let (visit, state_id) = (at.visit, at.state);
         let (input, missing) = match &compensation.input {
-            Some(template) => template.render_lenient(&self.scope(branch)),
+            Some(template) => template.render_lenient(&self.scope(branch), self.limits.payload_bytes_max),
             None => (json!({"input": given, "output": result}), None),
         };
         let secrets = match (&compensation.input, &task.call.input) {
@@ -147,7 +153,7 @@ impl Pass<'_> {
             (None, None) => Vec::new(),
         };
         if let Some(missing) = missing {
-            let error = Failure::last(code::PATH_MISSING, missing.to_string());
+            let error = unfilled(&missing);
             self.note(Note::CompensationInputIncomplete { step: state.path.clone(), error });
         }
         let mut branches = vec![branch];

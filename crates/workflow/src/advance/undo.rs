@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::command::StepIdentity;
 use crate::definition::{RetryPolicy, StateKind, UndoStep};
-use crate::failure::{Failure, code};
+use crate::failure::Failure;
 use crate::history::{BranchOutcome, Fact, Note};
 use crate::ids::{BranchId, CommandId};
 use crate::instance::{Corrupt, Phase, Undoing};
+use crate::json;
 
-use super::pass::Pass;
+use super::pass::{Pass, unfilled};
 use super::task::{Dispatch, secrets_of};
 
 impl Pass<'_> {
@@ -76,11 +77,11 @@ impl Pass<'_> {
     fn undo_step(&mut self, branch: BranchId, undoing: Undoing, step: &UndoStep) -> Result<(), Corrupt> {
         let below = format!("/steps/{}", undoing.position);
         let (input, missing) = match &step.call.input {
-            Some(template) => template.render_lenient(&self.scope(branch)),
+            Some(template) => template.render_lenient(&self.scope(branch), self.limits.payload_bytes_max),
             None => (serde_json::Value::Null, None),
         };
         if let Some(missing) = missing {
-            let error = Failure::last(code::PATH_MISSING, missing.to_string());
+            let error = unfilled(&missing);
             let step = format!("{}{below}", self.place(branch)?.1.path);
             self.note(Note::CompensationInputIncomplete { step, error });
         }
@@ -103,9 +104,8 @@ impl Pass<'_> {
         let undone = self.plan.state(record.state)?;
         undoing.record = Some(arrival);
         let attempt_timeout = self.plan.attempt_timeout(None, &record.activity);
-        if let Err(failure) = self.admit(&record.input) {
-            return self.undo_ended(branch, undoing, CommandId(0), record.activity, Err(failure));
-        }
+        // An input and a result that were each within the limit may be beyond it together; undoing is not refused for that.
+        self.count_bytes(json::size(&record.input));
         // Undoing this record is one piece of work, whichever compensation does it; the arrival is the record's number.
         let identity = StepIdentity {
             path: format!("{}/undo/{arrival}", undone.path),

@@ -84,6 +84,11 @@ impl Instance {
         self.branches.range(..BranchId(limit)).next_back().map(|(id, _)| *id)
     }
 
+    /// The branch with the lowest number from `first` on.
+    pub(crate) fn branch_from(&self, first: u32) -> Option<BranchId> {
+        self.branches.range(BranchId(first)..).next().map(|(id, _)| *id)
+    }
+
     pub(crate) fn branches(&self) -> impl Iterator<Item = (BranchId, &Branch)> {
         self.branches.iter().map(|(id, branch)| (*id, branch))
     }

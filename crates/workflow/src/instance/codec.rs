@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn variants_keep_their_numbers() {
-        let delivery = Delivery { dispatch: CommandId(1), failures: 0, deadline: None };
+        let delivery = Delivery { dispatch: CommandId(1), failures: 0, deadline: None, attempt: 0 };
         let undoing =
             Undoing { position: 0, record: None, delivery: None, succeeded: 0, failed: 0, then_fail: None };
         let fan_out = FanOut { total: 0, filled: false, spawned: 0, succeeded: 0, failed: 0 };
@@ -261,8 +261,9 @@ mod tests {
             Message::Resume { reason: String::new() },
             Message::Terminate { reason: String::new() },
             Message::Rewind { reason: String::new() },
+            Message::ActivityUnkeepable { command, failure: failure() },
         ];
-        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
     }
 
     #[test]
@@ -270,9 +271,13 @@ mod tests {
         let text = |value: &Phase| {
             encode(value).unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };
-        let delivery =
-            Delivery { dispatch: CommandId(1), failures: 2, deadline: Some(crate::time::Timestamp(3)) };
-        assert_eq!(text(&Phase::Task(delivery)), "010101020106");
+        let delivery = Delivery {
+            dispatch: CommandId(1),
+            failures: 2,
+            deadline: Some(crate::time::Timestamp(3)),
+            attempt: 5,
+        };
+        assert_eq!(text(&Phase::Task(delivery)), "01010102010605");
         let fan_out = FanOut { total: 1, filled: true, spawned: 2, succeeded: 3, failed: 4 };
         assert_eq!(text(&Phase::FanOut(fan_out)), "01050101020304");
         let undoing = Undoing {
@@ -290,7 +295,7 @@ mod tests {
         };
         assert_eq!(
             text(&Phase::Undoing(undoing)),
-            "01070101020101020106030401014301".to_owned() + "4d01015301"
+            "0107010102010102010605030401014301".to_owned() + "4d01015301"
         );
     }
 }

@@ -127,6 +127,8 @@ impl Instance {
             timer: None,
             escalation: None,
             failed_at: None,
+            entered_since_message: 0,
+            rewind_from: None,
         };
         Self {
             origin,
@@ -165,6 +167,12 @@ impl Instance {
     /// The time of its last turn.
     pub fn updated_at(&self) -> Timestamp {
         self.header.updated_at
+    }
+
+    /// Forgets an input that must not be stored.
+    pub(crate) fn drop_input(&mut self) {
+        self.origin.input = Json::default();
+        self.changed.insert(PartKey::Origin);
     }
 
     pub(crate) fn header(&self) -> &Header {

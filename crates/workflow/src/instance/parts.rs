@@ -152,6 +152,10 @@ pub struct Header {
     pub(crate) timer: Option<CommandId>,
     pub(crate) escalation: Option<Escalation>,
     pub(crate) failed_at: Option<FailedAt>,
+    /// States entered since the last message: a run that never rests is parked.
+    pub(crate) entered_since_message: u64,
+    /// A rewind is under way: branches from this number on are still to be looked at.
+    pub(crate) rewind_from: Option<u32>,
 }
 
 /// The run is about to end: work in flight is being cancelled, a bounded number per turn.

@@ -42,6 +42,8 @@ pub(crate) struct Delivery {
     /// Answers that count against the policy. The journal counts attempts.
     pub(crate) failures: u32,
     pub(crate) deadline: Option<Timestamp>,
+    /// The attempt that is out: failures of earlier ones have been counted.
+    pub(crate) attempt: u32,
 }
 
 /// How far a map or parallel has come. The branches themselves are parts of their own.

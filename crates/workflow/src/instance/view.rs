@@ -84,7 +84,7 @@ impl Instance {
             Message::Resume { .. } if !self.header.suspended => Err(Refusal::NotSuspended { status }),
             Message::EventRaised { name, payload } => {
                 let chars = name.chars().count();
-                if chars == 0 || chars > NAME_CHARS_MAX {
+                if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
                     return Err(Refusal::EventName { chars });
                 }
                 let bytes = message.payload_bytes();
@@ -122,9 +122,9 @@ impl Message {
             Self::ActivityCompleted { result: payload, .. }
             | Self::EventRaised { payload, .. }
             | Self::ChildCompleted { output: payload, .. } => json::size(payload),
-            Self::ActivityFailed { failure, .. } | Self::ChildFailed { failure, .. } => {
-                (failure.message.len() + failure.code.len()) as u64
-            }
+            Self::ActivityFailed { failure, .. }
+            | Self::ChildFailed { failure, .. }
+            | Self::ActivityUnkeepable { failure, .. } => (failure.message.len() + failure.code.len()) as u64,
             Self::Suspend { reason }
             | Self::Resume { reason }
             | Self::Terminate { reason }

@@ -31,6 +31,10 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     if bare.matches(',').count() > PATH_COMMAS_MAX {
         return Err(format!("it has more than {PATH_COMMAS_MAX} commas"));
     }
+    if ["match(", "search("].iter().any(|function| bare.replace(' ', "").contains(function)) {
+        // Each node would compile a pattern, and data could choose it.
+        return Err("match() and search() are not available; a choice has the operator matches".to_owned());
+    }
     for inner in absolute_queries(&bare) {
         if inner.contains(['*', '?', ':']) || inner.contains("..") {
             return Err("inside a filter, a path that starts at $ must be names and indexes only".to_owned());

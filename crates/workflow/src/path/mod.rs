@@ -17,7 +17,7 @@ use serde_json_path::JsonPath;
 
 pub use reference::{AssignError, Reference};
 pub use singular::Segment;
-pub use template::Template;
+pub use template::{Template, Unfilled};
 
 /// What a path can start at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -26,18 +26,17 @@ impl Template {
         compile_at(value, &mut String::new(), errors)
     }
 
-    /// The value with every hole filled.
-    pub fn render(&self, roots: &dyn Roots) -> Result<Value, Missing> {
-        let mut missing = None;
-        let value = self.fill(roots, &mut missing);
-        missing.map_or(Ok(value), Err)
+    /// The value with every hole filled, at most so many bytes of it.
+    pub fn render(&self, roots: &dyn Roots, bytes_max: u64) -> Result<Value, Unfilled> {
+        let (value, unfilled) = self.render_lenient(roots, bytes_max);
+        unfilled.map_or(Ok(value), Err)
     }
 
-    /// The value with null where a path has nothing, and the first such path.
-    pub fn render_lenient(&self, roots: &dyn Roots) -> (Value, Option<Missing>) {
-        let mut missing = None;
-        let value = self.fill(roots, &mut missing);
-        (value, missing)
+    /// The value with null in every hole that could not be filled, and the first reason for one.
+    pub fn render_lenient(&self, roots: &dyn Roots, bytes_max: u64) -> (Value, Option<Unfilled>) {
+        let mut filling = Filling { roots, bytes_max, bytes_left: bytes_max, unfilled: None };
+        let value = filling.fill(self);
+        (value, filling.unfilled)
     }
 
     /// The value, if there are no holes.
@@ -117,22 +116,62 @@ impl Template {
             }
         }
     }
+}
 
-    fn fill(&self, roots: &dyn Roots, missing: &mut Option<Missing>) -> Value {
-        match self {
-            Self::Literal(value) => value.clone(),
-            Self::Path(path) => match path.get(roots) {
-                Ok(value) => value.into_owned(),
-                Err(error) => {
-                    missing.get_or_insert(error);
+/// Why a hole could not be filled.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unfilled {
+    /// Its path has no value.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The whole would be too large. Found while filling: a few holes can multiply what they hold a thousand times.
+    #[error("the value would have more than {bytes_max} bytes")]
+    TooLarge {
+        /// What it may have.
+        bytes_max: u64,
+    },
+}
+
+/// Filling under way.
+struct Filling<'a> {
+    roots: &'a dyn Roots,
+    bytes_max: u64,
+    bytes_left: u64,
+    unfilled: Option<Unfilled>,
+}
+
+impl Filling<'_> {
+    fn fill(&mut self, template: &Template) -> Value {
+        // Once too large, nothing more is looked at: measuring on would cost what copying would have.
+        if matches!(self.unfilled, Some(Unfilled::TooLarge { .. })) {
+            return Value::Null;
+        }
+        match template {
+            Template::Literal(value) => self.count(value).map_or(Value::Null, |()| value.clone()),
+            Template::Path(path) => match path.get(self.roots) {
+                Ok(value) => self.count(&value).map_or(Value::Null, |()| value.into_owned()),
+                Err(missing) => {
+                    self.unfilled.get_or_insert(missing.into());
                     Value::Null
                 }
             },
-            Self::Array(items) => items.iter().map(|item| item.fill(roots, missing)).collect(),
-            Self::Object(fields) => Value::Object(
-                fields.iter().map(|(name, field)| (name.clone(), field.fill(roots, missing))).collect(),
-            ),
+            Template::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
+            Template::Object(fields) => {
+                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.fill(field))).collect())
+            }
         }
+    }
+
+    fn count(&mut self, value: &Value) -> Option<()> {
+        let bytes = crate::json::size(value);
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => self.bytes_left = left,
+            None => {
+                self.unfilled = Some(Unfilled::TooLarge { bytes_max: self.bytes_max });
+                return None;
+            }
+        }
+        Some(())
     }
 }
 

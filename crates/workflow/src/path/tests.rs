@@ -88,6 +88,8 @@ fn paths_that_could_cost_too_much_are_refused() {
         format!("$.state[?{}@.a]", "!".repeat(40)),
         format!("$.state.{}", "a".repeat(1100)),
         "$.state.list[?count($.state.list[*]) > 1]".to_owned(),
+        "$.state.list[?search(@.a, @.b)]".to_owned(),
+        "$.state.list[?match (@.a, 'x')]".to_owned(),
     ] {
         assert!(matches!(Path::parse(&path), Err(PathError::TooCostly { .. })), "{path}");
     }
@@ -102,14 +104,19 @@ fn templates_mix_literals_and_paths() {
         &mut errors,
     );
     assert_eq!(
-        template.render(&document()),
+        template.render(&document(), 1_000),
         Ok(json!({"id": "dev-1", "price": "$5", "list": [1, 7], "secret": {"secretRef": "env://X"}}))
     );
     let template = Template::compile(&json!({"a": {"b/c": ["$.state.gone"]}}), &mut errors);
-    assert_eq!(template.render(&document()), Err(Missing { path: "$.state.gone".to_owned() }));
-    assert_eq!(template.render_lenient(&document()).0, json!({"a": {"b/c": [null]}}));
+    assert_eq!(
+        template.render(&document(), 1_000),
+        Err(Unfilled::Missing(Missing { path: "$.state.gone".to_owned() }))
+    );
+    assert_eq!(template.render_lenient(&document(), 1_000).0, json!({"a": {"b/c": [null]}}));
     assert_eq!(template.paths().first().unwrap().0, "/a/b~1c/0");
     assert!(errors.is_empty());
+    let many = Template::compile(&Value::Array(vec![json!("$.state.list"); 1_000]), &mut errors);
+    assert!(matches!(many.render(&document(), 1_000), Err(Unfilled::TooLarge { .. })), "found while filling");
     Template::compile(&json!({"a": ["x", "$oops"]}), &mut errors);
     assert_eq!(errors.first().map(|(at, _)| at.as_str()), Some("/a/1"));
 }

@@ -5,6 +5,7 @@
 mod stuck;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -24,6 +25,7 @@ pub struct Plan {
     hash: PlanHash,
     default_policy: RetryPolicy,
     activities: BTreeMap<String, Activity>,
+    flow: Arc<Flow>,
     /// States that a branch can enter more than once.
     repeats: Vec<bool>,
     stuck_after: Option<Duration>,
@@ -55,7 +57,7 @@ impl Validated {
                 _ => {}
             }
         }
-        Plan { definition, hash, default_policy, activities, repeats, stuck_after }
+        Plan { definition, hash, default_policy, activities, flow: flow.into(), repeats, stuck_after }
     }
 }
 
@@ -115,6 +117,18 @@ impl Plan {
 
     pub(crate) fn repeats(&self, state: StateId) -> bool {
         self.repeats.get(state.0 as usize).copied().unwrap_or(true)
+    }
+
+    /// Whether a state's success can lead to another.
+    pub(crate) fn leads_on_to(&self, from: StateId, to: StateId) -> Result<bool, Corrupt> {
+        let state = self.state(from)?;
+        let Some(next) = &state.next else { return Ok(false) };
+        // `fail` is where errors end, also for those who come from elsewhere.
+        let target = self.state(to)?;
+        if matches!(target.kind, StateKind::Fail { .. } | StateKind::Compensation { .. }) {
+            return Ok(false);
+        }
+        Ok(self.flow.reachable([self.target(state.block, next)?]).contains(&to))
     }
 
     /// The policy of a step: its own, else its activity's, else the configuration's, else the language's.

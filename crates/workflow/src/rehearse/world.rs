@@ -405,6 +405,7 @@ fn is_answer(message: &Message) -> bool {
         Message::TimerFired { .. }
             | Message::ActivityCompleted { .. }
             | Message::ActivityFailed { .. }
+            | Message::ActivityUnkeepable { .. }
             | Message::ChildCompleted { .. }
             | Message::ChildFailed { .. }
     )

@@ -27,7 +27,9 @@ const PREFIXES: [(&str, usize); 14] = [
 ];
 
 /// Words in a key that say its value is secret.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
+    "accesstoken",
+    "authtoken",
     "password",
     "passwd",
     "secret",
@@ -71,8 +73,10 @@ pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
 
 fn walk(value: &Value, pointer: &str, key: Option<&str>, findings: &mut Vec<Finding>) {
     match value {
+        Value::Object(fields)
+            if fields.len() == 1 && fields.get("secretRef").is_some_and(Value::is_string) => {}
         Value::Object(fields) => {
-            for (name, field) in fields.iter().filter(|(name, _)| *name != "secretRef") {
+            for (name, field) in fields {
                 walk(field, &format!("{pointer}/{}", pointer_token(name)), Some(name), findings);
             }
         }

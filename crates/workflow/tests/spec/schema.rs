@@ -118,7 +118,7 @@ fn collect(value: &Value, pointer: String, pointers: &mut Vec<String>) {
 
 #[test]
 fn the_schema_and_the_reader_judge_every_change_alike() {
-    let schema = Schema::compile(&serde_json::from_str(WORKFLOW_SCHEMA).unwrap()).unwrap();
+    let schema = Schema::compile_trusted(&serde_json::from_str(WORKFLOW_SCHEMA).unwrap()).unwrap();
     let everything = everything();
     let shape = |definition: &Value| {
         findings(definition, None)
@@ -150,7 +150,7 @@ fn the_schema_and_the_reader_judge_every_change_alike() {
 
 #[test]
 fn every_example_fits_the_schema() {
-    let schema = Schema::compile(&serde_json::from_str(WORKFLOW_SCHEMA).unwrap()).unwrap();
+    let schema = Schema::compile_trusted(&serde_json::from_str(WORKFLOW_SCHEMA).unwrap()).unwrap();
     for example in crate::examples::definitions() {
         let value: Value = serde_json::from_str(&example).unwrap();
         assert_eq!(schema.mismatches(&value), [], "{}", value["id"]);
