@@ -20,16 +20,14 @@ const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) fn print(start: Timestamp, playback: &Playback) {
     let mut depths: BTreeMap<(&InstanceId, BranchId), usize> = BTreeMap::new();
     let mut commands: BTreeMap<(&InstanceId, CommandId), usize> = BTreeMap::new();
-    let mut entered = 0;
     let main = playback.timeline.first().map(|(instance, _)| instance);
     for (instance, event) in &playback.timeline {
         let mut depth = 0;
         match &event.fact {
-            // A command comes right after the state that gave it; its answers come whenever they come.
-            Fact::TaskScheduled { command, .. }
-            | Fact::TimerCreated { command, .. }
-            | Fact::SubOrchestrationInstanceCreated { command, .. } => {
-                depth = entered;
+            Fact::TaskScheduled { command, branch, .. }
+            | Fact::TimerCreated { command, branch: Some(branch), .. }
+            | Fact::SubOrchestrationInstanceCreated { command, branch, .. } => {
+                depth = depths.get(&(instance, *branch)).copied().unwrap_or(0);
                 commands.insert((instance, *command), depth);
             }
             Fact::TaskCompleted { command, .. }
@@ -47,9 +45,8 @@ pub(crate) fn print(start: Timestamp, playback: &Playback) {
             | Fact::StateLeft { branch, .. }
             | Fact::BranchEnded { branch, .. } => {
                 depth = depths.get(&(instance, *branch)).copied().unwrap_or(0);
-                entered = depth;
             }
-            _ => entered = 0,
+            _ => {}
         }
         if let Some((style, text)) = describe(event) {
             let child = if Some(instance) == main { String::new() } else { format!("[{instance}] ") };
@@ -148,10 +145,12 @@ fn describe(event: &HistoryEvent) -> Option<(Style, String)> {
             };
             bad(format!("  #{} attempt {} failed: {}{then}", command.0, attempt + 1, error(failure)))
         }
-        Fact::TimerCreated { command, fire_at } => plain(format!("  #{} timer set for {fire_at}", command.0)),
+        Fact::TimerCreated { command, fire_at, .. } => {
+            plain(format!("  #{} timer set for {fire_at}", command.0))
+        }
         Fact::TimerFired { command } => plain(format!("  #{} timer fired", command.0)),
         Fact::EventRaised { name, input } => plain(format!("event {name} {}", short(input))),
-        Fact::SubOrchestrationInstanceCreated { command, instance_id, name, input } => {
+        Fact::SubOrchestrationInstanceCreated { command, instance_id, name, input, .. } => {
             plain(format!("  #{} workflow {name} as {instance_id} ← {}", command.0, short(input)))
         }
         Fact::SubOrchestrationInstanceCompleted { command, result, .. } => {
@@ -184,14 +183,14 @@ fn note_text(note: &Note) -> String {
         }
         Note::RecoveryStarted { state } => format!("recovery begins at {state}"),
         Note::RecoveryFailed { error: failure } => format!("recovery failed: {}", error(failure)),
-        Note::CompensationStarted { steps } => format!("compensation begins, steps: {steps}"),
+        Note::CompensationStarted { steps, .. } => format!("compensation begins, steps: {steps}"),
         Note::CompensationStepFailed { activity, error: failure, .. } => {
             format!("compensation {activity} failed for good: {}", error(failure))
         }
         Note::CompensationInputIncomplete { step, error: failure } => {
             format!("the input to undo {step} is incomplete: {}", failure.message)
         }
-        Note::CompensationCompleted { succeeded, failed } => {
+        Note::CompensationCompleted { succeeded, failed, .. } => {
             format!("compensation ends: {succeeded} undone, {failed} failed")
         }
     }

@@ -89,6 +89,8 @@ pub enum Fact {
     TaskScheduled {
         /// The dispatch.
         command: CommandId,
+        /// By which branch.
+        branch: BranchId,
         /// The activity.
         activity: String,
         /// Its input.
@@ -125,6 +127,9 @@ pub enum Fact {
     TimerCreated {
         /// The timer.
         command: CommandId,
+        /// By which branch; the workflow's own timeout by none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        branch: Option<BranchId>,
         /// When it is due.
         #[serde(serialize_with = "as_text")]
         fire_at: Timestamp,
@@ -145,6 +150,8 @@ pub enum Fact {
     SubOrchestrationInstanceCreated {
         /// The command.
         command: CommandId,
+        /// By which branch.
+        branch: BranchId,
         /// The child.
         instance_id: InstanceId,
         /// Its definition.
@@ -253,6 +260,8 @@ pub enum Note {
     },
     /// Compensation begins.
     CompensationStarted {
+        /// On which branch.
+        branch: BranchId,
         /// How many steps it has.
         steps: u32,
     },
@@ -274,6 +283,8 @@ pub enum Note {
     },
     /// Compensation is through.
     CompensationCompleted {
+        /// On which branch.
+        branch: BranchId,
         /// Steps that worked.
         succeeded: u32,
         /// Steps that finally failed.

@@ -34,8 +34,14 @@ impl Pass<'_> {
             step,
         }));
         let name = call.workflow.clone();
-        self.record(Fact::SubOrchestrationInstanceCreated { command: child, instance_id, name, input });
-        let timer = state.timeout.map(|timeout| self.start_timer(self.now.plus(timeout)));
+        self.record(Fact::SubOrchestrationInstanceCreated {
+            command: child,
+            branch,
+            instance_id,
+            name,
+            input,
+        });
+        let timer = state.timeout.map(|timeout| self.start_timer(Some(branch), self.now.plus(timeout)));
         self.rest(branch);
         self.set_phase(branch, Phase::Child { child, timer })
     }

@@ -17,7 +17,7 @@ const STATES_TOLD_MAX: usize = 20;
 impl Pass<'_> {
     pub(super) fn start_workflow_timer(&mut self) {
         if let Some(timeout) = self.plan.definition().configuration.timeout {
-            let timer = self.start_timer(self.now.plus(timeout));
+            let timer = self.start_timer(None, self.now.plus(timeout));
             self.instance.header_mut().timer = Some(timer);
         }
     }
@@ -33,7 +33,7 @@ impl Pass<'_> {
             let escalation = self.plan.definition().configuration.escalation.as_ref();
             let later =
                 escalation.map_or(EscalationPolicy::RECOVER_WITHIN, |escalation| escalation.recover_within);
-            let timer = self.start_timer(self.now.plus(later));
+            let timer = self.start_timer(None, self.now.plus(later));
             self.instance.header_mut().timer = Some(timer);
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Pass<'_> {
             return self.compensate_then_fail(branch, failure);
         };
         self.instance.header_mut().escalation = Some(Escalation::Recovering);
-        let timer = self.start_timer(self.now.plus(within));
+        let timer = self.start_timer(None, self.now.plus(within));
         self.instance.header_mut().timer = Some(timer);
         self.note(Note::RecoveryStarted { state: state.clone() });
         let target = self.plan.target(BlockId::TOP, state)?;

@@ -64,11 +64,16 @@ impl Pass<'_> {
     /// Emits and records one activity call.
     pub(super) fn dispatch(&mut self, branch: BranchId, call: Dispatch<'_>) -> Result<Delivery, Corrupt> {
         let step = self.identity(branch, &call.below)?;
-        Ok(self.dispatch_as(step, call))
+        Ok(self.dispatch_as(branch, step, call))
     }
 
     /// The same, under an identity of its own.
-    pub(super) fn dispatch_as(&mut self, step: StepIdentity, call: Dispatch<'_>) -> Delivery {
+    pub(super) fn dispatch_as(
+        &mut self,
+        branch: BranchId,
+        step: StepIdentity,
+        call: Dispatch<'_>,
+    ) -> Delivery {
         let deadline = call.timeout.map(|timeout| self.now.plus(timeout));
         let path = step.path.clone();
         let command = self.emit(CommandKind::StartActivity(StartActivity {
@@ -81,6 +86,7 @@ impl Pass<'_> {
         }));
         self.record(Fact::TaskScheduled {
             command,
+            branch,
             activity: call.activity.to_owned(),
             input: call.input,
             step: path,

@@ -39,7 +39,7 @@ impl Pass<'_> {
         if steps > 0 {
             self.instance.header_mut().compensated = true;
         }
-        self.note(Note::CompensationStarted { steps });
+        self.note(Note::CompensationStarted { branch, steps });
         let undoing =
             Undoing { position: 0, record: None, delivery: None, succeeded: 0, failed: 0, then_fail };
         self.set_phase(branch, Phase::Undoing(undoing))?;
@@ -131,7 +131,7 @@ impl Pass<'_> {
         identity: StepIdentity,
         call: Dispatch<'_>,
     ) -> Result<(), Corrupt> {
-        let delivery = self.dispatch_as(identity, call);
+        let delivery = self.dispatch_as(branch, identity, call);
         self.rest(branch);
         self.set_phase(branch, Phase::Undoing(Undoing { delivery: Some(delivery), ..undoing }))
     }
@@ -177,7 +177,11 @@ impl Pass<'_> {
     }
 
     fn undone(&mut self, branch: BranchId, undoing: Undoing) -> Result<(), Corrupt> {
-        self.note(Note::CompensationCompleted { succeeded: undoing.succeeded, failed: undoing.failed });
+        self.note(Note::CompensationCompleted {
+            branch,
+            succeeded: undoing.succeeded,
+            failed: undoing.failed,
+        });
         match undoing.then_fail {
             Some(failure) => {
                 self.set_phase(branch, Phase::Failed(failure.clone()))?;

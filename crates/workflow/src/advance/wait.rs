@@ -25,7 +25,7 @@ impl Pass<'_> {
         };
         match fire_at {
             Ok(fire_at) => {
-                let timer = self.start_timer(fire_at);
+                let timer = self.start_timer(Some(branch), fire_at);
                 self.rest(branch);
                 self.set_phase(branch, Phase::Timer { timer })
             }
@@ -48,9 +48,9 @@ impl Pass<'_> {
         parse(text).map_err(|error| mismatch(error.to_string()))
     }
 
-    pub(super) fn start_timer(&mut self, fire_at: Timestamp) -> CommandId {
+    pub(super) fn start_timer(&mut self, branch: Option<BranchId>, fire_at: Timestamp) -> CommandId {
         let command = self.emit(CommandKind::StartTimer { fire_at });
-        self.record(Fact::TimerCreated { command, fire_at });
+        self.record(Fact::TimerCreated { command, branch, fire_at });
         command
     }
 
@@ -68,7 +68,7 @@ impl Pass<'_> {
         if let Some(payload) = early.and_then(|arrival| self.instance.take_buffered(&wait.name, arrival)) {
             return self.deliver_event(branch, payload);
         }
-        let timer = state.timeout.map(|timeout| self.start_timer(self.now.plus(timeout)));
+        let timer = state.timeout.map(|timeout| self.start_timer(Some(branch), self.now.plus(timeout)));
         let since = self.instance.next_arrival();
         self.rest(branch);
         self.set_phase(branch, Phase::Event { name: wait.name.clone(), since, timer })

@@ -237,12 +237,12 @@ fn note_line(note: &Note) -> String {
         Note::EscalationNotifyFailed { error } => format!("note: notify failed {}", error.code),
         Note::RecoveryStarted { state } => format!("note: recovery in {state}"),
         Note::RecoveryFailed { error } => format!("note: recovery failed {}", error.code),
-        Note::CompensationStarted { steps } => format!("note: undoing {steps}"),
+        Note::CompensationStarted { steps, .. } => format!("note: undoing {steps}"),
         Note::CompensationStepFailed { activity, error, .. } => {
             format!("note: {activity} cannot undo {}", error.code)
         }
         Note::CompensationInputIncomplete { step, .. } => format!("note: input to undo {step} is incomplete"),
-        Note::CompensationCompleted { succeeded, failed } => {
+        Note::CompensationCompleted { succeeded, failed, .. } => {
             format!("note: undone {succeeded}, failed {failed}")
         }
     }
