@@ -583,3 +583,23 @@ fn a_pair_is_run_even_where_input_and_result_together_exceed_a_payload() {
     let playback = case.play(case.limits.turn, true);
     assert!(playback.deliveries.iter().any(|delivery| delivery.activity == "Back"), "{:?}", playback.status);
 }
+
+#[test]
+fn a_late_result_is_recorded_whole_if_small_and_by_its_size_if_not() {
+    let states = json!({"A": {"type": "task", "activity": "A", "next": "E"}, "E": {"type": "succeed"}});
+    let mut run = ByHand::of("A", states, json!({}));
+    run.turn(&[]);
+    for (bytes, omitted) in [(10, false), (4_000, false), (5_000, true)] {
+        let result = json!("x".repeat(bytes));
+        let turn =
+            run.turn(&[Message::ActivityCompleted { command: CommandId(99), result: result.clone().into() }]);
+        let recorded = turn.history.iter().find_map(|event| match &event.fact {
+            abide_workflow::history::Fact::TaskCompleted { result, late: true, .. } => {
+                Some((**result).clone())
+            }
+            _ => None,
+        });
+        let expected = if omitted { json!({"omittedBytes": bytes + 3}) } else { result };
+        assert_eq!(recorded, Some(expected));
+    }
+}
