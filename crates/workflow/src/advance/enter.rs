@@ -6,7 +6,7 @@ use crate::definition::StateKind;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
-use crate::instance::{Corrupt, Phase};
+use crate::instance::Corrupt;
 use crate::path::Template;
 
 use super::pass::Pass;
@@ -52,7 +52,7 @@ impl Pass<'_> {
                     }
                 }
             }
-            StateKind::Parallel { branches, join } => self.start_parallel(branch, branches.len(), *join),
+            StateKind::Parallel { branches, join } => self.start_fan_out(branch, branches.len(), *join),
             StateKind::Map { items, join, .. } => self.start_map(branch, items, *join),
             StateKind::Workflow(call) => self.start_child(branch, state, call),
             StateKind::ContinueAsNew { input } => match self.render(branch, input.as_ref()) {
@@ -146,9 +146,5 @@ impl Pass<'_> {
             .or(caught_message)
             .unwrap_or_else(|| "the workflow chose to fail".to_owned());
         Failure { code, message, state, retryable: false }.bounded()
-    }
-
-    pub(super) fn set_phase(&mut self, branch: BranchId, phase: Phase) -> Result<(), Corrupt> {
-        self.instance.set_phase(branch, phase)
     }
 }

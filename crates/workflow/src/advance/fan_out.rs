@@ -22,15 +22,6 @@ use super::pass::Pass;
 const FAN_OUT_EVER_MAX: u32 = 1_000_000;
 
 impl Pass<'_> {
-    pub(super) fn start_parallel(
-        &mut self,
-        branch: BranchId,
-        branches: usize,
-        join: Join,
-    ) -> Result<(), Corrupt> {
-        self.start_fan_out(branch, branches, join)
-    }
-
     pub(super) fn start_map(&mut self, branch: BranchId, items: &Path, join: Join) -> Result<(), Corrupt> {
         let scope = self.scope(branch);
         let found = match items.get(&scope) {
@@ -53,7 +44,12 @@ impl Pass<'_> {
         self.start_fan_out(branch, total, join)
     }
 
-    fn start_fan_out(&mut self, branch: BranchId, total: usize, join: Join) -> Result<(), Corrupt> {
+    pub(super) fn start_fan_out(
+        &mut self,
+        branch: BranchId,
+        total: usize,
+        join: Join,
+    ) -> Result<(), Corrupt> {
         let max = self.limits.fan_out_max;
         let total = match u32::try_from(total) {
             Ok(total) if total <= max => total,

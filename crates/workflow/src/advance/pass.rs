@@ -210,6 +210,10 @@ impl<'a> Pass<'a> {
         self.instance.header_mut().ready.retain(|ready| *ready != branch);
     }
 
+    pub(super) fn set_phase(&mut self, branch: BranchId, phase: Phase) -> Result<(), Corrupt> {
+        self.instance.set_phase(branch, phase)
+    }
+
     pub(super) fn scope(&self, branch: BranchId) -> Scope<'_> {
         Scope { plan: self.plan, instance: self.instance, branch, now: self.now, event: None }
     }

@@ -1,7 +1,7 @@
 //! The language as a specification: tables of cases, one file per kind of state or rule, each read by one `check`.
 //!
-//! Every case that runs is played three times: as it is, rebuilt from its stored parts after every turn, and with the smallest
-//! turns there may be. All three must tell the same story.
+//! `check` plays a case three times: as it is, rebuilt from its stored parts after every turn, and with the smallest turns there
+//! may be. All three must tell the same story.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,6 +13,8 @@
 )]
 
 mod bench;
+mod bounds;
+mod by_hand;
 mod choice;
 mod codec;
 mod compensation;

@@ -1,38 +1,11 @@
 //! One turn at a time: what it takes, what it gives, what it changes, and that it is bounded.
 
 use abide_workflow::command::CommandKind;
-use abide_workflow::{
-    CommandId, Instance, InstanceId, Limits, Message, Origin, PartKey, Plan, RunNumber, Status, Timestamp,
-    Turn, TurnLimits, advance,
-};
+use abide_workflow::{CommandId, Limits, Message, PartKey, Status, Timestamp, Turn, TurnLimits, advance};
 use serde_json::{Value, json};
 
 use crate::bench::case;
-
-struct Run {
-    plan: Plan,
-    instance: Instance,
-    limits: Limits,
-    now: Timestamp,
-}
-
-impl Run {
-    fn of(start: &str, states: Value, input: Value) -> Self {
-        let plan = case(start, states).plan();
-        let mut origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
-        origin.input = input.into();
-        Self {
-            instance: Instance::pending(origin, Timestamp(0)),
-            plan,
-            limits: Limits::default(),
-            now: Timestamp(0),
-        }
-    }
-
-    fn turn(&mut self, inbox: &[Message]) -> Turn {
-        advance(&self.plan, &mut self.instance, inbox, self.now, &self.limits).unwrap()
-    }
-}
+use crate::by_hand::Run;
 
 fn three_tasks() -> Value {
     json!({
