@@ -1,0 +1,279 @@
+//! The engine and how rows lie in it: the only file, with [`crate::journal`], that knows it is fjall.
+//!
+//! ```text
+//! keyspace `rows`    partition NUL key                → version (8 bytes) value
+//! keyspace `public`  see public.rs
+//! keyspace `meta`    `incarnation` → number of opens; `token-key` → secret of continuation tokens
+//! ```
+//! Readers always go through a snapshot: only that waits for the whole of a group, a plain read of the engine sees rows of one as they
+//! arrive in memory.
+//!
+//! A version is the incarnation and a counter, so none is ever given twice, whatever a crash left behind.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use abide_store::public::TokenKey;
+use abide_store::rows::{Direction, Key, Limits, Partition, Row, Scan, ScanPage, StoreError, Version};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+
+use crate::options::{Options, SyncMode};
+
+pub(crate) struct Engine {
+    database: Database,
+    rows: Keyspace,
+    public: Keyspace,
+    incarnation: u64,
+    token_key: TokenKey,
+}
+
+/// Changes of one group, each key once: the engine gives all of them one sequence number, so two of one key would be a draw.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub public: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+const VERSION_BYTES: usize = 8;
+const COUNTER_BITS: u32 = 40;
+
+impl Engine {
+    pub(crate) fn open(folder: &Path, options: &Options) -> fjall::Result<Self> {
+        let database = Database::builder(folder)
+            .cache_size(options.cache_bytes)
+            .journal_compression(CompressionType::None)
+            .manual_journal_persist(true)
+            .worker_threads(2)
+            .open()?;
+        let keyspace = |name| {
+            database.keyspace(name, || {
+                KeyspaceCreateOptions::default().max_memtable_size(options.write_buffer_bytes)
+            })
+        };
+        let (rows, public, meta) = (keyspace("rows")?, keyspace("public")?, keyspace("meta")?);
+
+        let stored = |key: &str| meta.get(key).map(|value| value.map(|value| value.to_vec()));
+        let last =
+            stored("incarnation")?.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+        let incarnation = last + 1;
+        let mut secret = [0; 64];
+        match stored("token-key")?.and_then(|bytes| bytes.try_into().ok()) {
+            Some(bytes) => secret = bytes,
+            None => getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?,
+        }
+        let mut batch = database.batch().durability(Some(PersistMode::SyncAll));
+        batch.insert(&meta, "incarnation", incarnation.to_be_bytes());
+        batch.insert(&meta, "token-key", secret);
+        batch.commit()?;
+        Ok(Self { database, rows, public, incarnation, token_key: TokenKey::new(secret) })
+    }
+
+    pub(crate) fn token_key(&self) -> &TokenKey {
+        &self.token_key
+    }
+
+    /// The version of a commit of this incarnation. Counters start at 1.
+    pub(crate) fn version(&self, counter: u64) -> u64 {
+        (self.incarnation << COUNTER_BITS) | (counter & ((1 << COUNTER_BITS) - 1))
+    }
+
+    /// Writes everything in one journal entry. Returns when it is as durable as `sync` says; only then can it be read.
+    pub(crate) fn apply(&self, changes: Changes, sync: SyncMode) -> fjall::Result<()> {
+        let mode = match sync {
+            SyncMode::EveryCommit => PersistMode::SyncData,
+            SyncMode::OperatingSystem => PersistMode::Buffer,
+        };
+        let mut batch = self.database.batch().durability(Some(mode));
+        for (keyspace, changes) in [(&self.rows, changes.rows), (&self.public, changes.public)] {
+            for (key, value) in changes {
+                match value {
+                    Some(value) => batch.insert(keyspace, key, value),
+                    None => batch.remove(keyspace, key),
+                }
+            }
+        }
+        batch.commit()
+    }
+
+    /// Whether background work failed, after which the engine takes no more writes.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.database.persist(PersistMode::Buffer).is_err()
+    }
+
+    /// How many full write buffers wait to be written out. The engine stalls at four, without looking whether anybody still works
+    /// on it, so the committer waits before that.
+    pub(crate) fn full_buffers(&self) -> usize {
+        self.rows.sealed_memtable_count().max(self.public.sealed_memtable_count())
+    }
+
+    /// For the committer alone, which has nobody beside it to see half of.
+    pub(crate) fn version_at(&self, stored_key: &[u8]) -> fjall::Result<Option<u64>> {
+        Ok(self.rows.get(stored_key)?.and_then(|stored| split_version(&stored).map(|(version, _)| version)))
+    }
+
+    pub(crate) fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
+        let stored = self.database.snapshot().get(&self.rows, stored_key(partition, key.as_bytes()));
+        let stored = stored.map_err(|error| read_error(&error, partition, key))?;
+        stored.map(|stored| row(partition, key.clone(), &stored)).transpose()
+    }
+
+    pub(crate) fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
+        let mut page = ScanPage { rows: Vec::new(), next: None };
+        if scan.is_empty() {
+            return Ok(page);
+        }
+        let prefix = stored_key(partition, b"");
+        let mut range = self.database.snapshot().range(&self.rows, stored_range(partition, &scan));
+        let mut bytes = 0;
+        loop {
+            let guard = match scan.direction {
+                Direction::Forwards => range.next(),
+                Direction::Backwards => range.next_back(),
+            };
+            let Some(guard) = guard else { return Ok(page) };
+            let last = page.rows.last().map_or_else(|| Key::new([]), |row| row.key.clone());
+            if page.rows.len() >= scan.page_rows() || bytes >= Limits::SCAN_BYTES_MAX {
+                page.next = Some(scan.after(last));
+                return Ok(page);
+            }
+            let (key, value) = guard.into_inner().map_err(|error| read_error(&error, partition, &last))?;
+            let key = Key::new(key.get(prefix.len()..).unwrap_or_default());
+            bytes += key.as_bytes().len() + value.len();
+            page.rows.push(row(partition, key, &value)?);
+        }
+    }
+
+    /// For the committer alone, which has nobody beside it to see half of.
+    pub(crate) fn public_get(&self, key: &[u8]) -> fjall::Result<Option<Vec<u8>>> {
+        Ok(self.public.get(key)?.map(|value| value.to_vec()))
+    }
+
+    /// One moment of the public tables.
+    pub(crate) fn public_view(&self) -> PublicView<'_> {
+        PublicView { snapshot: self.database.snapshot(), public: &self.public }
+    }
+
+    /// One moment of everything, to copy from: keyspace by keyspace, every key and value as stored.
+    pub(crate) fn copy_to(&self, other: &Self, mut copied: impl FnMut(u64)) -> fjall::Result<()> {
+        const COPY_BYTES: usize = 4 * 1024 * 1024;
+        let snapshot = self.database.snapshot();
+        for (from, to) in [(&self.rows, &other.rows), (&self.public, &other.public)] {
+            let mut batch = other.database.batch();
+            let mut bytes = 0;
+            for guard in snapshot.iter(from) {
+                let (key, value) = guard.into_inner()?;
+                bytes += key.len() + value.len();
+                batch.insert(to, key, value);
+                if bytes >= COPY_BYTES {
+                    std::mem::replace(&mut batch, other.database.batch()).commit()?;
+                    copied(bytes as u64);
+                    bytes = 0;
+                }
+            }
+            batch.commit()?;
+            copied(bytes as u64);
+        }
+        other.database.persist(PersistMode::SyncAll)
+    }
+
+    /// Takes over what makes versions unique and tokens valid from the store this one is a copy of.
+    pub(crate) fn inherit(&self, from: &Self, secret: &TokenKey) -> fjall::Result<()> {
+        let meta = self.database.keyspace("meta", KeyspaceCreateOptions::default)?;
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        batch.insert(&meta, "incarnation", from.incarnation.to_be_bytes());
+        batch.insert(&meta, "token-key", secret.expose());
+        batch.commit()
+    }
+}
+
+/// One moment of the public tables.
+pub(crate) struct PublicView<'e> {
+    snapshot: Snapshot,
+    public: &'e Keyspace,
+}
+
+impl PublicView<'_> {
+    pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Vec<u8>>> {
+        Ok(self.snapshot.get(self.public, key)?.map(|value| value.to_vec()))
+    }
+
+    pub(crate) fn keys(
+        &self,
+        range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    ) -> impl DoubleEndedIterator<Item = fjall::Result<Vec<u8>>> {
+        self.snapshot.range(self.public, range).map(|guard| guard.key().map(|key| key.to_vec()))
+    }
+}
+
+/// A row's key among those of all partitions. Partition names have no control characters, so NUL ends them.
+pub(crate) fn stored_key(partition: &Partition, key: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(partition.name().len() + 1 + key.len());
+    stored.extend_from_slice(partition.name().as_bytes());
+    stored.push(0);
+    stored.extend_from_slice(key);
+    stored
+}
+
+pub(crate) fn stored_value(version: u64, value: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(VERSION_BYTES + value.len());
+    stored.extend_from_slice(&version.to_be_bytes());
+    stored.extend_from_slice(value);
+    stored
+}
+
+pub(crate) fn split_version(stored: &[u8]) -> Option<(u64, &[u8])> {
+    let (version, value) = stored.split_first_chunk()?;
+    Some((u64::from_be_bytes(*version), value))
+}
+
+fn stored_range(partition: &Partition, scan: &Scan) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let stored = |bound: &Bound<Key>| bound.as_ref().map(|key| stored_key(partition, key.as_bytes()));
+    let from = match stored(&scan.from) {
+        Bound::Unbounded => Bound::Included(stored_key(partition, b"")),
+        bound => bound,
+    };
+    let until = match stored(&scan.until) {
+        Bound::Unbounded => {
+            let mut end = partition.name().as_bytes().to_vec();
+            end.push(1);
+            Bound::Excluded(end)
+        }
+        bound => bound,
+    };
+    (from, until)
+}
+
+fn row(partition: &Partition, key: Key, stored: &[u8]) -> Result<Row, StoreError> {
+    match split_version(stored) {
+        Some((version, value)) => {
+            Ok(Row { key, value: value.to_vec(), version: Version::of_bytes(&version.to_be_bytes()) })
+        }
+        None => {
+            let reason = "it is too short to have a version".to_owned();
+            Err(StoreError::Corrupt { partition: partition.clone(), key, reason })
+        }
+    }
+}
+
+/// What a failed read means: an operating system's error may pass, anything else is damage at or after this row.
+pub(crate) fn read_error(error: &fjall::Error, partition: &Partition, key: &Key) -> StoreError {
+    match io_error(error) {
+        Some(io) if !is_damage(io) => StoreError::Unavailable { reason: io.to_string() },
+        _ => {
+            StoreError::Corrupt { partition: partition.clone(), key: key.clone(), reason: error.to_string() }
+        }
+    }
+}
+
+/// The operating system's error inside an engine's error, if that is what it is.
+pub(crate) fn io_error(error: &fjall::Error) -> Option<&std::io::Error> {
+    match error {
+        fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => Some(io),
+        _ => None,
+    }
+}
+
+fn is_damage(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof | NotFound)
+}

@@ -1,0 +1,171 @@
+//! How public tables lie in the engine, and how a question becomes a walk along one index.
+//!
+//! ```text
+//! table 0   partition NUL row                      → the row
+//! table n   (length value)… time partition NUL row → nothing     entry of index n − 1
+//! table 255 time partition NUL row                 → nothing     entry of every row
+//! ```
+//! Entries of one index and one value lie in order of time. A page is a walk along them; each entry's row is looked up and checked
+//! against all filters, so a value that the index holds cut short does no harm.
+
+use std::ops::Bound;
+
+use abide_store::public::{Page, Position, PublicKey, PublicRow, Query, QueryError, TableSchema, TokenKey};
+use abide_store::rows::{Key, Partition, StoreError};
+
+use crate::engine::{PublicView, read_error};
+
+const ROWS: u8 = 0;
+const EVERY_ROW: u8 = 255;
+const ROW_FORMAT: u8 = 1;
+/// Bytes of a value that an index entry holds.
+const INDEXED_BYTES: usize = 256;
+
+pub(crate) fn row_key(table: &TableSchema, key: &PublicKey) -> Vec<u8> {
+    with_key(vec![table.tag, ROWS], key)
+}
+
+pub(crate) fn encode_row(row: &PublicRow) -> Vec<u8> {
+    postcard::to_extend(row, vec![ROW_FORMAT]).unwrap_or_default()
+}
+
+pub(crate) fn decode_row(stored: &[u8]) -> Option<PublicRow> {
+    match stored.split_first() {
+        Some((&ROW_FORMAT, bytes)) => postcard::from_bytes(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// Every index entry of a row. A row without a value in a column is in no index over it.
+pub(crate) fn index_keys(table: &TableSchema, row: &PublicRow) -> Vec<Vec<u8>> {
+    let position = Position::of(table, row);
+    let mut keys = vec![with_position(vec![table.tag, EVERY_ROW], &position)];
+    for (place, index) in table.indexes.iter().enumerate() {
+        let values: Option<Vec<&str>> = index.iter().map(|column| row.text(column)).collect();
+        keys.extend(values.map(|values| with_position(index_prefix(table, place, &values), &position)));
+    }
+    keys
+}
+
+/// One page of an answer, of one moment.
+pub(crate) fn query(
+    view: &PublicView<'_>,
+    table: &'static TableSchema,
+    query: &Query,
+    token_key: &TokenKey,
+) -> Result<Page, QueryError> {
+    query.check(table)?;
+    let after = token_key.open(table, query)?;
+    let damaged = |error: fjall::Error, key: &[u8]| damaged(&error, table, key);
+    let prefix = walked_prefix(table, query);
+    let range = walked_range(&prefix, query, after.as_ref());
+    let mut page = Page { rows: Vec::new(), continuation: None };
+    if is_empty(&range) {
+        return Ok(page);
+    }
+    let mut entries = view.keys(range);
+    let mut examined = 0;
+    let mut last: Option<Position> = None;
+    loop {
+        let entry = if query.oldest_first { entries.next() } else { entries.next_back() };
+        let Some(entry) = entry else { return Ok(page) };
+        if page.rows.len() == query.limit || examined == Query::EXAMINED_MAX {
+            page.continuation = last.map(|last| token_key.seal(table, query, &last));
+            return Ok(page);
+        }
+        let entry = entry.map_err(|error| damaged(error, &prefix))?;
+        let position = entry.get(prefix.len()..).and_then(read_position);
+        let position = position.ok_or_else(|| unreadable(table, &entry))?;
+        let key = row_key(table, &position.key);
+        let stored = view.get(&key).map_err(|error| damaged(error, &key))?;
+        let row = stored.as_deref().and_then(decode_row).ok_or_else(|| unreadable(table, &key))?;
+        examined += 1;
+        if query.accepts(table, &row) {
+            page.rows.push(row);
+        }
+        last = Some(position);
+    }
+}
+
+/// A row or an entry of a public table that cannot be read, named as the row of a partition that the table would be.
+pub(crate) fn damaged(error: &fjall::Error, table: &TableSchema, key: &[u8]) -> StoreError {
+    match Partition::new(table.name) {
+        Ok(partition) => read_error(error, &partition, &Key::new(key)),
+        Err(error) => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+pub(crate) fn unreadable(table: &TableSchema, key: &[u8]) -> StoreError {
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is missing or cannot be decoded");
+    damaged(&error.into(), table, key)
+}
+
+fn walked_prefix(table: &TableSchema, query: &Query) -> Vec<u8> {
+    let columns: Vec<&str> = query.equals.iter().map(|(column, _)| column.as_str()).collect();
+    let Some((place, index)) = table.index_for(&columns) else { return vec![table.tag, EVERY_ROW] };
+    let value = |column: &&str| {
+        let filter = query.equals.iter().find(|(name, _)| name == column);
+        filter.map_or("", |(_, value)| value.as_str())
+    };
+    index_prefix(table, place, &index.iter().map(value).collect::<Vec<_>>())
+}
+
+fn walked_range(prefix: &[u8], query: &Query, after: Option<&Position>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let at = |moment| with_time(prefix.to_vec(), moment);
+    let mut from = Bound::Included(query.from.map_or_else(|| prefix.to_vec(), at));
+    let mut until = match query.until {
+        Some(moment) => Bound::Excluded(at(moment)),
+        // Above every time; a position is at least eight bytes of time and one of a key.
+        None => Bound::Included([prefix, &[0xff; 9]].concat()),
+    };
+    if let Some(last) = after {
+        let last = Bound::Excluded(with_position(prefix.to_vec(), last));
+        if query.oldest_first { from = last } else { until = last }
+    }
+    (from, until)
+}
+
+fn is_empty(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
+    match range {
+        (Bound::Included(from), Bound::Included(until)) => from > until,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(until) | Bound::Excluded(until)) => {
+            from >= until
+        }
+        _ => false,
+    }
+}
+
+fn index_prefix(table: &TableSchema, place: usize, values: &[&str]) -> Vec<u8> {
+    let mut key = vec![table.tag, u8::try_from(place + 1).unwrap_or(EVERY_ROW - 1)];
+    for value in values {
+        let bytes = value.as_bytes();
+        let bytes = bytes.get(..INDEXED_BYTES).unwrap_or(bytes);
+        key.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+        key.extend_from_slice(bytes);
+    }
+    key
+}
+
+/// The sign bit is turned, so that moments before 1970 sort first.
+fn with_time(mut key: Vec<u8>, at: i64) -> Vec<u8> {
+    key.extend_from_slice(&(at.cast_unsigned() ^ (1 << 63)).to_be_bytes());
+    key
+}
+
+fn with_key(mut bytes: Vec<u8>, key: &PublicKey) -> Vec<u8> {
+    bytes.extend_from_slice(key.partition.as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(key.row.as_bytes());
+    bytes
+}
+
+fn with_position(key: Vec<u8>, position: &Position) -> Vec<u8> {
+    with_key(with_time(key, position.at), &position.key)
+}
+
+fn read_position(bytes: &[u8]) -> Option<Position> {
+    let (time, key) = bytes.split_first_chunk()?;
+    let at = (u64::from_be_bytes(*time) ^ (1 << 63)).cast_signed();
+    let (partition, row) = std::str::from_utf8(key).ok()?.split_once('\0')?;
+    Some(Position { at, key: PublicKey { partition: partition.to_owned(), row: row.to_owned() } })
+}

@@ -1,0 +1,85 @@
+//! The embedded store keeps the seam's promises and answers as the reference store does.
+
+use abide_store::conformance::differential::{Draw, Side};
+use abide_store::conformance::{self, Subject};
+use abide_store::memory::{MemoryStore, Personality};
+use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
+use tempfile::TempDir;
+
+/// A store in a folder of its own, which goes with it.
+struct Embedded {
+    sync: SyncMode,
+    folders: std::sync::Mutex<Vec<TempDir>>,
+}
+
+impl Embedded {
+    fn new(sync: SyncMode) -> Self {
+        Self { sync, folders: std::sync::Mutex::default() }
+    }
+
+    fn options(&self) -> Options {
+        Options { sync: self.sync, disk_reserve_bytes: 0, ..Options::default() }
+    }
+}
+
+impl Subject for Embedded {
+    type Store = EmbeddedStore;
+
+    async fn fresh(&self) -> EmbeddedStore {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path(), self.options()).unwrap();
+        self.folders.lock().unwrap().push(folder);
+        store
+    }
+
+    async fn reopen(&self, store: EmbeddedStore) -> Option<EmbeddedStore> {
+        drop(store);
+        let folder = self.folders.lock().unwrap().last()?.path().to_owned();
+        Some(EmbeddedStore::open(&folder, self.options()).unwrap())
+    }
+
+    fn make_unknown(&self, _: &EmbeddedStore, _: bool) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn embedded_keeps_every_promise() {
+    let report = conformance::run(&Embedded::new(SyncMode::EveryCommit)).await;
+    println!("{report}");
+    assert_eq!(report.broken(), []);
+    let (held, not_tried) = report.counts();
+    assert!(held >= 45 && not_tried == 3, "{held} held, {not_tried} not tried: all but unknown outcomes");
+}
+
+/// How many operations are compared; more by `ABIDE_DIFFERENTIAL_OPERATIONS`.
+fn operations() -> u64 {
+    let given = std::env::var("ABIDE_DIFFERENTIAL_OPERATIONS").ok();
+    given.map_or(20_000, |given| given.parse().expect("ABIDE_DIFFERENTIAL_OPERATIONS is a number"))
+}
+
+/// Memory, memory as Azure and embedded, which is closed and opened again now and then, under the same random operations.
+#[tokio::test]
+async fn embedded_and_both_memories_answer_alike() {
+    let subject = Embedded::new(SyncMode::OperatingSystem);
+    let (plain, azure) = (MemoryStore::new(Personality::PLAIN), MemoryStore::new(Personality::AZURE));
+    let (mut left, mut right) = (Side::new("memory", &plain), Side::new("memory as Azure", &azure));
+    let mut embedded = subject.fresh().await;
+    let (total, mut done) = (operations(), 0);
+    let mut draw = Draw::new(total);
+    let mut known = Side::new("embedded", &embedded).into_known();
+    while done < total {
+        let mut middle = Side::knowing("embedded", &embedded, known);
+        for _ in 0..total.div_ceil(8).min(total - done) {
+            let operation = draw.operation();
+            let (a, b, c) =
+                (left.play(&operation).await, middle.play(&operation).await, right.play(&operation).await);
+            assert_eq!(a, b, "memory and embedded differ at operation {done}: {operation:?}");
+            assert_eq!(a, c, "memory and memory as Azure differ at operation {done}: {operation:?}");
+            done += 1;
+        }
+        known = middle.into_known();
+        embedded = subject.reopen(embedded).await.unwrap();
+    }
+    println!("{done} operations, zero differences");
+}

@@ -1,0 +1,309 @@
+//! Public tables answer by every declared filter, keep one row per fact, and refuse what does not fit.
+
+use std::collections::BTreeMap;
+
+use super::Subject;
+use super::bench::{Checked, checks, ensure};
+use crate::public::{
+    Column, Kind, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError,
+};
+use crate::public::{TableSchema, Value};
+
+checks!(
+    every_filter_finds_its_rows_and_no_others,
+    times_bound_a_query_from_included_until_excluded,
+    the_newest_come_first_unless_asked_otherwise,
+    one_fact_is_one_row,
+    an_older_revision_never_replaces_a_newer_one,
+    a_changed_row_moves_between_filters,
+    a_deleted_row_is_in_no_answer,
+    values_that_share_a_long_beginning_are_told_apart,
+    a_row_that_does_not_fit_is_refused_whole,
+    a_question_that_does_not_fit_is_refused,
+);
+
+/// The table of these checks: two filters and a pair of them, as an engine's ledger has.
+pub(super) static LEDGER: TableSchema = TableSchema {
+    tag: 200,
+    name: "ledger",
+    columns: &[
+        Column { name: "Engine", kind: Kind::Text, required: true },
+        Column { name: "Status", kind: Kind::Text, required: true },
+        Column { name: "Note", kind: Kind::Text, required: false },
+        Column { name: "Count", kind: Kind::Integer, required: false },
+        Column { name: "CreatedAtUtc", kind: Kind::Time, required: true },
+    ],
+    ordered_by: "CreatedAtUtc",
+    indexes: &[&["Note"], &["Engine", "Status"], &["Status"], &["Engine"]],
+};
+
+/// Another table with the same columns, to be told apart.
+pub(super) static OTHER: TableSchema = TableSchema { tag: 201, name: "other", ..LEDGER };
+
+pub(super) fn entry(row: &str, at: i64, engine: &str, status: &str) -> PublicRow {
+    let columns = BTreeMap::from([
+        ("Engine".to_owned(), Value::Text(engine.to_owned())),
+        ("Status".to_owned(), Value::Text(status.to_owned())),
+        ("CreatedAtUtc".to_owned(), Value::Time(at)),
+    ]);
+    PublicRow { key: PublicKey { partition: engine.to_owned(), row: row.to_owned() }, revision: 1, columns }
+}
+
+pub(super) fn names(rows: &[PublicRow]) -> Vec<String> {
+    rows.iter().map(|row| row.key.row.clone()).collect()
+}
+
+fn noted(mut row: PublicRow, note: &str) -> PublicRow {
+    row.columns.insert("Note".to_owned(), Value::Text(note.to_owned()));
+    row
+}
+
+fn revised(mut row: PublicRow, revision: u64, status: &str) -> PublicRow {
+    row.revision = revision;
+    row.columns.insert("Status".to_owned(), Value::Text(status.to_owned()));
+    row
+}
+
+async fn put<S: Subject>(store: &S::Store, rows: Vec<PublicRow>) -> Checked {
+    Ok(store.put(&LEDGER, rows.into_iter().map(PublicWrite::Put).collect()).await?)
+}
+
+/// Every row a query finds, page by page.
+async fn found<S: Subject>(store: &S::Store, query: Query) -> Checked<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut query = query;
+    loop {
+        let page = store.query(&LEDGER, &query).await?;
+        rows.extend(names(&page.rows));
+        if page.continuation.is_none() {
+            return Ok(rows);
+        }
+        query = query.after(page.continuation);
+    }
+}
+
+async fn every_filter_finds_its_rows_and_no_others<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let (engines, statuses) = (["hmac", "tls", "spn", "hma", ""], ["Pending", "Resolved", "Pend"]);
+    let mut rows = Vec::new();
+    let kinds = engines.iter().cycle().zip(statuses.iter().cycle());
+    for (number, (engine, status)) in (0..60usize).zip(kinds) {
+        let mut row = entry(&format!("{number:02}"), i64::try_from(number).unwrap_or(0), engine, status);
+        row.key.partition = "all".to_owned();
+        rows.push(if number % 4 == 0 { noted(row, &format!("note {}", number % 8)) } else { row });
+    }
+    put::<S>(&store, rows.clone()).await?;
+    store.put(&OTHER, vec![PublicWrite::Put(entry("of another table", 5, "hmac", "Pending"))]).await?;
+    let filters =
+        [("Engine", "hmac"), ("Engine", ""), ("Status", "Pend"), ("Note", "note 4"), ("Engine", "nobody")];
+    for (column, value) in filters {
+        for (second, other) in [("", ""), ("Status", "Pending"), ("Note", "note 0"), ("Engine", "tls")] {
+            let mut query = Query::default().equal(column, value).limit(7);
+            if !second.is_empty() {
+                query = query.equal(second, other);
+            }
+            let accepted = rows.iter().rev().filter(|row| query.accepts(&LEDGER, row)).cloned();
+            let expected = names(&accepted.collect::<Vec<_>>());
+            let got = found::<S>(&store, query).await?;
+            ensure!(got == expected, "{column}={value:?} {second}={other:?} found {got:?}, not {expected:?}");
+        }
+    }
+    let all = found::<S>(&store, Query::default().limit(1_000)).await?;
+    ensure!(all.len() == 60, "without a filter {} of 60 rows were found", all.len());
+    Ok(())
+}
+
+async fn times_bound_a_query_from_included_until_excluded<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let times = [i64::MIN, -5, -1, 0, 1, 7, i64::MAX - 1, i64::MAX];
+    put::<S>(&store, times.iter().map(|at| entry(&at.to_string(), *at, "hmac", "Pending")).collect()).await?;
+    for from in times.iter().map(|at| Some(*at)).chain([None]) {
+        for until in times.iter().map(|at| Some(*at)).chain([None]) {
+            for filter in [None, Some("hmac")] {
+                let mut query = Query { from, until, oldest_first: true, ..Query::default() };
+                query.equals.extend(filter.map(|engine| ("Engine".to_owned(), engine.to_owned())));
+                let inside = |at: &&i64| {
+                    from.is_none_or(|from| **at >= from) && until.is_none_or(|until| **at < until)
+                };
+                let expected: Vec<String> = times.iter().filter(inside).map(ToString::to_string).collect();
+                let got = found::<S>(&store, query).await?;
+                ensure!(got == expected, "from {from:?} until {until:?} found {got:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn the_newest_come_first_unless_asked_otherwise<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    // Two moments with several rows each: within a moment, the key decides.
+    let rows = ["b", "a", "c"]
+        .iter()
+        .flat_map(|name| [entry(name, 10, "x", "s"), entry(&format!("{name}9"), 9, "x", "s")]);
+    put::<S>(&store, rows.collect()).await?;
+    for query in [
+        Query::default(),
+        Query::default().equal("Engine", "x"),
+        Query::default().equal("Status", "s").limit(2),
+    ] {
+        let newest = found::<S>(&store, query.clone()).await?;
+        ensure!(newest == ["c", "b", "a", "c9", "b9", "a9"], "newest first gave {newest:?}");
+        let mut oldest = found::<S>(&store, Query { oldest_first: true, ..query }).await?;
+        oldest.reverse();
+        ensure!(oldest == newest, "oldest first is not newest first reversed but {oldest:?} reversed");
+    }
+    Ok(())
+}
+
+async fn one_fact_is_one_row<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let row = entry("a", 1, "hmac", "Pending");
+    for _ in 0..3 {
+        put::<S>(&store, vec![row.clone(), row.clone()]).await?;
+    }
+    let all = found::<S>(&store, Query::default()).await?;
+    ensure!(all == ["a"], "one fact written six times is found as {all:?}");
+    let got = store.get(&LEDGER, &row.key).await?;
+    ensure!(got.as_ref() == Some(&row), "the row came back as {got:?}");
+    let missing = store.get(&OTHER, &row.key).await?;
+    ensure!(missing.is_none(), "another table has the row");
+    Ok(())
+}
+
+async fn an_older_revision_never_replaces_a_newer_one<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let row = entry("a", 1, "hmac", "Pending");
+    put::<S>(&store, vec![revised(row.clone(), 3, "Resolved")]).await?;
+    put::<S>(&store, vec![row.clone(), revised(row.clone(), 2, "Expired")]).await?;
+    let got = store.get(&LEDGER, &row.key).await?;
+    ensure!(
+        got.as_ref().and_then(|row| row.text("Status")) == Some("Resolved"),
+        "an old revision won: {got:?}"
+    );
+    for (status, expected) in [("Resolved", 1), ("Pending", 0), ("Expired", 0)] {
+        let found = found::<S>(&store, Query::default().equal("Status", status)).await?.len();
+        ensure!(found == expected, "{found} rows are found as {status}");
+    }
+    Ok(())
+}
+
+async fn a_changed_row_moves_between_filters<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let row = noted(entry("a", 1, "hmac", "Pending"), "first");
+    put::<S>(&store, vec![row.clone()]).await?;
+    let mut changed = noted(revised(row, 2, "Resolved"), "second");
+    changed.columns.insert("Count".to_owned(), Value::Integer(-1));
+    put::<S>(&store, vec![changed.clone()]).await?;
+    for (column, value, expected) in [
+        ("Status", "Pending", 0),
+        ("Status", "Resolved", 1),
+        ("Note", "first", 0),
+        ("Note", "second", 1),
+        ("Engine", "hmac", 1),
+    ] {
+        let got = found::<S>(&store, Query::default().equal(column, value)).await?.len();
+        ensure!(got == expected, "{got} rows are found with {column}={value}");
+    }
+    changed.revision = 3;
+    changed.columns.remove("Note");
+    put::<S>(&store, vec![changed]).await?;
+    let got = found::<S>(&store, Query::default().equal("Note", "second")).await?;
+    ensure!(got.is_empty(), "a row that lost its note is found by it");
+    Ok(())
+}
+
+async fn a_deleted_row_is_in_no_answer<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    put::<S>(&store, vec![entry("a", 1, "hmac", "Pending"), entry("b", 2, "hmac", "Pending")]).await?;
+    let gone = entry("a", 1, "hmac", "Pending").key;
+    store.put(&LEDGER, vec![PublicWrite::Delete(gone.clone()), PublicWrite::Delete(gone.clone())]).await?;
+    ensure!(store.get(&LEDGER, &gone).await?.is_none(), "a deleted row is there");
+    for query in [
+        Query::default(),
+        Query::default().equal("Engine", "hmac"),
+        Query::default().equal("Status", "Pending"),
+    ] {
+        let got = found::<S>(&store, query).await?;
+        ensure!(got == ["b"], "after deleting one of two rows {got:?} are found");
+    }
+    put::<S>(&store, vec![entry("a", 1, "hmac", "Pending")]).await?;
+    ensure!(
+        found::<S>(&store, Query::default()).await?.len() == 2,
+        "a row put after its deletion is not there"
+    );
+    Ok(())
+}
+
+async fn values_that_share_a_long_beginning_are_told_apart<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let long = "x".repeat(3_000);
+    let values = [
+        long.clone(),
+        format!("{long}1"),
+        format!("{long}2"),
+        "x\0y".to_owned(),
+        "x".to_owned(),
+        "é".repeat(200),
+    ];
+    let rows = values.iter().zip(0..).map(|(value, at)| noted(entry(&at.to_string(), at, "e", "s"), value));
+    put::<S>(&store, rows.collect()).await?;
+    for (value, at) in values.iter().zip(0..) {
+        let got = found::<S>(&store, Query::default().equal("Note", value)).await?;
+        ensure!(got == [at.to_string()], "a value of {} bytes found rows {got:?}", value.len());
+    }
+    Ok(())
+}
+
+async fn a_row_that_does_not_fit_is_refused_whole<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let good = entry("good", 1, "hmac", "Pending");
+    let with = |column: &str, value: Option<Value>| {
+        let mut row = entry("bad", 1, "hmac", "Pending");
+        match value {
+            Some(value) => row.columns.insert(column.to_owned(), value),
+            None => row.columns.remove(column),
+        };
+        row
+    };
+    let named = |partition: &str, name: &str| {
+        let mut row = good.clone();
+        row.key = PublicKey { partition: partition.to_owned(), row: name.to_owned() };
+        row
+    };
+    let bad = [
+        with("Unknown", Some(Value::Text(String::new()))),
+        with("Count", Some(Value::Text("1".to_owned()))),
+        with("CreatedAtUtc", None),
+        with("Engine", None),
+        with("Note", Some(Value::Text("x".repeat(PublicRow::BYTES_MAX)))),
+        named("", "a"),
+        named("a", ""),
+        named("a", "a\0b"),
+        named("a", &"x".repeat(PublicKey::BYTES_MAX + 1)),
+    ];
+    for row in bad {
+        let writes = vec![PublicWrite::Put(good.clone()), PublicWrite::Put(row.clone())];
+        let refused = matches!(store.put(&LEDGER, writes).await, Err(PutError::Malformed { .. }));
+        ensure!(refused, "row {:?} of {} bytes was not refused", row.key, row.bytes());
+    }
+    let many = vec![PublicWrite::Put(good); PublicRow::PUT_MAX + 1];
+    ensure!(store.put(&LEDGER, many).await.is_err(), "a put of too many rows was not refused");
+    let got = found::<S>(&store, Query::default()).await?;
+    ensure!(got.is_empty(), "refused puts wrote {got:?}");
+    Ok(())
+}
+
+async fn a_question_that_does_not_fit_is_refused<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    for column in ["Count", "CreatedAtUtc", "Unknown", "", "engine"] {
+        let answer = store.query(&LEDGER, &Query::default().equal(column, "1")).await;
+        ensure!(matches!(answer, Err(QueryError::Filter { .. })), "a filter by {column:?} gave {answer:?}");
+    }
+    for limit in [0, Query::LIMIT_MAX + 1, usize::MAX] {
+        let answer = store.query(&LEDGER, &Query::default().limit(limit)).await;
+        ensure!(answer == Err(QueryError::Limit { limit }), "a page of {limit} gave {answer:?}");
+    }
+    let many = (0..=Query::FILTERS_MAX).fold(Query::default(), |query, _| query.equal("Engine", "x"));
+    ensure!(store.query(&LEDGER, &many).await.is_err(), "too many filters were not refused");
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! After an unknown outcome the head tells what happened, and the store does nothing more about it by itself.
+
+use super::Subject;
+use super::bench::{
+    Checked, Stop, checks, committed, ensure, fenced, head, head_of, key, partition, text, with_rows,
+};
+use crate::rows::{CommitOutcome, PrivateRows};
+
+checks!(
+    the_head_tells_that_an_unknown_commit_was_applied,
+    the_head_tells_that_an_unknown_commit_was_not,
+    an_unknown_commit_is_never_applied_later,
+);
+
+const CANNOT: Stop = Stop::NotApplicable("this backend cannot be made to answer Unknown");
+
+async fn the_head_tells_that_an_unknown_commit_was_applied<S: Subject>(subject: &S) -> Checked {
+    let (store, p) = (subject.fresh().await, partition("p"));
+    let version = with_rows::<S>(&store, &p, &[]).await?;
+    if !subject.make_unknown(&store, true) {
+        return Err(CANNOT);
+    }
+    let batch = fenced(Some(&version), 2).put(key("a"), b"once".to_vec());
+    let outcome = store.commit(&p, batch.clone()).await;
+    ensure!(matches!(outcome, CommitOutcome::Unknown { .. }), "expected Unknown, got {outcome:?}");
+    let Some(now) = store.read(&p, &head()).await? else {
+        return Err(Stop::Broken("the head is gone".to_owned()));
+    };
+    ensure!(now.value == 2u64.to_be_bytes(), "an applied commit's number is not in the head");
+    let again = store.commit(&p, batch).await;
+    ensure!(again == CommitOutcome::Fenced, "repeating an applied commit gave {again:?}");
+    ensure!(
+        store.read(&p, &head()).await?.as_ref() == Some(&now),
+        "repeating an applied commit changed the head"
+    );
+    committed(store.commit(&p, fenced(Some(&now.version), 3)).await)?;
+    Ok(())
+}
+
+async fn the_head_tells_that_an_unknown_commit_was_not<S: Subject>(subject: &S) -> Checked {
+    let (store, p) = (subject.fresh().await, partition("p"));
+    let version = with_rows::<S>(&store, &p, &[]).await?;
+    if !subject.make_unknown(&store, false) {
+        return Err(CANNOT);
+    }
+    let batch = fenced(Some(&version), 2).put(key("a"), b"once".to_vec());
+    let outcome = store.commit(&p, batch.clone()).await;
+    ensure!(matches!(outcome, CommitOutcome::Unknown { .. }), "expected Unknown, got {outcome:?}");
+    let row = store.read(&p, &head()).await?;
+    ensure!(row.is_some_and(|row| row.version == version), "a commit that was not applied changed the head");
+    ensure!(text(&store, &p, "a").await?.is_none(), "a commit that was not applied wrote a row");
+    committed(store.commit(&p, batch).await)?;
+    Ok(())
+}
+
+/// A backend that retries on its own after an unknown outcome would overwrite what came after it.
+async fn an_unknown_commit_is_never_applied_later<S: Subject>(subject: &S) -> Checked {
+    for applied in [true, false] {
+        let (store, p) = (subject.fresh().await, partition("p"));
+        let version = with_rows::<S>(&store, &p, &[("a", "before")]).await?;
+        if !subject.make_unknown(&store, applied) {
+            return Err(CANNOT);
+        }
+        store.commit(&p, fenced(Some(&version), 2).put(key("a"), b"unknown".to_vec())).await;
+        let now = store.read(&p, &head()).await?.map(|row| row.version);
+        let later = fenced(now.as_ref(), 3).put(key("a"), b"after".to_vec());
+        let mut version = head_of(&committed(store.commit(&p, later).await)?)?;
+        for number in 4..8 {
+            let read = text(&store, &p, "a").await?;
+            ensure!(read.as_deref() == Some("after"), "a commit of unknown outcome came back: {read:?}");
+            version = head_of(&committed(store.commit(&p, fenced(Some(&version), number)).await)?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! The public table `engineDlq`: messages an engine has given up, until somebody resolves them.
+//!
+//! Columns, names and types are those of the engines' common tables, which other programs read. A row is
+//! written when the message is given up, so both failure times are final; only status and resolution change
+//! later, each under a higher revision. A message that is sent again and given up again has another enqueue
+//! time, and so another row.
+
+use super::public_cells::{self, CellReader, CellWriter, ColumnError, optional, required};
+use crate::public::{Kind, PublicKey, PublicRow, TableSchema};
+
+/// The declaration of the table.
+pub static SCHEMA: TableSchema = TableSchema {
+    tag: 3,
+    name: "engineDlq",
+    columns: &[
+        required("Engine", Kind::Text),
+        required("InstanceId", Kind::Text),
+        required("OriginalQueue", Kind::Text),
+        required("OriginalMessage", Kind::Json),
+        required("ErrorMessage", Kind::Text),
+        required("DequeueCount", Kind::Integer),
+        required("FirstFailureAtUtc", Kind::Time),
+        required("LastFailureAtUtc", Kind::Time),
+        required("Status", Kind::Text),
+        optional("ResolutionNotes", Kind::Text),
+        optional("ResolvedAtUtc", Kind::Time),
+        optional("ResolvedBy", Kind::Text),
+        required("CorrelationId", Kind::Text),
+    ],
+    ordered_by: "LastFailureAtUtc",
+    indexes: &[&["CorrelationId"], &["InstanceId"], &["Engine", "Status"], &["Status"], &["Engine"]],
+};
+
+/// What became of a message that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeadLetterStatus {
+    /// Nothing yet: somebody must look at it.
+    Pending,
+    /// It was dealt with, or sent again.
+    Resolved,
+    /// It was left until it was too old to matter.
+    Expired,
+}
+
+impl DeadLetterStatus {
+    /// The word in the column.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Resolved => "Resolved",
+            Self::Expired => "Expired",
+        }
+    }
+
+    /// The status with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Pending, Self::Resolved, Self::Expired].into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// A message that was given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadLetter {
+    /// The row's key within the engine, as [`row_key`] makes it. Not a column.
+    pub row_key: String,
+    /// The engine, which is also the partition.
+    pub engine: String,
+    /// The instance it was for; `publisher` for what concerns the publisher itself.
+    pub instance_id: String,
+    /// The queue it came from, and goes back to when it is retried.
+    pub original_queue: String,
+    /// The message, as JSON text.
+    pub original_message: String,
+    /// Why it failed last.
+    pub error_message: String,
+    /// How often it was taken from the queue.
+    pub dequeue_count: u32,
+    /// When it failed first, in milliseconds of UTC since 1970.
+    pub first_failure_at: i64,
+    /// When it failed last, in the same unit.
+    pub last_failure_at: i64,
+    /// What became of it.
+    pub status: DeadLetterStatus,
+    /// What whoever resolved it has to say.
+    pub resolution_notes: Option<String>,
+    /// When it was resolved, in the same unit.
+    pub resolved_at: Option<i64>,
+    /// Who resolved it.
+    pub resolved_by: Option<String>,
+    /// The trace it belongs to.
+    pub correlation_id: String,
+}
+
+impl DeadLetter {
+    /// The row of this state of the message.
+    pub fn to_row(&self, revision: u64) -> PublicRow {
+        CellWriter::default()
+            .text("Engine", &self.engine)
+            .text("InstanceId", &self.instance_id)
+            .text("OriginalQueue", &self.original_queue)
+            .text("OriginalMessage", &self.original_message)
+            .text("ErrorMessage", &self.error_message)
+            .integer("DequeueCount", i64::from(self.dequeue_count))
+            .time("FirstFailureAtUtc", self.first_failure_at)
+            .time("LastFailureAtUtc", self.last_failure_at)
+            .text("Status", self.status.as_str())
+            .optional_text("ResolutionNotes", self.resolution_notes.as_deref())
+            .optional_time("ResolvedAtUtc", self.resolved_at)
+            .optional_text("ResolvedBy", self.resolved_by.as_deref())
+            .text("CorrelationId", &self.correlation_id)
+            .row(key(&self.engine, &self.row_key), revision)
+    }
+
+    /// The message in a row.
+    pub fn from_row(row: &PublicRow) -> Result<Self, ColumnError> {
+        let cells = CellReader::new(&SCHEMA, row);
+        let status = DeadLetterStatus::from_word(&cells.text("Status")?);
+        let dequeue_count = u32::try_from(cells.integer("DequeueCount")?);
+        Ok(Self {
+            row_key: row.key.row.clone(),
+            engine: cells.text("Engine")?,
+            instance_id: cells.text("InstanceId")?,
+            original_queue: cells.text("OriginalQueue")?,
+            original_message: cells.text("OriginalMessage")?,
+            error_message: cells.text("ErrorMessage")?,
+            dequeue_count: dequeue_count.map_err(|_| cells.unreadable("DequeueCount"))?,
+            first_failure_at: cells.time("FirstFailureAtUtc")?,
+            last_failure_at: cells.time("LastFailureAtUtc")?,
+            status: status.ok_or_else(|| cells.unreadable("Status"))?,
+            resolution_notes: cells.optional_text("ResolutionNotes")?,
+            resolved_at: cells.optional_time("ResolvedAtUtc")?,
+            resolved_by: cells.optional_text("ResolvedBy")?,
+            correlation_id: cells.text("CorrelationId")?,
+        })
+    }
+}
+
+/// The row of an engine's message.
+pub fn key(engine: &str, row_key: &str) -> PublicKey {
+    PublicKey { partition: engine.to_owned(), row: row_key.to_owned() }
+}
+
+/// The row key of a message: `{messageId}-{timestamp}`, with the time it was put in the queue. Giving it up
+/// twice is one row.
+pub fn row_key(message_id: &str, enqueued_at: i64) -> String {
+    public_cells::row_key(message_id, enqueued_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DeadLetterStatus::*;
+    use super::*;
+    use crate::public::PublicWrite;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_dead_letter_survives_its_row(
+            id: (String, i64),
+            status in prop::sample::select(vec![Pending, Resolved, Expired]),
+            engine in "[-a-z]{1,20}",
+            texts in (".{0,20}", ".{0,20}", ".{0,20}", ".{0,20}", ".{0,20}"),
+            counts: (u32, u64),
+            times: (i64, i64, Option<i64>),
+            resolution: [Option<String>; 2],
+        ) {
+            let (instance_id, original_queue, original_message, error_message, correlation_id) = texts;
+            let (dequeue_count, revision) = counts;
+            let (first_failure_at, last_failure_at, resolved_at) = times;
+            let [resolution_notes, resolved_by] = resolution;
+            let letter = DeadLetter {
+                row_key: row_key(&id.0, id.1), engine, instance_id, original_queue, original_message,
+                error_message, dequeue_count, first_failure_at, last_failure_at, status, resolution_notes,
+                resolved_at, resolved_by, correlation_id,
+            };
+            let row = letter.to_row(revision);
+            prop_assert_eq!(row.revision, revision);
+            prop_assert_eq!(DeadLetter::from_row(&row), Ok(letter));
+            prop_assert_eq!(PublicWrite::Put(row).check(&SCHEMA), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Instances: the id a user knows → the run that lives under it now.
+//!
+//! One row per id, rewritten when a run begins, rests or ends. Everything else of a run is keyed by its
+//! number, so a purge is one commit that forgets the number, and no key repeats a long id. This table does
+//! not know what a run is doing; its parts ([`super::parts`]) and pages ([`super::pages`]) do.
+
+use serde::{Deserialize, Serialize};
+
+use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use crate::rows::{Key, Scan};
+
+/// Where a run stands. Stored by place: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RunStatus {
+    /// Accepted, and no turn taken yet.
+    Pending,
+    /// Takes messages and moves.
+    Running,
+    /// Keeps messages and does not move until it is resumed.
+    Suspended,
+    /// Ended with an output.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Ended by order.
+    Terminated,
+    /// Cannot go on by itself, and says why; nothing of it is lost, and it can be resumed.
+    Parked,
+}
+
+/// The current run of an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Instance {
+    /// The number the shard gave this run; new for every run, never used again.
+    pub run: u64,
+    /// Which life of the id this is, from 1.
+    pub run_number: u32,
+    /// Where the run stands.
+    pub status: RunStatus,
+    /// The definition it is pinned to.
+    pub definition: String,
+    /// The version of the definition.
+    pub version: String,
+    /// The content of that version, so that nothing else can be taken for it.
+    pub definition_hash: [u8; 32],
+    /// The turn up to which the rows of [`super::parts`] are the truth; later turns lie over them in their
+    /// pages.
+    pub folded_turn: u64,
+    /// The last turn taken; 0 before the first.
+    pub last_turn: u64,
+    /// When the run was accepted, in milliseconds of UTC since 1970.
+    pub created_at: i64,
+    /// When its last turn was, in the same unit.
+    pub updated_at: i64,
+    /// The trace it belongs to.
+    pub correlation_id: String,
+    /// The entity it acts for, if it has one.
+    pub entity_id: Option<String>,
+}
+
+impl Stored for Instance {
+    const TABLE: Table = Table::Instance;
+    const FORMAT: u8 = 1;
+}
+
+/// The row of an instance id.
+pub fn key(instance_id: &str) -> Key {
+    KeyWriter::new(Table::Instance).text(instance_id).key()
+}
+
+/// The instance id of a key.
+pub fn read_key(key: &Key) -> Result<String, TableError> {
+    let mut reader = KeyReader::new(Table::Instance, key)?;
+    let instance_id = reader.text()?;
+    reader.end(instance_id)
+}
+
+/// All instances of the partition, in the order of their ids.
+pub fn all() -> Scan {
+    Table::Instance.scan()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
+    use super::RunStatus::*;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_instance_survives_its_bytes(
+            numbers: (u64, u32, u64, u64),
+            status in prop::sample::select(vec![
+                Pending, Running, Suspended, Completed, Failed, Terminated, Parked,
+            ]),
+            texts in (".{0,20}", ".{0,20}", ".{0,20}"),
+            definition_hash: [u8; 32],
+            times: (i64, i64),
+            entity_id: Option<String>,
+        ) {
+            let (run, run_number, folded_turn, last_turn) = numbers;
+            let (definition, version, correlation_id) = texts;
+            let (created_at, updated_at) = times;
+            value_round_trips(&Instance {
+                run, run_number, status, definition, version, definition_hash, folded_turn, last_turn,
+                created_at, updated_at, correlation_id, entity_id,
+            });
+        }
+
+        #[test]
+        fn instances_sort_by_id(ids in prop::collection::vec(".{0,20}", 1..8)) {
+            keys_round_trip_in_order(ids, |id| key(id), read_key);
+        }
+    }
+}

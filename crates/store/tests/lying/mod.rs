@@ -1,0 +1,269 @@
+//! A store that lies in one way: the reference store behind a wrapper that breaks one promise.
+
+#![expect(clippy::unwrap_used, reason = "part of a test")]
+
+use std::sync::Mutex;
+
+use abide_store::Tick;
+use abide_store::conformance::Subject;
+use abide_store::memory::MemoryStore;
+use abide_store::public::{
+    Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError, TableSchema,
+};
+use abide_store::rows::{
+    Batch, Capabilities, CommitOutcome, Expect, Health, Key, Limits, Partition, PrivateRows,
+};
+use abide_store::rows::{Row, Scan, ScanPage, StoreError};
+
+/// One planted bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lie {
+    None,
+    /// The second half of a batch is forgotten.
+    TornBatch,
+    /// A read answers with what the row was before.
+    StaleRead,
+    /// Expectations on rows are not checked.
+    LostVersionCheck,
+    /// The head's version is not checked.
+    NoFence,
+    /// Two rows of a page are swapped.
+    ReorderedScan,
+    /// The next page begins with the last row of this one.
+    RepeatedRow,
+    /// A commit of unknown outcome is applied again later.
+    DoubleApplyOnUnknown,
+    /// A refused batch's rows are written all the same.
+    WritesWhatItRefuses,
+    /// Limits are declared and not kept.
+    NoLimits,
+    /// Changes are not told.
+    Silent,
+    /// Old revisions replace new ones.
+    LastWriterWins,
+    /// Pages of a query continue by counting rows instead of by position.
+    OffsetPages,
+    /// Any token is taken.
+    TrustsTokens,
+    /// Deleted rows stay in the answers to queries.
+    GhostRows,
+}
+
+impl Lie {
+    /// Every bug, and the promise whose checks must find it.
+    pub(crate) const ALL: [(Self, &'static str); 14] = [
+        (Self::TornBatch, "atomicity"),
+        (Self::StaleRead, "atomicity"),
+        (Self::LostVersionCheck, "fencing"),
+        (Self::NoFence, "fencing"),
+        (Self::ReorderedScan, "scans and order"),
+        (Self::RepeatedRow, "scans and order"),
+        (Self::DoubleApplyOnUnknown, "unknown outcomes"),
+        (Self::WritesWhatItRefuses, "atomicity"),
+        (Self::NoLimits, "limits"),
+        (Self::Silent, "notify"),
+        (Self::LastWriterWins, "queries"),
+        (Self::OffsetPages, "pages"),
+        (Self::TrustsTokens, "pages"),
+        (Self::GhostRows, "queries"),
+    ];
+}
+
+#[derive(Debug)]
+pub(crate) struct Lying {
+    lie: Lie,
+    honest: MemoryStore,
+    before: Mutex<Vec<(Partition, Row)>>,
+    late: Mutex<Option<(Partition, Batch, u32)>>,
+}
+
+pub(crate) struct LyingSubject(Lie);
+
+impl Lying {
+    pub(crate) fn subject(lie: Lie) -> LyingSubject {
+        LyingSubject(lie)
+    }
+
+    /// Commits without looking at any version.
+    fn force(&self, partition: &Partition, mut batch: Batch, rows: bool, head: bool) -> CommitOutcome {
+        for write in batch.writes.iter_mut().filter(|_| rows) {
+            write.expect = match self.honest.read_now(partition, &write.key).unwrap() {
+                Some(row) => Expect::At(row.version),
+                None => Expect::Absent,
+            };
+        }
+        if let Some(fence) = batch.fence.as_mut().filter(|_| head) {
+            fence.expect = self.honest.read_now(partition, &fence.key).unwrap().map(|row| row.version);
+        }
+        self.honest.commit_now(partition, batch)
+    }
+
+    fn remember(&self, partition: &Partition, batch: &Batch) {
+        let mut before = self.before.lock().unwrap();
+        for key in batch.writes.iter().map(|write| &write.key) {
+            if let Ok(Some(row)) = self.honest.read_now(partition, key) {
+                before.retain(|(of, old)| (of, &old.key) != (partition, key));
+                before.push((partition.clone(), row));
+            }
+        }
+    }
+}
+
+impl Subject for LyingSubject {
+    type Store = Lying;
+
+    async fn fresh(&self) -> Lying {
+        Lying {
+            lie: self.0,
+            honest: MemoryStore::default(),
+            before: Mutex::default(),
+            late: Mutex::default(),
+        }
+    }
+
+    async fn reopen(&self, _: Lying) -> Option<Lying> {
+        None
+    }
+
+    fn make_unknown(&self, store: &Lying, applied: bool) -> bool {
+        store.honest.make_next_commit_unknown(applied);
+        true
+    }
+}
+
+impl PrivateRows for Lying {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.honest.capabilities();
+        if self.lie == Lie::NoLimits {
+            capabilities.limits = Limits::AZURE;
+        }
+        capabilities
+    }
+
+    fn health(&self) -> Health {
+        self.honest.health()
+    }
+
+    async fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
+        let row = self.honest.read_now(partition, key)?;
+        if self.lie == Lie::StaleRead {
+            let before = self.before.lock().unwrap();
+            if let Some((_, old)) = before.iter().find(|(of, old)| (of, &old.key) == (partition, key)) {
+                return Ok(Some(old.clone()));
+            }
+        }
+        Ok(row)
+    }
+
+    async fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
+        let mut page = self.honest.scan_now(partition, scan.clone())?;
+        if self.lie == Lie::ReorderedScan && page.rows.len() > 2 {
+            page.rows.swap(1, 2);
+        }
+        if self.lie == Lie::RepeatedRow
+            && let (Some(next), [.., before, _]) = (&mut page.next, page.rows.as_slice())
+        {
+            *next = scan.after(before.key.clone());
+        }
+        Ok(page)
+    }
+
+    async fn commit(&self, partition: &Partition, mut batch: Batch) -> CommitOutcome {
+        let late = self.late.lock().unwrap().take();
+        if let Some((of, batch, wait)) = late {
+            if wait == 0 {
+                self.force(&of, batch, true, true);
+            } else {
+                *self.late.lock().unwrap() = Some((of, batch, wait - 1));
+            }
+        }
+        self.remember(partition, &batch);
+        match self.lie {
+            Lie::TornBatch if batch.writes.len() > 1 => {
+                let whole = batch.writes.len();
+                batch.writes.truncate(whole / 2);
+                match self.honest.commit_now(partition, batch) {
+                    CommitOutcome::Committed(mut receipt) => {
+                        let version = receipt.rows.first().cloned().flatten();
+                        receipt.rows.resize(whole, version);
+                        CommitOutcome::Committed(receipt)
+                    }
+                    other => other,
+                }
+            }
+            Lie::LostVersionCheck => self.force(partition, batch, true, false),
+            Lie::NoFence => self.force(partition, batch, false, true),
+            Lie::WritesWhatItRefuses => match self.honest.commit_now(partition, batch.clone()) {
+                refused @ (CommitOutcome::Conflict(_) | CommitOutcome::Fenced) => {
+                    self.force(partition, batch, true, true);
+                    refused
+                }
+                other => other,
+            },
+            Lie::DoubleApplyOnUnknown => match self.honest.commit_now(partition, batch.clone()) {
+                unknown @ CommitOutcome::Unknown { .. } => {
+                    *self.late.lock().unwrap() = Some((partition.clone(), batch, 1));
+                    unknown
+                }
+                other => other,
+            },
+            _ => self.honest.commit_now(partition, batch),
+        }
+    }
+
+    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
+        if self.lie == Lie::Silent && seen != Tick::START {
+            // A backend that only guesses at intervals and never knows of a change: it wakes with the tick it was given.
+            return seen;
+        }
+        self.honest.changed(partition, seen).await
+    }
+}
+
+impl PublicTables for Lying {
+    async fn put(&self, table: &'static TableSchema, mut writes: Vec<PublicWrite>) -> Result<(), PutError> {
+        if self.lie == Lie::LastWriterWins {
+            for write in &mut writes {
+                if let PublicWrite::Put(row) = write {
+                    row.revision = 1;
+                }
+            }
+        }
+        if self.lie == Lie::GhostRows {
+            writes.retain(|write| matches!(write, PublicWrite::Put(_)));
+        }
+        self.honest.put(table, writes).await
+    }
+
+    async fn get(
+        &self,
+        table: &'static TableSchema,
+        key: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        self.honest.get(table, key).await
+    }
+
+    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
+        match self.lie {
+            Lie::OffsetPages => {
+                let skip: usize = query
+                    .continuation
+                    .as_deref()
+                    .map_or(Ok(0), str::parse)
+                    .map_err(|_| QueryError::Continuation)?;
+                let all = self
+                    .honest
+                    .query(table, &Query { limit: 1_000, continuation: None, ..query.clone() })
+                    .await?;
+                let rows: Vec<PublicRow> = all.rows.iter().skip(skip).take(query.limit).cloned().collect();
+                let end = skip + rows.len();
+                Ok(Page { rows, continuation: (end < all.rows.len()).then(|| end.to_string()) })
+            }
+            Lie::TrustsTokens => match self.honest.query(table, query).await {
+                Err(QueryError::Continuation) => self.honest.query(table, &query.clone().after(None)).await,
+                answer => answer,
+            },
+            _ => self.honest.query(table, query).await,
+        }
+    }
+}
