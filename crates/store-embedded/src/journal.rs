@@ -178,7 +178,7 @@ fn walk(bytes: &[u8], last_sequence: Option<u64>) -> Walk {
 
 /// How many bytes are left when trailing zeros are not counted. Block by block first: a new journal is zeros almost to its end.
 fn written(bytes: &[u8]) -> usize {
-    const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     let blocks = bytes.chunks(ZEROS.len());
     let zero_blocks = blocks.rev().take_while(|block| ZEROS.starts_with(block)).map(<[u8]>::len);
     let rest = bytes.get(..bytes.len() - zero_blocks.sum::<usize>()).unwrap_or_default();

@@ -1,0 +1,74 @@
+//! `crash`: breaks the store in every way a machine can, and compares what is left with what was acknowledged.
+//!
+//! A rig starts this same program as a *writer*, which commits as fast as it can and says on its standard output what was
+//! acknowledged; does something terrible to it; opens what is left and *checks* it against a model that knows what every commit
+//! wrote. Run by `scripts/crash`; figures go to docs/guides/crash.md.
+
+mod check;
+mod faults;
+mod kill;
+mod ledger;
+mod power;
+mod workload;
+mod writer;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use abide_store_embedded::SyncMode;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    rig: Rig,
+}
+
+#[derive(Subcommand)]
+enum Rig {
+    /// kill -9 of a writer at full load.
+    StoreKill {
+        #[arg(long, default_value_t = 50)]
+        cycles: u32,
+        /// Where the store is made; a new folder.
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// A power cut: the writer is stopped and the image of its file system is copied and mounted elsewhere. Needs root.
+    StorePower {
+        #[arg(long, default_value_t = 10)]
+        cycles: u32,
+        #[arg(long)]
+        folder: PathBuf,
+        /// The control: acknowledge before the disk has it. The rig must find losses.
+        #[arg(long)]
+        without_sync: bool,
+    },
+    /// Failing system calls by strace, and a disk that is really full. Needs strace and root.
+    StoreFaults {
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// The writer of the other rigs.
+    #[command(hide = true)]
+    Write(writer::Settings),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().rig {
+        Rig::StoreKill { cycles, folder } => kill::run(cycles, &folder),
+        Rig::StorePower { cycles, folder, without_sync } => {
+            let sync = if without_sync { SyncMode::OperatingSystem } else { SyncMode::EveryCommit };
+            power::run(cycles, &folder, sync)
+        }
+        Rig::StoreFaults { folder } => faults::run(&folder),
+        Rig::Write(settings) => writer::run(&settings),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("crash: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Power cuts: everything the writer's file system had not yet given to its disk is gone.
+//!
+//! The store lies on an ext4 file system in an image file. The writer is stopped, the image is copied as its disk is at that moment,
+//! and the copy is mounted: what was only in the caches of the mounted file system is not in it. The next cycle goes on from the copy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use abide_store::memory::Dice;
+use abide_store_embedded::SyncMode;
+use rustix::process::{Signal, kill_process};
+
+use crate::check::{Found, check};
+use crate::kill::{PARTITIONS, Writer};
+use crate::ledger::Ledger;
+
+const IMAGE_MIB: u64 = 384;
+
+pub(crate) fn run(cycles: u32, folder: &Path, sync: SyncMode) -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("POWER CUTS WERE NOT TRIED: mounting an image needs root".to_owned());
+    }
+    let disk = Disk::make(folder, IMAGE_MIB)?;
+    let outcome = cut(cycles, &disk, sync);
+    disk.unmount()?;
+    outcome
+}
+
+fn cut(cycles: u32, disk: &Disk, sync: SyncMode) -> Result<(), String> {
+    let mut ledger = Ledger::default();
+    let mut dice = Dice::new(u64::from(cycles) + 1);
+    let mut total = Found::default();
+    let partitions = PARTITIONS.to_string();
+    let mut arguments = vec!["--partitions", partitions.as_str()];
+    if sync == SyncMode::OperatingSystem {
+        arguments.push("--without-sync");
+    }
+    for cycle in 0..cycles {
+        disk.mount()?;
+        let mut writer = Writer::start(&disk.store(), &arguments, dice.below(2) == 0)?;
+        writer.listen(Duration::from_millis(100 + dice.below(500)), &mut ledger);
+        stop(&writer)?;
+        disk.copy()?;
+        writer.kill(&mut ledger)?;
+        disk.unmount()?;
+        disk.take_copy()?;
+        disk.mount()?;
+        match check(&disk.store(), PARTITIONS, &mut ledger) {
+            Ok(found) => total.add(&found),
+            Err(error) => return Err(format!("cycle {cycle}: {error}")),
+        }
+        disk.unmount()?;
+    }
+    let what = match sync {
+        SyncMode::EveryCommit => "power cuts",
+        SyncMode::OperatingSystem => "power cuts without sync (the control)",
+    };
+    total.report(what, cycles, &ledger);
+    match sync {
+        SyncMode::EveryCommit => total.verdict(&ledger),
+        SyncMode::OperatingSystem if total.lost > 0 => Ok(()),
+        SyncMode::OperatingSystem => Err("the control lost nothing, so the rig proves nothing".to_owned()),
+    }
+}
+
+/// Stops every thread of the writer.
+fn stop(writer: &Writer) -> Result<(), String> {
+    let process = writer.process().ok_or("the writer has no process id")?;
+    kill_process(process, Signal::STOP).map_err(|error| error.to_string())?;
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let is_stopped = |task: &PathBuf| {
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:") && line.contains('T'))
+    };
+    loop {
+        let threads: Vec<PathBuf> = fs::read_dir(&tasks)
+            .map_err(|error| error.to_string())?
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        if threads.iter().all(is_stopped) {
+            return Ok(());
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A file system in an image file.
+pub(crate) struct Disk {
+    image: PathBuf,
+    copy: PathBuf,
+    mount: PathBuf,
+}
+
+impl Disk {
+    pub(crate) fn make(folder: &Path, mebibytes: u64) -> Result<Self, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        fs::create_dir_all(folder).map_err(failed)?;
+        let disk = Self {
+            image: folder.join("disk.img"),
+            copy: folder.join("copy.img"),
+            mount: folder.join("mounted"),
+        };
+        fs::create_dir_all(&disk.mount).map_err(failed)?;
+        let file = fs::File::create(&disk.image).map_err(failed)?;
+        file.set_len(mebibytes * 1024 * 1024).map_err(failed)?;
+        call("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), disk.image.as_os_str()])?;
+        Ok(disk)
+    }
+
+    pub(crate) fn mount(&self) -> Result<(), String> {
+        call("mount", &["-o".as_ref(), "loop".as_ref(), self.image.as_os_str(), self.mount.as_os_str()])
+    }
+
+    pub(crate) fn unmount(&self) -> Result<(), String> {
+        let mounted = fs::read_to_string("/proc/mounts").map_err(|error| error.to_string())?;
+        if mounted.contains(&*self.mount.to_string_lossy()) {
+            call("umount", &[self.mount.as_os_str()])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.mount
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.mount.join("store")
+    }
+
+    fn copy(&self) -> Result<(), String> {
+        call("cp", &["--sparse=always".as_ref(), self.image.as_os_str(), self.copy.as_os_str()])
+    }
+
+    fn take_copy(&self) -> Result<(), String> {
+        fs::rename(&self.copy, &self.image).map_err(|error| error.to_string())
+    }
+}
+
+fn call(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let status = Command::new(program).args(arguments).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} {arguments:?} ended with {status}")),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
