@@ -48,7 +48,8 @@ pub(crate) fn run(folder: &Path) -> Result<(), String> {
             found.unacknowledged
         );
         let as_expected = match expect {
-            Expect::Closed => told.refused > 0 && told.after == 0,
+            // Tasks say what they were told in no order: one acknowledgement each may be said late.
+            Expect::Closed => told.refused > 0 && told.after <= PARTITIONS,
             Expect::GoesOn => told.unknown > 0 && told.after > 100,
         };
         if found.lost + found.wrong_rows > 0 || told.committed == 0 || !as_expected {

@@ -9,6 +9,7 @@ mod faults;
 mod kill;
 mod ledger;
 mod power;
+mod rot;
 mod workload;
 mod writer;
 
@@ -49,6 +50,19 @@ enum Rig {
         #[arg(long)]
         folder: PathBuf,
     },
+    /// One bit of a closed store is flipped, and everything is read.
+    StoreRot {
+        #[arg(long, default_value_t = 200)]
+        flips: u32,
+        #[arg(long)]
+        folder: PathBuf,
+    },
+    /// The reader of the rig before.
+    #[command(hide = true)]
+    ReadRotten {
+        #[arg(long)]
+        folder: PathBuf,
+    },
     /// The writer of the other rigs.
     #[command(hide = true)]
     Write(writer::Settings),
@@ -62,6 +76,8 @@ fn main() -> ExitCode {
             power::run(cycles, &folder, sync)
         }
         Rig::StoreFaults { folder } => faults::run(&folder),
+        Rig::StoreRot { flips, folder } => rot::run(flips, &folder),
+        Rig::ReadRotten { folder } => rot::read(&folder),
         Rig::Write(settings) => writer::run(&settings),
     };
     match outcome {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
 use crate::journal::{self, Damage, Extent, SettleError, Settled};
+use crate::manifest;
 use crate::options::Options;
 
 /// The format this program writes, and the highest it opens.
@@ -124,6 +125,9 @@ impl Folder {
             self.create(options)?;
         }
         let clean = read_if_there(&self.clean()).map_err(failed)?.and_then(|text| Extent::from_text(&text));
+        if let Some(damage) = manifest::check(&self.engine()).map_err(failed)? {
+            return Err(self.settle_error(SettleError::Damaged(damage)));
+        }
         let settled = journal::settle(&self.engine(), clean.as_ref(), options.salvage);
         let settled = settled.map_err(|error| self.settle_error(error))?;
         // From here on the journal may end elsewhere: the mark has to be gone before the first commit.
@@ -194,7 +198,10 @@ fn open_error(folder: &Path, source: io::Error) -> OpenError {
 fn has_foreign_files(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        if !["LOCK", "engine.new", "engine", "lost+found"].iter().any(|ours| name == *ours) {
+        if !["LOCK", "CLEAN", "FORMAT.new", "CLEAN.new", "engine.new", "engine", "lost+found"]
+            .iter()
+            .any(|ours| name == *ours)
+        {
             return Ok(true);
         }
     }

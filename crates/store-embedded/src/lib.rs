@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The engine is fjall, an LSM tree in Rust; docs/adr/0008 says why, and what is done here because of it: merging commits into
-//! one sync ([`committer`]), checking its journal before it is opened ([`journal`]), reserving disk space, and refusing to answer
+//! one sync ([`committer`]), checking its journal and its manifests before it is opened
+//! ([`journal`], [`manifest`]), reserving disk space, and refusing to answer
 //! while an outcome is unknown. No type of the engine is visible outside this crate.
 
 mod backup;
@@ -15,6 +16,7 @@ mod engine;
 mod folder;
 mod group;
 mod journal;
+mod manifest;
 mod options;
 mod public;
 mod store;

@@ -1,0 +1,179 @@
+//! Damaged files: what was never acknowledged is cut off, what was is missed and named, and nothing is invented.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, StoreError};
+use abide_store_embedded::{EmbeddedStore, OpenError, Options};
+
+const ROWS: usize = 40;
+
+fn options() -> Options {
+    Options { disk_reserve_bytes: 0, ..Options::default() }
+}
+
+fn partition() -> Partition {
+    Partition::new("p").unwrap()
+}
+
+fn value(number: usize) -> Vec<u8> {
+    format!("value number {number:04} ").repeat(20).into_bytes()
+}
+
+/// A closed store of forty commits, all of them in its journal.
+async fn make(folder: &Path) {
+    let store = EmbeddedStore::open(folder, options()).unwrap();
+    for number in 0..ROWS {
+        let batch = Batch::checked().create(Key::new(number.to_be_bytes()), value(number));
+        assert!(matches!(store.commit(&partition(), batch).await, CommitOutcome::Committed(_)));
+    }
+}
+
+/// Which rows can be read; each that can is as it was written.
+async fn readable(store: &EmbeddedStore) -> Vec<usize> {
+    let mut found = Vec::new();
+    for number in 0..ROWS {
+        match store.read(&partition(), &Key::new(number.to_be_bytes())).await {
+            Ok(Some(row)) => {
+                assert_eq!(row.value, value(number), "an invented value");
+                found.push(number);
+            }
+            Ok(None) => {}
+            Err(StoreError::Corrupt { key, .. }) => assert_eq!(key, Key::new(number.to_be_bytes())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    found
+}
+
+fn journal(folder: &Path) -> PathBuf {
+    let files = fs::read_dir(folder.join("engine")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "jnl")).max().unwrap()
+}
+
+fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {
+    bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
+}
+
+/// As after a crash: without the mark of an orderly end.
+fn as_crashed(folder: &Path) {
+    fs::remove_file(folder.join("CLEAN")).unwrap();
+}
+
+fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(file).unwrap();
+    change(&mut bytes);
+    fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    as_crashed(base.path());
+    let journal = journal(base.path());
+    let whole = fs::read(&journal).unwrap();
+    let last = place_of(&whole, &value(ROWS - 1));
+    let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    // A group that was being written: begun and not ended, or with a page of zeros in its middle.
+    let torn: [(&str, Box<dyn Fn(&mut Vec<u8>)>); 4] = [
+        ("half of it", Box::new(|bytes| bytes.truncate(last + 100))),
+        ("its end only zeros", Box::new(|bytes| bytes[last + 100..end].fill(0))),
+        ("a hole in it", Box::new(|bytes| bytes[last..last + 50].fill(0))),
+        ("its beginning lost", Box::new(|bytes| bytes[last - 30..last].fill(0))),
+    ];
+    for (name, tear) in torn {
+        fs::write(&journal, &whole).unwrap();
+        change(&journal, |bytes| tear(bytes));
+        let store =
+            EmbeddedStore::open(base.path(), options()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>(), "{name}");
+        let again = Batch::checked().create(Key::new((ROWS - 1).to_be_bytes()), value(ROWS - 1));
+        assert!(matches!(store.commit(&partition(), again).await, CommitOutcome::Committed(_)), "{name}");
+        drop(store);
+        let store = EmbeddedStore::open(base.path(), options()).unwrap();
+        assert_eq!(readable(&store).await, (0..ROWS).collect::<Vec<_>>(), "{name}: what came after it");
+        drop(store);
+        as_crashed(base.path());
+    }
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_of_the_journal_is_refused_and_named() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    as_crashed(base.path());
+    let journal = journal(base.path());
+    let whole = fs::read(&journal).unwrap();
+    let middle = place_of(&whole, &value(20));
+    // In a value, in an item's header, in the tag of the batch, in its number.
+    for offset in [5isize, -10, -60, -55] {
+        let at = middle.checked_add_signed(offset).unwrap();
+        fs::write(&journal, &whole).unwrap();
+        change(&journal, |bytes| bytes[at] ^= 0x40);
+        let damaged = fs::read(&journal).unwrap();
+        match EmbeddedStore::open(base.path(), options()) {
+            Err(OpenError::Damaged { file, at: named, .. }) => {
+                assert_eq!(file, journal);
+                assert!(named <= at && at - named < 1_000, "named {named}, damaged {at}");
+            }
+            other => panic!("byte {at}: {other:?}"),
+        }
+        assert_eq!(fs::read(&journal).unwrap(), damaged, "nothing was changed");
+    }
+}
+
+#[tokio::test]
+async fn salvaging_leaves_out_the_damaged_commit_and_keeps_the_rest() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    as_crashed(base.path());
+    change(&journal(base.path()), |bytes| {
+        let at = place_of(bytes, &value(20));
+        bytes[at] ^= 1;
+    });
+    assert!(matches!(EmbeddedStore::open(base.path(), options()), Err(OpenError::Damaged { .. })));
+    let store = EmbeddedStore::open(base.path(), Options { salvage: true, ..options() }).unwrap();
+    assert_eq!(readable(&store).await, (0..ROWS).filter(|number| *number != 20).collect::<Vec<_>>());
+    drop(store);
+    EmbeddedStore::open(base.path(), options()).unwrap();
+}
+
+#[tokio::test]
+async fn an_end_that_is_missing_after_an_orderly_close_is_refused() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    change(&journal(base.path()), |bytes| {
+        let last = place_of(bytes, &value(ROWS - 1));
+        bytes.truncate(last);
+    });
+    let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
+    assert!(error.to_string().contains("although the store was closed in order"), "{error}");
+    fs::remove_file(journal(base.path())).unwrap();
+    let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
+    assert!(error.to_string().contains("the journal is missing"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_manifest_is_refused_and_named() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    let keyspace = base.path().join("engine/keyspaces/1");
+    let manifest = fs::read_dir(&keyspace).unwrap().map(|entry| entry.unwrap().path());
+    let manifest =
+        manifest.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with('v')).max().unwrap();
+    for file in [manifest, keyspace.join("current")] {
+        let whole = fs::read(&file).unwrap();
+        for at in 0..whole.len() {
+            change(&file, |bytes| bytes[at] ^= 1 << (at % 8));
+            let opened = EmbeddedStore::open(base.path(), options());
+            assert!(
+                matches!(opened, Err(OpenError::Damaged { .. })),
+                "byte {at} of {}: {opened:?}",
+                file.display()
+            );
+            fs::write(&file, &whole).unwrap();
+        }
+    }
+    assert_eq!(readable(&EmbeddedStore::open(base.path(), options()).unwrap()).await.len(), ROWS);
+}

@@ -1,0 +1,196 @@
+//! A store's folder: one process, one format, no half-made stores; backups; what happens when the disk has no room.
+
+use std::fs;
+use std::path::Path;
+
+use abide_store::conformance::together;
+use abide_store::public::{PublicTables, PublicWrite, Query};
+use abide_store::rows::{Batch, CommitOutcome, Durability, Health, Key, Partition, PrivateRows, Scan};
+use abide_store::tables::engine_history::SCHEMA;
+use abide_store_embedded::{BackupError, EmbeddedStore, OpenError, Options, SyncMode};
+
+fn options() -> Options {
+    Options { disk_reserve_bytes: 0, ..Options::default() }
+}
+
+fn open(folder: &Path) -> EmbeddedStore {
+    EmbeddedStore::open(folder, options()).unwrap()
+}
+
+fn partition() -> Partition {
+    Partition::new("p").unwrap()
+}
+
+async fn create(store: &EmbeddedStore, name: &str) -> CommitOutcome {
+    store.commit(&partition(), Batch::checked().create(Key::new(name), name.as_bytes().to_vec())).await
+}
+
+async fn names(store: &EmbeddedStore) -> Vec<String> {
+    let page = store.scan(&partition(), Scan::all()).await.unwrap();
+    page.rows.into_iter().map(|row| String::from_utf8(row.value).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_second_open_of_the_same_folder_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let second = EmbeddedStore::open(folder.path(), options()).unwrap_err();
+    assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+    assert!(second.to_string().contains("in use by another process"), "{second}");
+    assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)), "the first one goes on");
+    drop(store);
+    open(folder.path());
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    fs::write(folder.path().join("FORMAT"), "2\n").unwrap();
+    let error = EmbeddedStore::open(folder.path(), options()).unwrap_err();
+    assert!(matches!(error, OpenError::NewerFormat { found: 2, .. }), "{error}");
+    assert_eq!(fs::read_to_string(folder.path().join("FORMAT")).unwrap(), "2\n");
+    fs::write(folder.path().join("FORMAT"), "rubbish").unwrap();
+    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(OpenError::Damaged { .. })));
+}
+
+#[test]
+fn a_folder_with_other_files_is_not_taken_for_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("thesis.txt"), "words").unwrap();
+    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(OpenError::NotAStore { .. })));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was written into it");
+}
+
+#[tokio::test]
+async fn a_store_half_made_by_a_crash_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("engine.new")).unwrap();
+    fs::write(folder.path().join("engine.new").join("0.jnl"), "half").unwrap();
+    fs::write(folder.path().join("LOCK"), "").unwrap();
+    assert!(matches!(create(&open(folder.path()), "a").await, CommitOutcome::Committed(_)));
+    // Complete but for the last step.
+    fs::remove_file(folder.path().join("FORMAT")).unwrap();
+    assert_eq!(names(&open(folder.path())).await, ["a"]);
+}
+
+#[test]
+fn a_weaker_mode_is_named_and_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(open(folder.path()).capabilities().durability, Durability::Synced);
+    let weak = Options { sync: SyncMode::OperatingSystem, ..options() };
+    let store = EmbeddedStore::open(folder.path(), weak).unwrap();
+    assert_eq!(store.capabilities().durability, Durability::Written);
+    assert_eq!(weak.sync.name(), "operating-system");
+}
+
+#[tokio::test]
+async fn commits_leave_the_reserve_alone_and_reads_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(create(&open(folder.path()), "a").await, CommitOutcome::Committed(_)));
+    let all = Options { disk_reserve_bytes: u64::MAX, ..options() };
+    let store = EmbeddedStore::open(folder.path(), all).unwrap();
+    let outcome = create(&store, "b").await;
+    assert!(
+        matches!(&outcome, CommitOutcome::Unavailable { reason } if reason.contains("disk is full")),
+        "{outcome:?}"
+    );
+    assert!(matches!(store.health(), Health::ReadOnly { reason } if reason.contains("disk is full")));
+    assert_eq!(names(&store).await, ["a"]);
+}
+
+#[tokio::test]
+async fn commits_that_wait_together_are_all_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(folder.path(), Options { queue_bytes: 4_096, ..options() }).unwrap();
+    let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+    let outcomes = together(names.iter().map(|name| create(&store, name)).collect()).await;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_))));
+    assert_eq!(self::names(&store).await, names);
+}
+
+/// Two rows are always written equal; a backup in the middle of it has them equal too, and is a store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_busy_store_is_one_moment_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("store"), folder.path().join("backup"));
+    let store = std::sync::Arc::new(open(&from));
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (store, stop) = (store.clone(), stop.clone());
+        async move {
+            let (mut version, mut number) = (None, 0u64);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                number += 1;
+                let value = number.to_be_bytes().to_vec();
+                let batch = Batch::fenced(Key::new("head"), version, value.clone());
+                let batch = batch.put(Key::new("a"), value.clone()).put(Key::new("z"), value);
+                let CommitOutcome::Committed(receipt) = store.commit(&partition(), batch).await else {
+                    panic!()
+                };
+                version = receipt.head;
+            }
+            (version, number)
+        }
+    });
+    let mut tick = store.changed(&partition(), abide_store::Tick::START).await;
+    for _ in 0..20 {
+        tick = store.changed(&partition(), tick).await;
+    }
+    let mut copied = 0;
+    store.backup(&to, |bytes| copied += bytes).unwrap();
+    assert!(copied > 0);
+    assert!(
+        matches!(store.backup(&to, |_| {}), Err(BackupError::Exists { .. })),
+        "a backup is never replaced"
+    );
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let (version, number) = writer.await.unwrap();
+
+    let backup = open(&to);
+    let rows = backup.scan(&partition(), Scan::all()).await.unwrap().rows;
+    let numbers: Vec<u64> =
+        rows.iter().map(|row| u64::from_be_bytes(row.value.clone().try_into().unwrap())).collect();
+    assert!(
+        matches!(numbers.as_slice(), [a, head, z] if a == head && head == z && *a > 0 && *a <= number),
+        "{numbers:?}"
+    );
+    let next = Batch::fenced(Key::new("head"), Some(rows[1].version.clone()), vec![]);
+    let went_on = backup.commit(&partition(), next).await;
+    let CommitOutcome::Committed(receipt) = went_on else { panic!("versions hold in the copy: {went_on:?}") };
+    assert_ne!(receipt.head, version, "the copy gives no version that the store gave");
+}
+
+#[tokio::test]
+async fn pages_of_a_backup_continue_those_of_its_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("store"));
+    let rows = (0..10).map(|at| {
+        let columns = [
+            ("Engine", "hmac"),
+            ("InstanceId", "i"),
+            ("Operation", "rotate"),
+            ("Status", "Succeeded"),
+            ("Input", "{}"),
+            ("CorrelationId", "c"),
+        ];
+        let mut columns: std::collections::BTreeMap<_, _> = columns
+            .map(|(name, text)| (name.to_owned(), abide_store::public::Value::Text(text.to_owned())))
+            .into();
+        columns.insert("DurationMs".to_owned(), abide_store::public::Value::Integer(1));
+        columns.insert("CreatedAtUtc".to_owned(), abide_store::public::Value::Time(at));
+        let key = abide_store::public::PublicKey { partition: "hmac".to_owned(), row: at.to_string() };
+        PublicWrite::Put(abide_store::public::PublicRow { key, revision: 1, columns })
+    });
+    store.put(&SCHEMA, rows.collect()).await.unwrap();
+    let query = Query::default().equal("Engine", "hmac").limit(4);
+    let first = store.query(&SCHEMA, &query).await.unwrap();
+    store.backup(&folder.path().join("backup"), |_| {}).unwrap();
+    let backup = open(&folder.path().join("backup"));
+    let second = backup.query(&SCHEMA, &query.clone().after(first.continuation)).await.unwrap();
+    assert_eq!(second.rows.iter().map(|row| row.key.row.as_str()).collect::<Vec<_>>(), ["5", "4", "3", "2"]);
+    let elsewhere = open(&folder.path().join("another"));
+    let foreign = store.query(&SCHEMA, &query).await.unwrap().continuation;
+    let refused = elsewhere.query(&SCHEMA, &query.after(foreign)).await;
+    assert_eq!(refused, Err(abide_store::public::QueryError::Continuation), "another store's token");
+}

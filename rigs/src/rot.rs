@@ -1,0 +1,209 @@
+//! Bit rot: one bit of one file of a closed store is flipped, and everything is read.
+//!
+//! Whatever the bit was, the store must either refuse to open and name the place, or open and answer every read rightly or with an
+//! error that names the row. A wrong value, a missing row or a panic is a failure.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use abide_store::memory::Dice;
+use abide_store::public::{PublicTables, PublicWrite};
+use abide_store::rows::{CommitOutcome, PrivateRows, StoreError};
+use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
+
+use crate::workload::{self, SLOTS};
+
+const PARTITIONS: u64 = 4;
+const COMMITS: u64 = 600;
+
+/// What one flip led to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Outcome {
+    Refused,
+    Unharmed,
+    Named,
+    Wrong(String),
+}
+
+pub(crate) fn run(flips: u32, folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let (base, copy) = (folder.join("base"), folder.join("copy"));
+    make(&base)?;
+    if read_all(&base)? != Outcome::Unharmed {
+        return Err("the store was not whole before anything was flipped".to_owned());
+    }
+    let mut files = Vec::new();
+    collect(&base, &mut files).map_err(failed)?;
+    files.sort();
+    let mut dice = Dice::new(u64::from(flips));
+    let mut counts: BTreeMap<(String, Outcome), u32> = BTreeMap::new();
+    for _ in 0..flips {
+        let Some(file) = files.get(usize::try_from(dice.below(files.len() as u64)).unwrap_or(0)) else {
+            break;
+        };
+        let inside = file.strip_prefix(&base).map_err(|error| error.to_string())?;
+        let length = written(file).map_err(failed)?;
+        if length == 0 {
+            continue;
+        }
+        if copy.exists() {
+            fs::remove_dir_all(&copy).map_err(failed)?;
+        }
+        copy_folder(&base, &copy).map_err(failed)?;
+        let at = dice.below(length);
+        let mut bytes = fs::read(copy.join(inside)).map_err(failed)?;
+        if let Some(byte) = usize::try_from(at).ok().and_then(|at| bytes.get_mut(at)) {
+            *byte ^= 1 << dice.below(8);
+        }
+        fs::write(copy.join(inside), bytes).map_err(failed)?;
+        let outcome = read_elsewhere(&copy)?;
+        if let Outcome::Wrong(how) = &outcome {
+            println!("{} at byte {at}: {how}", inside.display());
+        }
+        *counts.entry((kind(inside), outcome)).or_default() += 1;
+    }
+    for ((file, outcome), count) in &counts {
+        println!("{file:<28} {outcome:?}: {count}");
+    }
+    let wrong: u32 =
+        counts.iter().filter(|((_, outcome), _)| matches!(outcome, Outcome::Wrong(_))).map(|(_, n)| n).sum();
+    println!("{flips} flipped bits, {wrong} of them silent or fatal");
+    if wrong > 0 { Err(format!("{wrong} flipped bits were not detected")) } else { Ok(()) }
+}
+
+/// Reads in a process of its own, which may well die of it.
+fn read_elsewhere(folder: &Path) -> Result<Outcome, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let reader = Command::new(program).arg("read-rotten").arg("--folder").arg(folder).output();
+    let reader = reader.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&reader.stdout).trim().to_owned();
+    Ok(match said.as_str() {
+        "refused" => Outcome::Refused,
+        "unharmed" => Outcome::Unharmed,
+        "named" => Outcome::Named,
+        _ if said.is_empty() => {
+            let complaint = String::from_utf8_lossy(&reader.stderr);
+            Outcome::Wrong(format!("a panic: {}", complaint.lines().take(2).collect::<Vec<_>>().join(" ")))
+        }
+        _ => Outcome::Wrong(said),
+    })
+}
+
+/// The process that reads.
+pub(crate) fn read(folder: &Path) -> Result<(), String> {
+    let outcome = read_all(folder)?;
+    println!(
+        "{}",
+        match &outcome {
+            Outcome::Refused => "refused",
+            Outcome::Unharmed => "unharmed",
+            Outcome::Named => "named",
+            Outcome::Wrong(how) => how,
+        }
+    );
+    Ok(())
+}
+
+fn kind(file: &Path) -> String {
+    let name = file.to_string_lossy().into_owned();
+    name.chars().map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect()
+}
+
+/// A closed store with sorted files and a journal.
+fn make(folder: &Path) -> Result<(), String> {
+    let options = Options {
+        sync: SyncMode::OperatingSystem,
+        write_buffer_bytes: 512 * 1024,
+        disk_reserve_bytes: 0,
+        ..Options::default()
+    };
+    let store = EmbeddedStore::open(folder, options).map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        for partition in 0..PARTITIONS {
+            let mut version = None;
+            for n in 1..=COMMITS {
+                let batch = workload::batch(partition, n, version);
+                match store.commit(&workload::partition(partition), batch).await {
+                    CommitOutcome::Committed(receipt) => version = receipt.head,
+                    other => return Err(format!("{other:?}")),
+                }
+                if let Some(row) = workload::public_row(partition, n) {
+                    let put = store.put(workload::PUBLIC, vec![PublicWrite::Put(row)]).await;
+                    put.map_err(|error| error.to_string())?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads every row by its key.
+fn read_all(folder: &Path) -> Result<Outcome, String> {
+    let options = Options { disk_reserve_bytes: 0, ..Options::default() };
+    let Ok(store) = EmbeddedStore::open(folder, options) else { return Ok(Outcome::Refused) };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let mut named = 0;
+        for number in 0..PARTITIONS {
+            let partition = workload::partition(number);
+            for slot in 0..SLOTS {
+                let key = workload::slot_key(slot);
+                match store.read(&partition, &key).await {
+                    Err(StoreError::Corrupt { key: named_key, .. }) if named_key == key => named += 1,
+                    Err(error) => return Ok(Outcome::Wrong(format!("not named: {error}"))),
+                    Ok(row) => {
+                        let there = row.map(|row| row.value);
+                        if there != workload::slot_after(number, slot, COMMITS) {
+                            let what = if there.is_none() { "missing" } else { "another value" };
+                            return Ok(Outcome::Wrong(format!("{what} at {key} of {partition}")));
+                        }
+                    }
+                }
+            }
+            let last_rows = (0..workload::PUBLIC_ROWS).map(|back| COMMITS - 8 * back);
+            for row in last_rows.filter_map(|n| workload::public_row(number, n)) {
+                match store.get(workload::PUBLIC, &row.key).await {
+                    Err(StoreError::Corrupt { .. }) => named += 1,
+                    Ok(Some(there)) if there == row => {}
+                    other => return Ok(Outcome::Wrong(format!("a public row is {other:?}"))),
+                }
+            }
+        }
+        Ok(if named > 0 { Outcome::Named } else { Outcome::Unharmed })
+    })
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file up to its last that is not zero: the engine lengthens its journal in advance.
+fn written(file: &Path) -> std::io::Result<u64> {
+    let bytes = fs::read(file)?;
+    Ok(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
