@@ -1,5 +1,7 @@
 //! Workloads shared by the benchmarks: definitions, and driving them turn by turn. No figure is asserted anywhere.
 
+pub mod three_steps;
+
 use abide_workflow::{Authored, Instance, InstanceId, Origin, Plan, RunNumber, Timestamp};
 use serde_json::{Map, Value, json};
 

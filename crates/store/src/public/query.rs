@@ -71,7 +71,7 @@ impl Query {
     /// Most rows in a page.
     pub const LIMIT_MAX: usize = 1_000;
     /// Most rows a page looks at before it stops, however few passed.
-    pub const EXAMINED_MAX: usize = 2_000;
+    pub const EXAMINED_MAX: usize = 1_000;
     /// Most filters at once.
     pub const FILTERS_MAX: usize = 8;
 

@@ -56,8 +56,19 @@ pub struct Dispatch {
     pub settled_at: Option<i64>,
     /// Why it failed last, or for good.
     pub reason: Option<String>,
-    /// The digest of the input, if the input has a row of its own in [`super::payloads`].
-    pub payload: Option<[u8; 32]>,
+    /// What the activity is given.
+    pub input: DispatchInput,
+}
+
+/// The input of a call, kept as long as it may have to be sent again. Stored by place: append only.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum DispatchInput {
+    /// The call is settled; history has the input.
+    Dropped,
+    /// Its bytes, in the encoding of whoever advances the run.
+    Inline(Vec<u8>),
+    /// The digest of bytes that have a row of their own in [`super::payloads`].
+    Stored([u8; 32]),
 }
 
 impl Stored for Dispatch {
@@ -98,14 +109,18 @@ mod tests {
             created_at: i64,
             times: [Option<i64>; 5],
             reason: Option<String>,
-            payload: Option<[u8; 32]>,
+            input in prop_oneof![
+                Just(DispatchInput::Dropped),
+                any::<Vec<u8>>().prop_map(DispatchInput::Inline),
+                any::<[u8; 32]>().prop_map(DispatchInput::Stored),
+            ],
         ) {
             let (command, attempt, failures, fencing_token) = counts;
             let (activity, step) = texts;
             let [sent_at, attempt_deadline_at, deadline_at, not_before, settled_at] = times;
             value_round_trips(&Dispatch {
                 command, activity, step, state, attempt, failures, fencing_token, created_at, sent_at,
-                attempt_deadline_at, deadline_at, not_before, settled_at, reason, payload,
+                attempt_deadline_at, deadline_at, not_before, settled_at, reason, input,
             });
         }
 
