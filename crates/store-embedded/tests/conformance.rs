@@ -1,5 +1,7 @@
 //! The embedded store keeps the seam's promises and answers as the reference store does.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
 use abide_store::conformance::differential::{Draw, Side};
 use abide_store::conformance::{self, Subject};
 use abide_store::memory::{MemoryStore, Personality};

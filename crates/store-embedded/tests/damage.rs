@@ -1,5 +1,7 @@
 //! Damaged files: what was never acknowledged is cut off, what was is missed and named, and nothing is invented.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +78,8 @@ async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
     let last = place_of(&whole, &value(ROWS - 1));
     let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     // A group that was being written: begun and not ended, or with a page of zeros in its middle.
-    let torn: [(&str, Box<dyn Fn(&mut Vec<u8>)>); 4] = [
+    type Tear<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
+    let torn: [(&str, Tear<'_>); 4] = [
         ("half of it", Box::new(|bytes| bytes.truncate(last + 100))),
         ("its end only zeros", Box::new(|bytes| bytes[last + 100..end].fill(0))),
         ("a hole in it", Box::new(|bytes| bytes[last..last + 50].fill(0))),

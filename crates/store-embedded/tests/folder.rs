@@ -1,5 +1,7 @@
 //! A store's folder: one process, one format, no half-made stores; backups; what happens when the disk has no room.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::fs;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! The reference store keeps the seam's promises, in both personalities, and a store that lies is caught.
 
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
 mod lying;
 
 use abide_store::conformance::differential::{Draw, Side};
