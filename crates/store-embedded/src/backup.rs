@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
-use crate::folder::{Folder, OpenError};
+use crate::folder::{Folder, OpenError, free_bytes};
 use crate::options::Options;
 
 /// Why there is no backup.
@@ -48,7 +48,7 @@ pub(crate) fn copy(
     from: &Engine,
     to: &Path,
     options: &Options,
-    copied: impl FnMut(u64),
+    mut copied: impl FnMut(u64),
 ) -> Result<(), BackupError> {
     let failed = |source| BackupError::Io { folder: to.to_owned(), source };
     if to.exists() {
@@ -63,7 +63,12 @@ pub(crate) fn copy(
     let folder = Folder::take(&aside)?;
     let (engine, _) = folder.open_engine(options)?;
     let engine_failed = |error: fjall::Error| BackupError::Copy { reason: error.to_string() };
-    from.copy_to(&engine, copied).map_err(engine_failed)?;
+    // The copy leaves the reserve alone too: it may be on the same disk.
+    let room = |bytes| {
+        copied(bytes);
+        free_bytes(&aside).is_ok_and(|free| free >= options.disk_reserve_bytes.saturating_add(bytes))
+    };
+    from.copy_to(&engine, room).map_err(engine_failed)?;
     engine.inherit(from, from.token_key()).map_err(engine_failed)?;
     drop(engine);
     folder.mark_clean().map_err(failed)?;

@@ -3,22 +3,25 @@
 //! It never lingers for more: while one group is being synced the next one gathers by itself. It also decides what a failure means.
 //!
 //! ```text
-//!            commit fails                                background work fails
-//!  Open ─────────────────► Closed: nothing is answered     Open ─► ReadOnly: what is durable can be read
-//!    ▲                        │ disk was full and has room again, or reopened by hand
-//!    └────────────────────────┘
+//!  Open ── a flush or compaction failed ──► ReadOnly: what is durable can be read, nothing is unknown ──┐
+//!    │                                                                                                  │ opens again by itself,
+//!    ├── a write or sync met a full disk ─► Closed: nothing is answered ────────────────────────────────┤ with growing pauses
+//!    │                                                                                                  ▼
+//!    └── a write or sync failed ──────────► Closed: nothing is answered ── reopen() or a restart ────► Open
 //! ```
 //! After a failed write or sync the last group may or may not be on the disk. Until the engine has been opened anew nobody can know,
 //! so not even reads are answered: a reader would take the old state for the outcome.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use abide_store::notice::Notices;
 use abide_store::public::{PublicWrite, PutError, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Partition, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::engine::{Engine, io_error};
+use crate::engine::{Changes, Engine, io_error};
 use crate::folder::{Folder, OpenError, free_bytes, is_disk_full};
 use crate::group::{Group, Heads};
 use crate::options::Options;
@@ -55,26 +58,37 @@ pub(crate) struct Shared {
     pub options: Options,
     pub notices: Notices,
     pub state: RwLock<State>,
+    /// What is to come of the next group: failed after it was applied, or before.
+    #[cfg(feature = "faults")]
+    pub fault: std::sync::Mutex<Option<bool>>,
 }
 
+#[derive(Clone)]
 pub(crate) enum State {
-    Open(Engine),
+    Open(Arc<Engine>),
     /// Background work failed; what is durable can be read.
-    ReadOnly(Engine, String),
-    /// The last group's outcome is unknown.
+    ReadOnly(Arc<Engine>, String),
+    /// The last group's outcome is unknown, or the engine is not there.
     Closed {
         reason: String,
-        disk_full: bool,
+        /// Whether it is worth trying again by itself.
+        heals: bool,
     },
 }
 
 impl Shared {
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    /// The state now. Nobody holds the lock while using an engine, so changing the state never waits for a reader.
+    pub(crate) fn state(&self) -> State {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, state: State) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        let before = {
+            let mut now = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *now, state)
+        };
+        // Closing an engine waits for its workers: not under the lock.
+        drop(before);
     }
 
     /// Why commits would fill the disk, if they would.
@@ -90,28 +104,32 @@ impl Shared {
     }
 }
 
-/// The most rows and bytes of one group, so that neither memory nor the wait for one sync grows without bound.
+/// The most requests and bytes of one group, so that neither memory nor the wait for one sync grows without bound.
 const GROUP_REQUESTS_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Full write buffers at which the committer waits for the engine; the engine itself would stall at four.
-const FULL_BUFFERS_MAX: usize = 3;
 
 /// Runs until every sender is gone, then closes the engine in order.
 pub(crate) fn run(shared: &Arc<Shared>, queue: &mut mpsc::Receiver<Request>) {
-    let mut committer = Committer { shared, heads: Heads::default(), counter: 0 };
-    while let Some(first) = queue.blocking_recv() {
-        let mut bytes = size(&first.work);
-        let mut waiting = vec![first];
-        while waiting.len() < GROUP_REQUESTS_MAX
-            && bytes < GROUP_BYTES_MAX
-            && let Ok(request) = queue.try_recv()
-        {
-            bytes += size(&request.work);
-            waiting.push(request);
+    let mut committer = Committer { shared, heads: Heads::default(), counter: 0, pause: Pause::default() };
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        while let Some(first) = queue.blocking_recv() {
+            let mut bytes = size(&first.work);
+            let mut waiting = vec![first];
+            while waiting.len() < GROUP_REQUESTS_MAX
+                && bytes < GROUP_BYTES_MAX
+                && let Ok(request) = queue.try_recv()
+            {
+                bytes += size(&request.work);
+                waiting.push(request);
+            }
+            committer.serve(waiting);
         }
-        committer.serve(waiting);
+        committer.close();
+    }));
+    if ended.is_err() {
+        let reason = "the committer failed; the process must be restarted".to_owned();
+        shared.set(State::Closed { reason, heals: false });
     }
-    committer.close();
 }
 
 fn size(work: &Work) -> usize {
@@ -124,16 +142,35 @@ fn size(work: &Work) -> usize {
 
 /// Bytes of a public write, its index entries counted as a fixed share.
 pub(crate) fn put_bytes(write: &PublicWrite) -> usize {
-    match write {
-        PublicWrite::Put(row) => row.bytes() + 512,
-        PublicWrite::Delete(_) => 512,
-    }
+    write.bytes() + 512
 }
 
 struct Committer<'s> {
     shared: &'s Arc<Shared>,
     heads: Heads,
     counter: u64,
+    pause: Pause,
+}
+
+/// Time between attempts to open an engine that failed: doubled by every failure, up to eight seconds.
+#[derive(Default)]
+struct Pause {
+    failures: u32,
+    last: Option<Instant>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a disk is left alone is measured in real time")]
+impl Pause {
+    /// Whether it is time for another attempt; notes it if so.
+    fn is_over(&mut self) -> bool {
+        let length = Duration::from_millis(250) * (1 << self.failures.min(5));
+        let now = Instant::now();
+        if self.failures > 0 && self.last.is_some_and(|last| now.duration_since(last) < length) {
+            return false;
+        }
+        self.last = Some(now);
+        true
+    }
 }
 
 /// An answer that is given when the group is durable.
@@ -153,7 +190,7 @@ impl Committer<'_> {
                 work => works.push(work),
             }
         }
-        self.reopen_if_the_disk_has_room();
+        self.heal();
         if works.is_empty() {
             return;
         }
@@ -166,16 +203,15 @@ impl Committer<'_> {
 
     /// Why nothing can be written now.
     fn refusal(&self) -> Option<String> {
-        match &*self.shared.state() {
-            State::Closed { reason, .. } | State::ReadOnly(_, reason) => Some(reason.clone()),
+        match self.shared.state() {
+            State::Closed { reason, .. } | State::ReadOnly(_, reason) => Some(reason),
             State::Open(_) => self.shared.disk_full(),
         }
     }
 
     fn commit(&mut self, works: Vec<Work>) {
-        let state = self.shared.state();
-        let State::Open(engine) = &*state else { return };
-        let mut group = Group::new(engine, &mut self.heads);
+        let State::Open(engine) = self.shared.state() else { return };
+        let mut group = Group::new(&engine, &mut self.heads);
         let mut pending = Vec::with_capacity(works.len());
         for work in works {
             match work {
@@ -199,90 +235,103 @@ impl Committer<'_> {
             }
         }
         let changes = group.into_changes();
-        if !wait_for_buffers(engine) {
-            drop(state);
-            self.heads = Heads::default();
-            let reason = self.background_work_failed();
-            return pending.into_iter().for_each(|answer| answer.failed(&reason, false));
-        }
-        match engine.apply(changes, self.shared.options.sync) {
+        let applied = match engine.wait_for_room() {
+            true => self.apply(&engine, changes),
+            false => Err(fjall::Error::Poisoned),
+        };
+        drop(engine);
+        match applied {
             Ok(()) => {
-                drop(state);
+                self.pause.failures = 0;
                 pending.into_iter().for_each(|answer| answer.durable(self.shared));
             }
-            Err(error) => {
-                drop(state);
+            // The engine looks whether it is poisoned before it writes anything.
+            Err(fjall::Error::Poisoned) => {
                 self.heads = Heads::default();
-                // The engine looks whether it is poisoned before it writes anything.
-                if matches!(error, fjall::Error::Poisoned) {
-                    let reason = self.background_work_failed();
-                    pending.into_iter().for_each(|answer| answer.failed(&reason, false));
-                } else {
-                    let reason = self.write_failed(&error);
-                    pending.into_iter().for_each(|answer| answer.failed(&reason, true));
-                }
+                let reason = self.background_work_failed();
+                pending.into_iter().for_each(|answer| answer.failed(&reason, false));
+            }
+            Err(error) => {
+                self.heads = Heads::default();
+                let reason = self.write_failed(&error);
+                pending.into_iter().for_each(|answer| answer.failed(&reason, true));
             }
         }
+    }
+
+    fn apply(&self, engine: &Engine, changes: Changes) -> fjall::Result<()> {
+        #[cfg(feature = "faults")]
+        if let Some(applied) = self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if applied {
+                engine.apply(changes, self.shared.options.sync)?;
+            }
+            return Err(std::io::Error::other("a fault was asked for").into());
+        }
+        engine.apply(changes, self.shared.options.sync)
     }
 
     /// Nobody can tell whether the last group is on the disk.
     fn write_failed(&self, error: &fjall::Error) -> String {
         let reason =
             format!("a write or sync failed, so the store is closed until it is opened again: {error}");
-        let disk_full = io_error(error).is_some_and(is_disk_full);
-        self.shared.set(State::Closed { reason: reason.clone(), disk_full });
+        let heals = io_error(error).is_some_and(is_disk_full);
+        self.shared.set(State::Closed { reason: reason.clone(), heals });
         reason
     }
 
-    /// A flush or a compaction failed. If that was for want of room, opening the engine anew is the cure.
-    fn background_work_failed(&self) -> String {
+    /// A flush or a compaction failed. Nothing is unknown; opening the engine anew may cure it.
+    fn background_work_failed(&mut self) -> String {
         let reason =
             "background work of the engine failed, so the store takes no writes until it is opened again";
-        let disk_full = self.shared.disk_full();
-        let mut state = self.shared.state.write().unwrap_or_else(PoisonError::into_inner);
-        let closed = State::Closed { reason: reason.to_owned(), disk_full: disk_full.is_some() };
-        *state = match std::mem::replace(&mut *state, closed) {
-            State::Open(engine) if disk_full.is_none() => State::ReadOnly(engine, reason.to_owned()),
-            State::Open(_) => State::Closed { reason: reason.to_owned(), disk_full: true },
-            other => other,
-        };
+        if let State::Open(engine) = self.shared.state() {
+            self.shared.set(State::ReadOnly(engine, reason.to_owned()));
+        }
         reason.to_owned()
     }
 
-    fn reopen_if_the_disk_has_room(&mut self) {
-        let full = matches!(&*self.shared.state(), State::Closed { disk_full: true, .. });
-        if full && self.shared.disk_full().is_none() {
-            // A failure leaves the store closed, with the reason it has; the next request tries again.
+    /// Opens the engine again if that may help and it is time.
+    fn heal(&mut self) {
+        let may_help = match self.shared.state() {
+            State::Open(_) => false,
+            State::ReadOnly(..) => true,
+            State::Closed { heals, .. } => heals,
+        };
+        if may_help && self.shared.disk_full().is_none() && self.pause.is_over() {
+            // Counted also when it opens: only a commit shows that it works again.
+            self.pause.failures += 1;
+            // A failure leaves the store as it is, with the reason; a later request tries again.
             drop(self.reopen());
         }
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
-        if matches!(&*self.shared.state(), State::Open(_)) {
-            return Ok(());
-        }
-        let disk_full = matches!(&*self.shared.state(), State::Closed { disk_full: true, .. });
-        // The old engine has to let go of its files first.
-        self.shared.set(State::Closed { reason: "it is being opened again".to_owned(), disk_full });
+        let heals = match self.shared.state() {
+            State::Open(engine) if !engine.is_poisoned() => return Ok(()),
+            State::Open(_) | State::ReadOnly(..) => true,
+            State::Closed { heals, .. } => heals,
+        };
+        // The old engine has to let go of its files first. A reader or a backup may still hold it; then opening fails, as in use.
+        self.shared.set(State::Closed { reason: "it is being opened again".to_owned(), heals });
         match self.shared.folder.open_engine(&self.shared.options) {
             Ok((engine, _)) => {
                 self.heads = Heads::default();
                 self.counter = 0;
-                self.shared.set(State::Open(engine));
+                self.shared.set(State::Open(Arc::new(engine)));
                 Ok(())
             }
             Err(error) => {
-                self.shared.set(State::Closed { reason: error.to_string(), disk_full });
+                let heals = heals || matches!(error, OpenError::InUse { .. } | OpenError::DiskFull { .. });
+                let heals = heals && !matches!(error, OpenError::Damaged { .. });
+                self.shared.set(State::Closed { reason: error.to_string(), heals });
                 Err(error)
             }
         }
     }
 
     fn close(&self) {
-        let reason = "the store was closed".to_owned();
-        let mut state = self.shared.state.write().unwrap_or_else(PoisonError::into_inner);
-        let last = std::mem::replace(&mut *state, State::Closed { reason, disk_full: false });
-        if let State::Open(engine) = last {
+        let state = self.shared.state();
+        self.shared.set(State::Closed { reason: "the store was closed".to_owned(), heals: false });
+        if let State::Open(engine) = state {
             let in_order = !engine.is_poisoned();
             drop(engine);
             if in_order {
@@ -291,17 +340,6 @@ impl Committer<'_> {
             }
         }
     }
-}
-
-/// Waits until the engine has room for another group; false if it never will.
-fn wait_for_buffers(engine: &Engine) -> bool {
-    while engine.full_buffers() >= FULL_BUFFERS_MAX {
-        if engine.is_poisoned() {
-            return false;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(1));
-    }
-    true
 }
 
 fn refuse(work: Work, reason: &str) {

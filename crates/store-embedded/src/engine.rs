@@ -15,7 +15,9 @@ use std::path::Path;
 
 use abide_store::public::TokenKey;
 use abide_store::rows::{Direction, Key, Limits, Partition, Row, Scan, ScanPage, StoreError, Version};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
+};
 
 use crate::options::{Options, SyncMode};
 
@@ -52,12 +54,14 @@ impl Engine {
         };
         let (rows, public, meta) = (keyspace("rows")?, keyspace("public")?, keyspace("meta")?);
 
-        let stored = |key: &str| meta.get(key).map(|value| value.map(|value| value.to_vec()));
-        let last =
-            stored("incarnation")?.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+        // Salvaging may have left out what was stored of this; the rows themselves tell which incarnations there were.
+        let last = match fixed(&meta, "incarnation")?.map(u64::from_be_bytes) {
+            Some(last) if !options.salvage => last,
+            stored => stored.unwrap_or(0).max(last_incarnation(&rows)?),
+        };
         let incarnation = last + 1;
         let mut secret = [0; 64];
-        match stored("token-key")?.and_then(|bytes| bytes.try_into().ok()) {
+        match fixed(&meta, "token-key")? {
             Some(bytes) => secret = bytes,
             None => getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?,
         }
@@ -100,10 +104,22 @@ impl Engine {
         self.database.persist(PersistMode::Buffer).is_err()
     }
 
-    /// How many full write buffers wait to be written out. The engine stalls at four, without looking whether anybody still works
-    /// on it, so the committer waits before that.
-    pub(crate) fn full_buffers(&self) -> usize {
-        self.rows.sealed_memtable_count().max(self.public.sealed_memtable_count())
+    /// Waits until the engine has room for another batch; false if it never will. At four full buffers or thirty new files the engine
+    /// itself waits inside a commit, without looking whether anybody still works on them; so it must not come to that.
+    pub(crate) fn wait_for_room(&self) -> bool {
+        const FULL_BUFFERS_MAX: usize = 2;
+        const NEW_FILES_MAX: usize = 26;
+        let busy = |keyspace: &Keyspace| {
+            keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
+                || keyspace.tree.l0_run_count() >= NEW_FILES_MAX
+        };
+        while busy(&self.rows) || busy(&self.public) {
+            if self.is_poisoned() {
+                return false;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        true
     }
 
     /// For the committer alone, which has nobody beside it to see half of.
@@ -153,10 +169,19 @@ impl Engine {
         PublicView { snapshot: self.database.snapshot(), public: &self.public }
     }
 
-    /// One moment of everything, to copy from: keyspace by keyspace, every key and value as stored.
-    pub(crate) fn copy_to(&self, other: &Self, mut copied: impl FnMut(u64)) -> fjall::Result<()> {
+    /// Copies one moment of everything, slice by slice, as long as `room` says there is room for more.
+    pub(crate) fn copy_to(&self, other: &Self, mut room: impl FnMut(u64) -> bool) -> fjall::Result<()> {
         const COPY_BYTES: usize = 4 * 1024 * 1024;
         let snapshot = self.database.snapshot();
+        let mut slice = |batch: fjall::OwnedWriteBatch, bytes: usize| {
+            if !room(bytes as u64) {
+                return Err(fjall::Error::Io(std::io::ErrorKind::StorageFull.into()));
+            }
+            if !other.wait_for_room() {
+                return Err(fjall::Error::Poisoned);
+            }
+            batch.commit()
+        };
         for (from, to) in [(&self.rows, &other.rows), (&self.public, &other.public)] {
             let mut batch = other.database.batch();
             let mut bytes = 0;
@@ -165,13 +190,11 @@ impl Engine {
                 bytes += key.len() + value.len();
                 batch.insert(to, key, value);
                 if bytes >= COPY_BYTES {
-                    std::mem::replace(&mut batch, other.database.batch()).commit()?;
-                    copied(bytes as u64);
+                    slice(std::mem::replace(&mut batch, other.database.batch()), bytes)?;
                     bytes = 0;
                 }
             }
-            batch.commit()?;
-            copied(bytes as u64);
+            slice(batch, bytes)?;
         }
         other.database.persist(PersistMode::SyncAll)
     }
@@ -184,6 +207,24 @@ impl Engine {
         batch.insert(&meta, "token-key", secret.expose());
         batch.commit()
     }
+}
+
+/// A stored value of fixed width; another width is damage, not absence.
+fn fixed<const N: usize>(keyspace: &Keyspace, key: &str) -> fjall::Result<Option<[u8; N]>> {
+    let damaged =
+        |_| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("{key} has another width"));
+    let stored = keyspace.get(key)?;
+    Ok(stored.map(|value| value.as_ref().try_into().map_err(damaged)).transpose()?)
+}
+
+/// The highest incarnation that any row was written in.
+fn last_incarnation(rows: &Keyspace) -> fjall::Result<u64> {
+    let mut last = 0;
+    for guard in rows.iter() {
+        let value = guard.value()?;
+        last = last.max(split_version(&value).map_or(0, |(version, _)| version >> COUNTER_BITS));
+    }
+    Ok(last)
 }
 
 /// One moment of the public tables.

@@ -125,6 +125,7 @@ impl Folder {
             self.create(options)?;
         }
         let clean = read_if_there(&self.clean()).map_err(failed)?.and_then(|text| Extent::from_text(&text));
+        // Nothing of the engine is touched before all of it that can be checked has been.
         if let Some(damage) = manifest::check(&self.engine()).map_err(failed)? {
             return Err(self.settle_error(SettleError::Damaged(damage)));
         }

@@ -5,7 +5,7 @@
 //! nobody's loss, from damage in the middle, behind which lie commits that were. This file does: a tail is torn only if no
 //! complete batch lies behind the break, because every batch is synced before the next one is begun.
 //!
-//! It also writes what it found into a fresh file. After a failed fsync the kernel may hold pages that it will never write; a commit
+//! It also writes the last journal into a fresh file. After a failed fsync the kernel may hold pages that it will never write; a commit
 //! that is read back from them after a restart would be seen, acted upon, and lost in the next power cut.
 //!
 //! Knows the engine's journal format (a batch is Start, items, End with the checksum of the items) and nothing of what is in it.
@@ -46,51 +46,83 @@ impl From<io::Error> for SettleError {
 
 /// Settles every journal in the engine's folder. `clean` is what [`extent`] said when the store was last closed in order.
 pub(crate) fn settle(folder: &Path, clean: Option<&Extent>, salvage: bool) -> Result<Settled, SettleError> {
+    let journals = journals(folder)?;
+    check_numbers(folder, &journals, clean, salvage)?;
     let mut settled = Settled::default();
     let mut last_sequence = None;
-    let journals = journals(folder)?;
-    if let Some(expected) = clean
-        && !salvage
-        && journals.last().map(|(number, _)| *number) != Some(expected.journal)
-    {
-        let file = folder.join(format!("{}.jnl", expected.journal));
-        return Err(SettleError::Damaged(Damage { file, at: 0, reason: "the journal is missing" }));
-    }
-    for (place, (number, path)) in journals.iter().enumerate() {
+    // The last journal that has batches: the engine may have begun another one after a failure, and written nothing into it.
+    let mut last_written: Option<(&Path, Vec<u8>, Vec<BatchAt>)> = None;
+    let mut torn: Option<Damage> = None;
+    for (number, path) in &journals {
         let bytes = fs::read(path)?;
         let mut found = walk(&bytes, last_sequence);
-        let active = place + 1 == journals.len();
-        let damage = |at, reason| SettleError::Damaged(Damage { file: path.clone(), at, reason });
+        let damage = |at, reason| Damage { file: path.clone(), at, reason };
+        // A tail was torn in an earlier journal, and yet there are batches in this one: it was no tail.
+        if let Some(damage) = torn.take_if(|_| !found.batches.is_empty() || found.broken.is_some())
+            && !salvage
+        {
+            return Err(SettleError::Damaged(damage));
+        }
         if let Some(broken) = found.broken {
-            let at = broken.at;
-            if !salvage && !active {
-                return Err(damage(at, "a batch of a sealed journal is broken"));
+            let (behind, lost) = whole_batches_behind(&bytes, broken.at);
+            if !behind.is_empty() && !salvage {
+                let reason = "a batch is broken or out of order, and whole ones lie behind it";
+                return Err(SettleError::Damaged(damage(broken.at, reason)));
             }
-            let (behind, lost) = whole_batches_behind(&bytes, at, found.last_sequence);
-            if !salvage && !behind.is_empty() {
-                return Err(damage(at, "a batch is broken, and whole ones lie behind it"));
-            }
-            if behind.is_empty() && active {
-                settled.torn_bytes = broken.length as u64;
+            if behind.is_empty() {
+                settled.torn_bytes += broken.length as u64;
+                torn =
+                    Some(damage(broken.at, "a batch is broken, and whole ones follow in the next journal"));
             } else {
                 settled.lost_bytes += lost as u64;
+                fs::copy(path, path.with_extension("damaged"))?;
+                let kept = behind.into_iter().filter(|batch| follows(batch, found.last_sequence));
+                found.batches.extend(kept);
             }
-            found.last_sequence = behind.last().map_or(found.last_sequence, |batch| Some(batch.sequence));
-            found.batches.extend(behind);
         }
         let valid = found.batches.last().map_or(0, |batch| batch.end);
-        if let Some(expected) = clean.filter(|expected| active && *number == expected.journal)
+        if let Some(expected) = clean.filter(|expected| *number == expected.journal)
             && valid < expected.bytes
             && !salvage
         {
-            return Err(damage(valid, "the end is missing, although the store was closed in order"));
+            let reason = "the end is missing, although the store was closed in order";
+            return Err(SettleError::Damaged(damage(valid, reason)));
         }
-        last_sequence = found.last_sequence;
-        if (active && clean.is_none()) || found.broken.is_some() {
+        last_sequence = found.batches.last().map_or(last_sequence, |batch| Some(batch.sequence));
+        if found.broken.is_some() {
             rewrite(path, &bytes, &found.batches)?;
+        } else if !found.batches.is_empty() {
+            last_written = Some((path, bytes, found.batches));
         }
     }
+    if let Some((path, bytes, batches)) = last_written.filter(|_| clean.is_none()) {
+        rewrite(path, &bytes, &batches)?;
+    }
     Ok(settled)
+}
+
+/// The engine deletes journals from the oldest on and never the last: none may be missing in between.
+fn check_numbers(
+    folder: &Path,
+    journals: &[(u64, PathBuf)],
+    clean: Option<&Extent>,
+    salvage: bool,
+) -> Result<(), SettleError> {
+    let missing = |number: u64| {
+        let file = folder.join(format!("{number}.jnl"));
+        SettleError::Damaged(Damage { file, at: 0, reason: "the journal is missing" })
+    };
+    let Some((last, _)) = journals.last() else {
+        return Err(missing(clean.map_or(0, |expected| expected.journal)));
+    };
+    if salvage {
+        return Ok(());
+    }
+    if let Some(expected) = clean.filter(|expected| expected.journal != *last) {
+        return Err(missing(expected.journal));
+    }
+    let gap = journals.iter().zip(journals.iter().skip(1)).find(|((one, _), (next, _))| one + 1 != *next);
+    gap.map_or(Ok(()), |((one, _), _)| Err(missing(one + 1)))
 }
 
 /// Where the active journal ends.
@@ -157,6 +189,7 @@ struct Broken {
 
 struct Walk {
     batches: Vec<BatchAt>,
+    /// Of the last whole batch, or of the journal before.
     last_sequence: Option<u64>,
     broken: Option<Broken>,
 }
@@ -185,17 +218,21 @@ fn written(bytes: &[u8]) -> usize {
     rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Every whole batch that lies behind a break, and how many bytes belong to none. A batch begins with a Start tag and vouches
-/// for itself by its checksum, so trying every place finds all of them and nothing else.
-fn whole_batches_behind(bytes: &[u8], broken: usize, last_sequence: Option<u64>) -> (Vec<BatchAt>, usize) {
+/// Every whole batch at or behind a break, and how many bytes belong to none. A batch begins with a Start tag and vouches for itself by
+/// its checksum, so every place is tried; but what lies inside a batch whose frame still holds is that batch's data, whatever it looks
+/// like.
+fn whole_batches_behind(bytes: &[u8], broken: usize) -> (Vec<BatchAt>, usize) {
     let end = written(bytes);
-    let (mut found, mut lost, mut at, mut last) = (Vec::new(), 0, broken, last_sequence);
+    let (mut found, mut lost, mut at) = (Vec::new(), 0, broken);
     while at < end {
-        match batch_at(bytes, at).filter(|batch| follows(batch, last)) {
-            Some(batch) => {
+        match frame_at(bytes, at) {
+            Some((batch, true)) => {
                 at = batch.end;
-                last = Some(batch.sequence);
                 found.push(batch);
+            }
+            Some((batch, false)) => {
+                lost += batch.end - at;
+                at = batch.end;
             }
             None => {
                 at += 1;
@@ -214,6 +251,11 @@ fn follows(batch: &BatchAt, last: Option<u64>) -> bool {
 
 /// The whole batch that begins here, if one does.
 fn batch_at(bytes: &[u8], start: usize) -> Option<BatchAt> {
+    frame_at(bytes, start).filter(|(_, intact)| *intact).map(|(batch, _)| batch)
+}
+
+/// The frame of a batch that begins here, if one does, and whether its checksum holds.
+fn frame_at(bytes: &[u8], start: usize) -> Option<(BatchAt, bool)> {
     const START: u8 = 1;
     const ITEM: u8 = 2;
     const END: u8 = 3;
@@ -244,8 +286,9 @@ fn batch_at(bytes: &[u8], start: usize) -> Option<BatchAt> {
         }
         checksum.update(bytes.get(item..input.at)?);
     }
-    let ends = input.u8()? == END && input.u64()? == checksum.digest() && input.array()? == TRAILER;
-    ends.then_some(BatchAt { start, end: input.at, sequence })
+    let (end, sum, trailer) = (input.u8()?, input.u64()?, input.array()?);
+    let framed = end == END && trailer == TRAILER;
+    framed.then_some((BatchAt { start, end: input.at, sequence }, sum == checksum.digest()))
 }
 
 struct Input<'b> {

@@ -37,13 +37,15 @@ pub struct Options {
     pub sync: SyncMode,
     /// Bytes of disk blocks kept in memory.
     pub cache_bytes: u64,
-    /// Bytes of new rows kept in memory before they are written out as a sorted file; three or four such buffers may exist.
+    /// Bytes of new rows kept in memory before they are written out as a sorted file. Private and public rows each have up to three
+    /// such buffers. Fixed when the store is made.
     pub write_buffer_bytes: u64,
     /// Bytes of commits that may wait for the committer; more wait outside.
     pub queue_bytes: usize,
-    /// Bytes of disk space that commits leave free, so that the engine never meets a full disk in the middle of its own work.
+    /// Bytes of disk space that commits leave free, so that the engine seldom meets a full disk in the middle of its own work.
     pub disk_reserve_bytes: u64,
-    /// Open a store whose journal is damaged by leaving out the damaged commits. Loses what was acknowledged; never by default.
+    /// Open a store whose journal is damaged by leaving out the damaged commits; the damaged file is kept beside it, as `.damaged`.
+    /// Loses what was acknowledged; never by default.
     pub salvage: bool,
 }
 

@@ -64,12 +64,13 @@ pub(crate) fn query(
         return Ok(page);
     }
     let mut entries = view.keys(range);
-    let mut examined = 0;
+    let (mut examined, mut bytes) = (0, 0);
     let mut last: Option<Position> = None;
     loop {
         let entry = if query.oldest_first { entries.next() } else { entries.next_back() };
         let Some(entry) = entry else { return Ok(page) };
-        if page.rows.len() == query.limit || examined == Query::EXAMINED_MAX {
+        let full = page.rows.len() == query.limit || bytes >= PublicRow::PAGE_BYTES_MAX;
+        if full || examined == Query::EXAMINED_MAX {
             page.continuation = last.map(|last| token_key.seal(table, query, &last));
             return Ok(page);
         }
@@ -81,6 +82,7 @@ pub(crate) fn query(
         let row = stored.as_deref().and_then(decode_row).ok_or_else(|| unreadable(table, &key))?;
         examined += 1;
         if query.accepts(table, &row) {
+            bytes += row.bytes();
             page.rows.push(row);
         }
         last = Some(position);

@@ -42,8 +42,14 @@ impl EmbeddedStore {
     pub fn open(folder: &Path, options: Options) -> Result<Self, OpenError> {
         let folder = Folder::take(folder)?;
         let (engine, _) = folder.open_engine(&options)?;
-        let state = RwLock::new(State::Open(engine));
-        let shared = Arc::new(Shared { folder, options, notices: Notices::default(), state });
+        let shared = Arc::new(Shared {
+            folder,
+            options,
+            notices: Notices::default(),
+            state: RwLock::new(State::Open(Arc::new(engine))),
+            #[cfg(feature = "faults")]
+            fault: std::sync::Mutex::default(),
+        });
         let (queue, mut requests) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let thread = std::thread::Builder::new().name("abide-committer".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -69,24 +75,34 @@ impl EmbeddedStore {
     /// Copies one moment of the store into a new folder, which is a store of its own, while this one goes on. `copied` hears of
     /// every slice, in bytes.
     pub fn backup(&self, to: &Path, copied: impl FnMut(u64)) -> Result<(), BackupError> {
-        match &*self.shared.state() {
+        match self.shared.state() {
             State::Open(engine) | State::ReadOnly(engine, _) => {
-                backup::copy(engine, to, &self.shared.options, copied)
+                backup::copy(&engine, to, &self.shared.options, copied)
             }
-            State::Closed { reason, .. } => Err(BackupError::Unavailable { reason: reason.clone() }),
+            State::Closed { reason, .. } => Err(BackupError::Unavailable { reason }),
         }
     }
 
+    /// Makes the next group fail, after it was applied or before, as a failed sync would.
+    #[cfg(feature = "faults")]
+    pub fn make_next_commit_unknown(&self, applied: bool) {
+        *self.shared.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(applied);
+    }
+
     fn reading<T>(&self, read: impl FnOnce(&Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match &*self.shared.state() {
-            State::Open(engine) | State::ReadOnly(engine, _) => read(engine),
+        match self.shared.state() {
+            State::Open(engine) | State::ReadOnly(engine, _) => read(&engine),
             State::Closed { reason, .. } => {
-                if let Some(queue) = &self.queue {
-                    // The queue being full is as good: whatever is in it revives the engine too.
-                    drop(queue.try_send(Request { work: Work::Revive, room: None }));
-                }
-                Err(StoreError::Unavailable { reason: reason.clone() })
+                self.revive();
+                Err(StoreError::Unavailable { reason })
             }
+        }
+    }
+
+    /// Asks the committer to open the engine again, if it would. The queue being full is as good: whatever is in it asks too.
+    fn revive(&self) {
+        if let Some(queue) = &self.queue {
+            drop(queue.try_send(Request { work: Work::Revive, room: None }));
         }
     }
 
@@ -122,17 +138,23 @@ impl PrivateRows for EmbeddedStore {
         Capabilities { limits: Limits::LOCAL, durability, shared: false }
     }
 
+    /// Looks at the engine's journal lock, which a sync holds: asked of a disk that hangs, it hangs too, and a probe should have a
+    /// time limit.
     fn health(&self) -> Health {
-        match &*self.shared.state() {
-            State::Closed { reason, .. } => Health::Unusable { reason: reason.clone() },
-            State::ReadOnly(_, reason) => Health::ReadOnly { reason: reason.clone() },
+        let health = match self.shared.state() {
+            State::Closed { reason, .. } => Health::Unusable { reason },
+            State::ReadOnly(_, reason) => Health::ReadOnly { reason },
             State::Open(engine) if engine.is_poisoned() => {
                 Health::ReadOnly { reason: "background work of the engine failed".to_owned() }
             }
             State::Open(_) => {
                 self.shared.disk_full().map_or(Health::Usable, |reason| Health::ReadOnly { reason })
             }
+        };
+        if health != Health::Usable {
+            self.revive();
         }
+        health
     }
 
     async fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {

@@ -109,16 +109,16 @@ async fn damage_in_the_middle_of_the_journal_is_refused_and_named() {
     let journal = journal(base.path());
     let whole = fs::read(&journal).unwrap();
     let middle = place_of(&whole, &value(20));
-    // In a value, in an item's header, in the tag of the batch, in its number.
-    for offset in [5isize, -10, -60, -55] {
-        let at = middle.checked_add_signed(offset).unwrap();
+    // In a value, in its item's key and header, in its batch's Start with the number, in the End of the batch before.
+    for at in (middle - 70..middle + 10).flat_map(|at| [(at, 0x01), (at, 0x40)]) {
+        let (at, bit) = at;
         fs::write(&journal, &whole).unwrap();
-        change(&journal, |bytes| bytes[at] ^= 0x40);
+        change(&journal, |bytes| bytes[at] ^= bit);
         let damaged = fs::read(&journal).unwrap();
         match EmbeddedStore::open(base.path(), options()) {
             Err(OpenError::Damaged { file, at: named, .. }) => {
                 assert_eq!(file, journal);
-                assert!(named <= at && at - named < 1_000, "named {named}, damaged {at}");
+                assert!(named.abs_diff(at) < 1_000, "named {named}, damaged {at}");
             }
             other => panic!("byte {at}: {other:?}"),
         }
@@ -139,6 +139,7 @@ async fn salvaging_leaves_out_the_damaged_commit_and_keeps_the_rest() {
     let store = EmbeddedStore::open(base.path(), Options { salvage: true, ..options() }).unwrap();
     assert_eq!(readable(&store).await, (0..ROWS).filter(|number| *number != 20).collect::<Vec<_>>());
     drop(store);
+    assert!(journal(base.path()).with_extension("damaged").exists(), "the damaged journal is kept");
     EmbeddedStore::open(base.path(), options()).unwrap();
 }
 
@@ -155,6 +156,57 @@ async fn an_end_that_is_missing_after_an_orderly_close_is_refused() {
     fs::remove_file(journal(base.path())).unwrap();
     let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
     assert!(error.to_string().contains("the journal is missing"), "{error}");
+}
+
+#[tokio::test]
+async fn files_that_are_missing_are_refused_and_nothing_is_made_anew() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    as_crashed(base.path());
+    let names = [
+        "version",
+        "0.jnl",
+        "keyspaces/0/current",
+        "keyspaces/1/current",
+        "keyspaces/2/current",
+        "keyspaces/3/current",
+    ];
+    for name in names {
+        let (file, aside) = (base.path().join("engine").join(name), base.path().join("engine").join("aside"));
+        fs::rename(&file, &aside).unwrap();
+        let opened = EmbeddedStore::open(base.path(), options());
+        assert!(
+            matches!(&opened, Err(OpenError::Damaged { file: named, .. }) if *named == file),
+            "{name}: {opened:?}"
+        );
+        fs::rename(&aside, &file).unwrap();
+    }
+    assert_eq!(readable(&EmbeddedStore::open(base.path(), options()).unwrap()).await.len(), ROWS);
+}
+
+/// The engine may begin a new journal after a commit failed: the torn tail is then in the one before.
+#[tokio::test]
+async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
+    let base = tempfile::tempdir().unwrap();
+    make(base.path()).await;
+    as_crashed(base.path());
+    let (first, second) = (journal(base.path()), base.path().join("engine/1.jnl"));
+    fs::write(&second, vec![0; 1_000]).unwrap();
+    change(&first, |bytes| {
+        let last = place_of(bytes, &value(ROWS - 1));
+        bytes[last..last + 50].fill(0);
+    });
+    let torn = fs::read(&first).unwrap();
+    let store = EmbeddedStore::open(base.path(), options()).unwrap();
+    assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>());
+    drop(store);
+    // With batches in the later journal it was no tail.
+    as_crashed(base.path());
+    let later = fs::read(&second).unwrap();
+    assert!(later.iter().any(|byte| *byte != 0), "the open itself was written there");
+    fs::write(&first, torn).unwrap();
+    let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
+    assert!(matches!(&error, OpenError::Damaged { file, .. } if *file == first), "{error}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Hints that a partition changed, for backends that see every change themselves.
 //!
 //! A waiter names the last tick it saw, so no change between two waits is missed and nobody has to be listening when it
-//! happens. Only partitions that somebody waits for cost memory.
+//! happens. Only partitions that somebody has waited for cost memory.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

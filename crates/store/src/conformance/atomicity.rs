@@ -134,6 +134,7 @@ async fn no_reader_sees_half_a_batch<S: Subject>(subject: &S) -> Checked {
             let values: Vec<_> = rows.iter().map(|row| &row.value).collect();
             let equal = matches!(values.as_slice(), [x, y] if x == y);
             ensure!(equal, "one page shows {values:?}, which were always written equal");
+            yield_now().await;
         }
         Ok(())
     };

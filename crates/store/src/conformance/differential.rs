@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::bench::together;
 use super::queries::{LEDGER, entry};
 use crate::Store;
 use crate::memory::Dice;
@@ -46,7 +47,12 @@ impl<'s, S: Store> Side<'s, S> {
     /// Plays one operation and tells what came of it, in words that are the same for every store.
     pub async fn play(&mut self, operation: &Operation) -> String {
         match operation {
-            Operation::Commit { partition, fence, writes } => self.commit(partition, *fence, writes).await,
+            Operation::Commit { partition, fence, writes } => {
+                let batch = self.prepare(partition, *fence, writes);
+                let keys = keys_of(&batch);
+                let outcome = self.store.commit(partition, batch).await;
+                self.absorb(partition, keys, outcome)
+            }
             Operation::Read { partition, key } => {
                 let row = self.store.read(partition, key).await;
                 let current = self.known.current.get(&(partition.clone(), key.clone()));
@@ -71,6 +77,38 @@ impl<'s, S: Store> Side<'s, S> {
         }
     }
 
+    /// Plays commits and puts that were all decided upon before any of them was answered, as many writers at once do. A store must treat them as if
+    /// they had come one after the other, in this order.
+    pub async fn play_together(&mut self, operations: &[Operation]) -> Vec<String> {
+        enum Answer {
+            Commit(Partition, Vec<Key>, CommitOutcome),
+            Put(String),
+        }
+        let store = self.store;
+        let play = async |operation: &Operation, batch: Option<Batch>| match (operation, batch) {
+            (Operation::Commit { partition, .. }, Some(batch)) => {
+                let keys = keys_of(&batch);
+                Answer::Commit(partition.clone(), keys, store.commit(partition, batch).await)
+            }
+            (Operation::Put(writes), _) => {
+                Answer::Put(format!("{:?}", store.put(&LEDGER, writes.clone()).await))
+            }
+            _ => Answer::Put("only commits and puts are played together".to_owned()),
+        };
+        let prepared = operations.iter().map(|operation| match operation {
+            Operation::Commit { partition, fence, writes } => Some(self.prepare(partition, *fence, writes)),
+            _ => None,
+        });
+        let prepared: Vec<Option<Batch>> = prepared.collect();
+        let playing = operations.iter().zip(prepared).map(|(operation, batch)| play(operation, batch));
+        let answers = together(playing.collect()).await;
+        let told = answers.into_iter().map(|answer| match answer {
+            Answer::Commit(partition, keys, outcome) => self.absorb(&partition, keys, outcome),
+            Answer::Put(told) => told,
+        });
+        told.collect()
+    }
+
     /// One page. Whether there is a next one may differ (a store may only know that there are rows left to look at), so what counts
     /// is whether a next one has rows.
     async fn query(&mut self, query: &Query, walk: usize) -> String {
@@ -92,7 +130,8 @@ impl<'s, S: Store> Side<'s, S> {
         format!("{:?}, more: {more}", page.rows)
     }
 
-    async fn commit(&mut self, partition: &Partition, fence: Option<Named>, writes: &[Change]) -> String {
+    /// The batch that an operation means on this store.
+    fn prepare(&self, partition: &Partition, fence: Option<Named>, writes: &[Change]) -> Batch {
         let head = Key::new("head");
         let at = |key: &Key, named: Named| {
             let place = (partition.clone(), key.clone());
@@ -116,12 +155,16 @@ impl<'s, S: Store> Side<'s, S> {
                 (Some(Some(version)), None) => batch.delete_at(key, version),
             };
         }
-        let keys: Vec<Key> = batch.writes.iter().map(|write| write.key.clone()).collect();
-        match self.store.commit(partition, batch).await {
+        batch
+    }
+
+    /// What came of a batch, and what is known by it.
+    fn absorb(&mut self, partition: &Partition, keys: Vec<Key>, outcome: CommitOutcome) -> String {
+        match outcome {
             CommitOutcome::Committed(receipt) => {
                 let shape: Vec<bool> = receipt.rows.iter().map(Option::is_some).collect();
                 if let Some(version) = receipt.head {
-                    self.learn(partition, head, Some(version));
+                    self.learn(partition, Key::new("head"), Some(version));
                 }
                 for (key, version) in keys.into_iter().zip(receipt.rows) {
                     self.learn(partition, key, version);
@@ -142,6 +185,10 @@ impl<'s, S: Store> Side<'s, S> {
             self.known.former.insert(place, before);
         }
     }
+}
+
+fn keys_of(batch: &Batch) -> Vec<Key> {
+    batch.writes.iter().map(|write| write.key.clone()).collect()
 }
 
 /// A version by what it means.
@@ -225,6 +272,16 @@ impl Draw {
             16 => Operation::Get(self.public_key()),
             _ => self.query(),
         }
+    }
+
+    /// Commits and puts for [`Side::play_together`].
+    pub fn group(&mut self) -> Vec<Operation> {
+        let count = 2 + self.0.below(12);
+        let one = |draw: &mut Self| match draw.0.below(3) {
+            0 => Operation::Put((0..2).map(|_| draw.public_write()).collect()),
+            _ => draw.commit(),
+        };
+        (0..count).map(|_| one(self)).collect()
     }
 
     fn one_in(&mut self, n: u64) -> bool {

@@ -5,7 +5,7 @@ use super::bench::{Checked, all_rows, checks, committed, ensure, fenced, head, k
 use crate::rows::{Batch, BatchError, CommitOutcome, Key, Limits, PrivateRows, Scan};
 
 checks!(
-    every_backend_takes_what_azure_takes,
+    every_backend_takes_the_least,
     a_full_commit_fits_and_one_row_more_does_not,
     the_largest_value_and_key_fit_and_one_byte_more_does_not,
     the_largest_commit_fits_and_one_byte_more_does_not,
@@ -13,9 +13,9 @@ checks!(
     any_bytes_come_back_as_they_went,
 );
 
-async fn every_backend_takes_what_azure_takes<S: Subject>(subject: &S) -> Checked {
+async fn every_backend_takes_the_least<S: Subject>(subject: &S) -> Checked {
     let limits = subject.fresh().await.capabilities().limits;
-    let least = Limits::AZURE;
+    let least = Limits::LEAST;
     let enough = limits.commit_rows_max >= least.commit_rows_max
         && limits.commit_bytes_max >= least.commit_bytes_max
         && limits.value_bytes_max >= least.value_bytes_max

@@ -37,9 +37,15 @@ pub trait Subject: Sync {
 
     /// Makes the next commit answer `Unknown`, applied or not; false if this backend cannot be made to.
     fn make_unknown(&self, store: &Self::Store, applied: bool) -> bool;
+
+    /// What has to be done after an unknown outcome before the store can be asked about it.
+    fn after_unknown(&self, _store: &Self::Store) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
-/// Plays every check, each on a fresh store.
+/// Plays every check, each on a fresh store. A backend that never answers, or never tells of a change, never ends it: give the test that calls
+/// this a time limit.
 pub async fn run<S: Subject>(subject: &S) -> Report {
     let mut report = Report::default();
     let groups = [

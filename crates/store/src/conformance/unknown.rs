@@ -23,6 +23,7 @@ async fn the_head_tells_that_an_unknown_commit_was_applied<S: Subject>(subject: 
     let batch = fenced(Some(&version), 2).put(key("a"), b"once".to_vec());
     let outcome = store.commit(&p, batch.clone()).await;
     ensure!(matches!(outcome, CommitOutcome::Unknown { .. }), "expected Unknown, got {outcome:?}");
+    subject.after_unknown(&store).await;
     let Some(now) = store.read(&p, &head()).await? else {
         return Err(Stop::Broken("the head is gone".to_owned()));
     };
@@ -46,6 +47,7 @@ async fn the_head_tells_that_an_unknown_commit_was_not<S: Subject>(subject: &S) 
     let batch = fenced(Some(&version), 2).put(key("a"), b"once".to_vec());
     let outcome = store.commit(&p, batch.clone()).await;
     ensure!(matches!(outcome, CommitOutcome::Unknown { .. }), "expected Unknown, got {outcome:?}");
+    subject.after_unknown(&store).await;
     let row = store.read(&p, &head()).await?;
     ensure!(row.is_some_and(|row| row.version == version), "a commit that was not applied changed the head");
     ensure!(text(&store, &p, "a").await?.is_none(), "a commit that was not applied wrote a row");
@@ -62,6 +64,7 @@ async fn an_unknown_commit_is_never_applied_later<S: Subject>(subject: &S) -> Ch
             return Err(CANNOT);
         }
         store.commit(&p, fenced(Some(&version), 2).put(key("a"), b"unknown".to_vec())).await;
+        subject.after_unknown(&store).await;
         let now = store.read(&p, &head()).await?.map(|row| row.version);
         let later = fenced(now.as_ref(), 3).put(key("a"), b"after".to_vec());
         let mut version = head_of(&committed(store.commit(&p, later).await)?)?;

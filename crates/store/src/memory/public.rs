@@ -48,8 +48,15 @@ impl Tables {
             .filter(|(position, _)| after.is_none_or(|last| query.is_after(position, last)))
             .collect();
         found.sort_by(|(a, _), (b, _)| if query.oldest_first { a.cmp(b) } else { b.cmp(a) });
-        let more = found.len() > query.limit;
-        found.truncate(query.limit);
+        let mut bytes = 0;
+        let fits = found.iter().take(query.limit).take_while(|(_, row)| {
+            let room = bytes < PublicRow::PAGE_BYTES_MAX;
+            bytes += row.bytes();
+            room
+        });
+        let fits = fits.count();
+        let more = found.len() > fits;
+        found.truncate(fits);
         let last = found.last().filter(|_| more);
         let continuation = last.map(|(position, _)| token_key.seal(table, query, position));
         Page { rows: found.into_iter().map(|(_, row)| row.clone()).collect(), continuation }

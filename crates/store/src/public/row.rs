@@ -77,6 +77,12 @@ impl PublicRow {
     /// Rows in one put.
     pub const PUT_MAX: usize = 1_000;
 
+    /// Bytes in one put.
+    pub const PUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    /// Bytes in one page of an answer. The row that crosses this bound is the last of its page.
+    pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
     /// The text in a column, if there is one.
     pub fn text(&self, column: &str) -> Option<&str> {
         match self.columns.get(column) {
@@ -116,7 +122,20 @@ impl PublicWrite {
             let problem = format!("{} rows in one put are over {}", writes.len(), PublicRow::PUT_MAX);
             return Err(PutError::Malformed { table: table.name, row: String::new(), problem });
         }
+        let bytes: usize = writes.iter().map(Self::bytes).sum();
+        if bytes > PublicRow::PUT_BYTES_MAX {
+            let problem = format!("{bytes} bytes in one put are over {}", PublicRow::PUT_BYTES_MAX);
+            return Err(PutError::Malformed { table: table.name, row: String::new(), problem });
+        }
         writes.iter().try_for_each(|write| write.check(table))
+    }
+
+    /// Bytes of keys and cells.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Put(row) => row.bytes(),
+            Self::Delete(key) => key.partition.len() + key.row.len(),
+        }
     }
 
     /// Whether it fits the table.

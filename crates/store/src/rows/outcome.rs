@@ -51,7 +51,7 @@ pub enum StoreError {
     Corrupt {
         /// Where.
         partition: Partition,
-        /// Which row, or the first of a scan that could not be read.
+        /// Which row; for a scan, the last one before the damage, or no bytes if it is at the beginning.
         key: Key,
         /// What was wrong with it.
         reason: String,

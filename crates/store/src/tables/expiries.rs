@@ -35,6 +35,8 @@ pub enum Expired {
         /// Its digest.
         digest: [u8; 32],
     },
+    /// What is remembered of a source that has been silent.
+    Source(String),
 }
 
 /// Something that is to be deleted.

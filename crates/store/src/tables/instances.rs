@@ -46,11 +46,11 @@ pub struct Instance {
     /// The turn up to which the rows of [`super::parts`] are the truth; later turns lie over them in their
     /// pages.
     pub folded_turn: u64,
-    /// The last turn taken; 0 before the first.
+    /// The last turn taken when this row was written; the run's last page tells the last of all.
     pub last_turn: u64,
     /// When the run was accepted, in milliseconds of UTC since 1970.
     pub created_at: i64,
-    /// When its last turn was, in the same unit.
+    /// When this row was written, in the same unit.
     pub updated_at: i64,
     /// The trace it belongs to.
     pub correlation_id: String,

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{KeyReader, KeyWriter, Stored, Table, TableError};
 use crate::rows::{Key, Scan};
 
-/// The target of rows for the public tables. Every other target is the name of a partition.
-pub const PUBLIC: &str = "public";
+/// The target of rows for the public tables. Every other target is the name of a partition, which has no control characters.
+pub const PUBLIC: &str = "\u{1}public";
 
 /// A message on its way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

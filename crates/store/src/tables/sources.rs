@@ -15,6 +15,9 @@ use crate::rows::{Key, Scan};
 pub struct Taken {
     /// The last number taken over; this one and all below are repeats.
     pub number: u64,
+    /// When that was, in milliseconds of UTC since 1970. A node's sources are new in every incarnation, so old rows
+    /// are deleted by retention.
+    pub taken_at: i64,
 }
 
 impl Stored for Taken {
@@ -47,8 +50,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_taken_number_survives_its_bytes(number: u64) {
-            value_round_trips(&Taken { number });
+        fn a_taken_number_survives_its_bytes(number: u64, taken_at: i64) {
+            value_round_trips(&Taken { number, taken_at });
         }
 
         #[test]

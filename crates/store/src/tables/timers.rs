@@ -9,28 +9,53 @@ use serde::{Deserialize, Serialize};
 use super::{KeyReader, KeyWriter, Stored, Table, TableError};
 use crate::rows::{Key, Scan};
 
-/// What a timer is for. Stored by place: append only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What a timer is for. The numbers are stored: append only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
 pub enum TimerPurpose {
     /// A state that waits for a moment.
-    Wait,
+    Wait = 1,
     /// The next delivery of a call.
-    Retry,
+    Retry = 2,
     /// The end of a step's patience, its retries included.
-    StepDeadline,
+    StepDeadline = 3,
     /// The end of the workflow's patience.
-    WorkflowTimeout,
+    WorkflowTimeout = 4,
     /// The moment from which the run counts as stuck.
-    StuckAfter,
+    StuckAfter = 5,
     /// A message of a queue can be seen again.
-    Visibility,
+    Visibility = 6,
+}
+
+impl TimerPurpose {
+    const ALL: [Self; 6] = [
+        Self::Wait,
+        Self::Retry,
+        Self::StepDeadline,
+        Self::WorkflowTimeout,
+        Self::StuckAfter,
+        Self::Visibility,
+    ];
+}
+
+/// Which timer: two that are due in the same millisecond are still two.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TimerKey {
+    /// When it is due, in milliseconds of UTC since 1970.
+    pub due_at: i64,
+    /// Whose it is; 0 for a message that no run has taken.
+    pub run: u64,
+    /// What it is for.
+    pub purpose: TimerPurpose,
+    /// The command that started it, or the number of the message; 0 for the run itself.
+    pub number: u64,
 }
 
 /// Something that will be due.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timer {
-    /// What it is for.
-    pub purpose: TimerPurpose,
+    /// When it was set, in milliseconds of UTC since 1970.
+    pub set_at: i64,
 }
 
 impl Stored for Timer {
@@ -38,17 +63,23 @@ impl Stored for Timer {
     const FORMAT: u8 = 1;
 }
 
-/// The row of a run's timer. `timer` is the command that started it; `due_at` is in milliseconds of UTC since
-/// 1970.
-pub fn key(due_at: i64, run: u64, timer: u64) -> Key {
-    KeyWriter::new(Table::Timer).time(due_at).u64(run).u64(timer).key()
-}
+impl TimerKey {
+    /// The timer's row.
+    pub fn key(&self) -> Key {
+        let writer = KeyWriter::new(Table::Timer).time(self.due_at).u64(self.run);
+        writer.bytes(&[self.purpose as u8]).u64(self.number).key()
+    }
 
-/// Due time, run and timer of a key.
-pub fn read_key(key: &Key) -> Result<(i64, u64, u64), TableError> {
-    let mut reader = KeyReader::new(Table::Timer, key)?;
-    let fields = (reader.time()?, reader.u64()?, reader.u64()?);
-    reader.end(fields)
+    /// The timer of a row.
+    pub fn read(key: &Key) -> Result<Self, TableError> {
+        let mut reader = KeyReader::new(Table::Timer, key)?;
+        let (due_at, run, [purpose]) = (reader.time()?, reader.u64()?, reader.array()?);
+        let known = TimerPurpose::ALL.into_iter().find(|known| *known as u8 == purpose);
+        let reason = "it has a purpose this program does not know";
+        let purpose = known.ok_or(TableError::Key { table: Table::Timer, reason })?;
+        let timer = Self { due_at, run, purpose, number: reader.u64()? };
+        reader.end(timer)
+    }
 }
 
 /// All timers due before this moment, the longest overdue first.
@@ -67,37 +98,42 @@ mod tests {
     use std::ops::RangeBounds;
 
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
-    use super::TimerPurpose::*;
     use super::*;
     use proptest::prelude::*;
 
+    fn timers() -> impl Strategy<Value = TimerKey> {
+        let purpose = prop::sample::select(TimerPurpose::ALL.to_vec());
+        (any::<i64>(), 0..3u64, purpose, any::<u64>()).prop_map(|(due_at, run, purpose, number)| TimerKey {
+            due_at,
+            run,
+            purpose,
+            number,
+        })
+    }
+
     proptest! {
         #[test]
-        fn a_timer_survives_its_bytes(
-            purpose in prop::sample::select(vec![
-                Wait, Retry, StepDeadline, WorkflowTimeout, StuckAfter, Visibility,
-            ]),
-        ) {
-            value_round_trips(&Timer { purpose });
+        fn a_timer_survives_its_bytes(set_at: i64) {
+            value_round_trips(&Timer { set_at });
         }
 
         #[test]
-        fn timers_sort_by_when_they_are_due(keys: Vec<(i64, u64, u64)>) {
-            keys_round_trip_in_order(keys, |(due_at, run, timer)| key(*due_at, *run, *timer), read_key);
+        fn timers_sort_by_when_they_are_due(keys in prop::collection::vec(timers(), 1..8)) {
+            keys_round_trip_in_order(keys, TimerKey::key, TimerKey::read);
         }
 
         #[test]
         fn a_scan_holds_what_is_due_and_nothing_else(
-            due in -3..4i64,
-            run: u64,
+            timer in timers(),
+            due_at in -3..4i64,
             from in -3..4i64,
             until in -3..4i64,
         ) {
-            let key = key(due, run, 1);
+            let key = TimerKey { due_at, ..timer }.key();
             let before = due_before(until);
-            prop_assert_eq!((before.from, before.until).contains(&key), due < until);
+            prop_assert_eq!((before.from, before.until).contains(&key), due_at < until);
             let between = due_between(from, until);
-            prop_assert_eq!((between.from, between.until).contains(&key), (from..until).contains(&due));
+            prop_assert_eq!((between.from, between.until).contains(&key), (from..until).contains(&due_at));
         }
     }
 }

@@ -47,11 +47,15 @@ pub(crate) enum Lie {
     TrustsTokens,
     /// Deleted rows stay in the answers to queries.
     GhostRows,
+    /// The first scan after a commit shows the last row of its batch as it was before.
+    HalfVisible,
+    /// What was committed is gone when the store is opened again.
+    Forgetful,
 }
 
 impl Lie {
     /// Every bug, and the promise whose checks must find it.
-    pub(crate) const ALL: [(Self, &'static str); 14] = [
+    pub(crate) const ALL: [(Self, &'static str); 16] = [
         (Self::TornBatch, "atomicity"),
         (Self::StaleRead, "atomicity"),
         (Self::LostVersionCheck, "fencing"),
@@ -66,6 +70,8 @@ impl Lie {
         (Self::OffsetPages, "pages"),
         (Self::TrustsTokens, "pages"),
         (Self::GhostRows, "queries"),
+        (Self::HalfVisible, "atomicity"),
+        (Self::Forgetful, "recovery"),
     ];
 }
 
@@ -121,8 +127,8 @@ impl Subject for LyingSubject {
         }
     }
 
-    async fn reopen(&self, _: Lying) -> Option<Lying> {
-        None
+    async fn reopen(&self, store: Lying) -> Option<Lying> {
+        Some(if store.lie == Lie::Forgetful { self.fresh().await } else { store })
     }
 
     fn make_unknown(&self, store: &Lying, applied: bool) -> bool {
@@ -157,6 +163,13 @@ impl PrivateRows for Lying {
 
     async fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
         let mut page = self.honest.scan_now(partition, scan.clone())?;
+        if self.lie == Lie::HalfVisible
+            && let Some((of, old)) = self.before.lock().unwrap().pop()
+            && of == *partition
+            && let Some(row) = page.rows.iter_mut().find(|row| row.key == old.key)
+        {
+            *row = old;
+        }
         if self.lie == Lie::ReorderedScan && page.rows.len() > 2 {
             page.rows.swap(1, 2);
         }
