@@ -1,66 +1,82 @@
-//! kill -9: the writer dies at a random moment, again and again, on the same store.
+//! kill -9: the writer dies at a random moment, again and again, on the same two stores.
 
+use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use abide_store::memory::Dice;
 
-use crate::check::{Found, check};
+use crate::check::{self, Failed, Found, check};
 use crate::ledger::{Ledger, Line};
 
 pub(crate) const PARTITIONS: u64 = 16;
+const SIGKILL: i32 = 9;
 
-/// Kills `cycles` writers. Every second time the next writer recovers the store itself, before it is checked.
-pub(crate) fn run(cycles: u32, folder: &Path) -> Result<(), String> {
-    let mut ledger = Ledger::default();
-    let mut dice = Dice::new(u64::from(cycles));
-    let mut total = Found::default();
-    for cycle in 0..cycles {
-        let mut writer =
-            Writer::start(folder, &["--partitions", &PARTITIONS.to_string()], dice.below(2) == 0)?;
-        writer.listen(Duration::from_millis(30 + dice.below(250)), &mut ledger);
-        writer.kill(&mut ledger)?;
-        if cycle % 2 == 0 || cycle + 1 == cycles {
-            let found =
-                check(folder, PARTITIONS, &mut ledger).map_err(|error| format!("cycle {cycle}: {error}"))?;
-            total.add(&found);
-        }
-    }
-    total.report("kills", cycles, &ledger);
-    total.verdict(&ledger)
+/// One store of the rig and what was acknowledged on it.
+struct Victim {
+    folder: PathBuf,
+    small_buffers: bool,
+    ledger: Ledger,
 }
 
-impl Found {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.lost += other.lost;
-        self.unacknowledged += other.unacknowledged;
-        self.wrong_rows += other.wrong_rows;
-        self.opened_in = self.opened_in.max(other.opened_in);
-    }
+/// Kills `cycles` writers, by turns on a store with small buffers and on one with large ones.
+pub(crate) fn run(cycles: u32, folder: &Path) -> Result<(), String> {
+    let victim = |name: &str, small_buffers| Victim {
+        folder: folder.join(name),
+        small_buffers,
+        ledger: Ledger::default(),
+    };
+    let (mut small, mut large) = (victim("small", true), victim("large", false));
+    let mut total = Found::default();
+    let outcome = kill_all(cycles, &mut small, &mut large, &mut total);
+    total.add_ledger(&small.ledger);
+    total.add_ledger(&large.ledger);
+    total.report("kills", cycles);
+    outcome.and_then(|()| total.verdict())
+}
 
-    pub(crate) fn report(&self, what: &str, cycles: u32, ledger: &Ledger) {
-        println!("{cycles} {what}, {} acknowledgements", ledger.acknowledged);
-        println!("  acknowledged and lost       {}", self.lost + ledger.lost_at_start);
-        println!("  rows that nothing explains  {}", self.wrong_rows);
-        println!("  failed opens                0");
-        println!(
-            "  unacknowledged and there    {} (on their way when the writer ended)",
-            self.unacknowledged
-        );
-        println!("  slowest open                {:.3} s", self.opened_in.as_secs_f64());
+/// Every second time on a store the next writer recovers it itself, before it is checked.
+fn kill_all(cycles: u32, small: &mut Victim, large: &mut Victim, total: &mut Found) -> Result<(), String> {
+    let mut dice = Dice::new(u64::from(cycles));
+    for cycle in 0..cycles {
+        let victim = if cycle % 2 == 0 { &mut *small } else { &mut *large };
+        let time = Duration::from_millis(30 + dice.below(250));
+        let is_last = cycle + 2 >= cycles;
+        kill_one(victim, time, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
+        if cycle / 2 % 2 == 0 || is_last {
+            check_one(victim, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
+        }
     }
+    Ok(())
+}
 
-    pub(crate) fn verdict(&self, ledger: &Ledger) -> Result<(), String> {
-        let lost = self.lost + ledger.lost_at_start;
-        if lost + self.wrong_rows > 0 {
-            return Err(format!("{lost} acknowledged commits were lost, {} rows are wrong", self.wrong_rows));
+fn kill_one(victim: &mut Victim, time: Duration, total: &mut Found) -> Result<(), String> {
+    let partitions = PARTITIONS.to_string();
+    let mut writer = Writer::start(&victim.folder, &["--partitions", &partitions], victim.small_buffers)?;
+    match writer.listen(PARTITIONS, time, &mut victim.ledger) {
+        Ok(()) => writer.kill(&mut victim.ledger),
+        Err(problem) => {
+            println!("{}: {problem}", victim.folder.display());
+            total.failed_opens += 1;
+            Ok(())
         }
-        if ledger.acknowledged == 0 {
-            return Err("nothing was acknowledged, so nothing was tried".to_owned());
+    }
+}
+
+fn check_one(victim: &mut Victim, total: &mut Found) -> Result<(), Failed> {
+    let options = check::options(victim.small_buffers);
+    match check(&victim.folder, PARTITIONS, options, &mut victim.ledger) {
+        Ok(found) => {
+            total.add(&found);
+            Ok(())
         }
-        Ok(())
+        Err(failed) => {
+            total.failed_opens += u64::from(matches!(failed, Failed::Open(_)));
+            Err(failed)
+        }
     }
 }
 
@@ -69,6 +85,8 @@ pub(crate) struct Writer {
     child: Child,
     output: BufReader<ChildStdout>,
     half_line: String,
+    /// Its output has come to its end.
+    has_ended: bool,
 }
 
 impl Writer {
@@ -98,24 +116,39 @@ impl Writer {
         }
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let output = child.stdout.take().ok_or("the writer has no output")?;
-        Ok(Self { child, output: BufReader::new(output), half_line: String::new() })
+        Ok(Self { child, output: BufReader::new(output), half_line: String::new(), has_ended: false })
     }
 
     pub(crate) fn process(&self) -> Option<rustix::process::Pid> {
         i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
     }
 
-    /// Notes what the writer says, for a while from its first word on.
+    /// Notes what the writer says, until every partition has started and for a while from then on. An error if it ended before.
     #[expect(clippy::disallowed_methods, reason = "a rig works in real time")]
-    pub(crate) fn listen(&mut self, time: Duration, ledger: &mut Ledger) {
-        if let Some(line) = self.line() {
+    pub(crate) fn listen(
+        &mut self,
+        partitions: u64,
+        time: Duration,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let mut started: HashSet<u64> = HashSet::new();
+        while (started.len() as u64) < partitions {
+            let Some(line) = self.line() else {
+                let status = self.child.wait().map_err(|error| error.to_string())?;
+                return Err(format!("the writer ended before every partition had started: {status}"));
+            };
+            if let Line::Started { partition, .. } = line {
+                started.insert(partition);
+            }
             ledger.note(&line);
         }
         let until = Instant::now() + time;
         while Instant::now() < until {
-            let Some(line) = self.line() else { return };
+            // One that has ended is found when it is to be killed.
+            let Some(line) = self.line() else { break };
             ledger.note(&line);
         }
+        Ok(())
     }
 
     /// The next line, or `None` when the writer has ended.
@@ -123,7 +156,10 @@ impl Writer {
         loop {
             self.half_line.clear();
             match self.output.read_line(&mut self.half_line) {
-                Ok(0) | Err(_) => return None,
+                Ok(0) | Err(_) => {
+                    self.has_ended = true;
+                    return None;
+                }
                 Ok(_) => {}
             }
             if let Some(line) = Line::from_text(&self.half_line) {
@@ -132,17 +168,32 @@ impl Writer {
         }
     }
 
-    /// Kills the writer and notes what it had said before.
+    /// Kills the writer and notes what it had said before. An error if it was not the kill that ended it.
     pub(crate) fn kill(mut self, ledger: &mut Ledger) -> Result<(), String> {
-        self.child.kill().map_err(|error| error.to_string())?;
-        self.finish(ledger)
+        let ended_before = self.has_ended;
+        let status = self.end(ledger)?;
+        if ended_before || status.signal() != Some(SIGKILL) {
+            return Err(format!("the writer ended by itself: {status}"));
+        }
+        Ok(())
     }
 
-    /// Notes the rest of what the writer says until it ends.
-    pub(crate) fn finish(mut self, ledger: &mut Ledger) -> Result<(), String> {
+    /// Like [`Writer::kill`], for a writer that may have given up by itself, but not with an error.
+    pub(crate) fn kill_if_there(mut self, ledger: &mut Ledger) -> Result<(), String> {
+        let status = self.end(ledger)?;
+        if !status.success() && status.signal() != Some(SIGKILL) {
+            return Err(format!("the writer failed: {status}"));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, ledger: &mut Ledger) -> Result<ExitStatus, String> {
+        if !self.has_ended {
+            self.child.kill().map_err(|error| error.to_string())?;
+        }
         while let Some(line) = self.line() {
             ledger.note(&line);
         }
-        self.child.wait().map(drop).map_err(|error| error.to_string())
+        self.child.wait().map_err(|error| error.to_string())
     }
 }

@@ -12,7 +12,7 @@ use abide_store::memory::Dice;
 use abide_store_embedded::SyncMode;
 use rustix::process::{Signal, kill_process};
 
-use crate::check::{Found, check};
+use crate::check::{self, Failed, Found, check};
 use crate::kill::{PARTITIONS, Writer};
 use crate::ledger::Ledger;
 
@@ -22,47 +22,73 @@ pub(crate) fn run(cycles: u32, folder: &Path, sync: SyncMode) -> Result<(), Stri
     if !rustix::process::geteuid().is_root() {
         return Err("POWER CUTS WERE NOT TRIED: mounting an image needs root".to_owned());
     }
-    let disk = Disk::make(folder, IMAGE_MIB)?;
-    let outcome = cut(cycles, &disk, sync);
-    disk.unmount()?;
-    outcome
+    let mut total = Found::default();
+    let outcome = cut_all(cycles, folder, sync, &mut total);
+    let what = match sync {
+        SyncMode::EveryCommit => "power cuts",
+        SyncMode::OperatingSystem => "power cuts without sync (the control)",
+    };
+    total.report(what, cycles);
+    outcome?;
+    match sync {
+        SyncMode::EveryCommit => total.verdict(),
+        SyncMode::OperatingSystem if total.lost > 0 => total.honesty(),
+        SyncMode::OperatingSystem => Err("the control lost nothing, so the rig proves nothing".to_owned()),
+    }
 }
 
-fn cut(cycles: u32, disk: &Disk, sync: SyncMode) -> Result<(), String> {
-    let mut ledger = Ledger::default();
+/// Half of the cuts on a store with small buffers, the others on one with large ones, each on a disk of its own.
+fn cut_all(cycles: u32, folder: &Path, sync: SyncMode, total: &mut Found) -> Result<(), String> {
     let mut dice = Dice::new(u64::from(cycles) + 1);
-    let mut total = Found::default();
+    let half = cycles.div_ceil(2);
+    for (small_buffers, cycles) in [(true, 0..half), (false, half..cycles)] {
+        let disk = Disk::make(folder, IMAGE_MIB)?;
+        let mut ledger = Ledger::default();
+        let mut outcome = Ok(());
+        for cycle in cycles {
+            outcome = cut(&disk, sync, small_buffers, &mut dice, &mut ledger, total)
+                .map_err(|error| format!("cycle {cycle}: {error}"));
+            if outcome.is_err() {
+                break;
+            }
+        }
+        total.add_ledger(&ledger);
+        let unmounted = disk.unmount();
+        outcome.and(unmounted)?;
+    }
+    Ok(())
+}
+
+fn cut(
+    disk: &Disk,
+    sync: SyncMode,
+    small_buffers: bool,
+    dice: &mut Dice,
+    ledger: &mut Ledger,
+    total: &mut Found,
+) -> Result<(), String> {
     let partitions = PARTITIONS.to_string();
     let mut arguments = vec!["--partitions", partitions.as_str()];
     if sync == SyncMode::OperatingSystem {
         arguments.push("--without-sync");
     }
-    for cycle in 0..cycles {
-        disk.mount()?;
-        let mut writer = Writer::start(&disk.store(), &arguments, dice.below(2) == 0)?;
-        writer.listen(Duration::from_millis(100 + dice.below(500)), &mut ledger);
-        stop(&writer)?;
-        disk.copy()?;
-        writer.kill(&mut ledger)?;
-        disk.unmount()?;
-        disk.take_copy()?;
-        disk.mount()?;
-        match check(&disk.store(), PARTITIONS, &mut ledger) {
-            Ok(found) => total.add(&found),
-            Err(error) => return Err(format!("cycle {cycle}: {error}")),
-        }
-        disk.unmount()?;
-    }
-    let what = match sync {
-        SyncMode::EveryCommit => "power cuts",
-        SyncMode::OperatingSystem => "power cuts without sync (the control)",
-    };
-    total.report(what, cycles, &ledger);
-    match sync {
-        SyncMode::EveryCommit => total.verdict(&ledger),
-        SyncMode::OperatingSystem if total.lost > 0 => Ok(()),
-        SyncMode::OperatingSystem => Err("the control lost nothing, so the rig proves nothing".to_owned()),
-    }
+    disk.mount()?;
+    let mut writer = Writer::start(&disk.store(), &arguments, small_buffers)?;
+    let time = Duration::from_millis(100 + dice.below(500));
+    writer.listen(PARTITIONS, time, ledger).inspect_err(|_| total.failed_opens += 1)?;
+    stop(&writer)?;
+    disk.copy()?;
+    writer.kill(ledger)?;
+    disk.unmount()?;
+    disk.take_copy()?;
+    disk.mount()?;
+    let found = check(&disk.store(), PARTITIONS, check::options(small_buffers), ledger);
+    let found = found.map_err(|failed| {
+        total.failed_opens += u64::from(matches!(failed, Failed::Open(_)));
+        failed.to_string()
+    });
+    total.add(&found?);
+    disk.unmount()
 }
 
 /// Stops every thread of the writer.
@@ -72,7 +98,8 @@ fn stop(writer: &Writer) -> Result<(), String> {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let is_stopped = |task: &PathBuf| {
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("State:") && line.contains('T'))
+        // A zombie is not going to stop: it ended by itself, which is found when it is killed.
+        status.lines().any(|line| line.starts_with("State:") && line.contains(['T', 'Z']))
     };
     loop {
         let threads: Vec<PathBuf> = fs::read_dir(&tasks)

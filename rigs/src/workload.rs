@@ -85,12 +85,16 @@ pub(crate) fn public_row(partition: u64, n: u64) -> Option<PublicRow> {
         ("CreatedAtUtc".to_owned(), Value::Time(n.cast_signed())),
         ("CorrelationId".to_owned(), Value::Text(format!("correlation {n}"))),
     ]);
-    Some(PublicRow { key: public_key(partition, n), revision: n, columns })
+    Some(PublicRow { key: public_key(partition, public_slot(n)), revision: n, columns })
 }
 
-fn public_key(partition: u64, n: u64) -> PublicKey {
-    let row = n / PUBLIC_EVERY % PUBLIC_ROWS;
-    PublicKey { partition: format!("engine {partition}"), row: format!("row {row:03}") }
+/// Which public row follows commit `n`.
+pub(crate) fn public_slot(n: u64) -> u64 {
+    n / PUBLIC_EVERY % PUBLIC_ROWS
+}
+
+pub(crate) fn public_key(partition: u64, slot: u64) -> PublicKey {
+    PublicKey { partition: format!("engine {partition}"), row: format!("row {slot:03}") }
 }
 
 pub(crate) static PUBLIC: &abide_store::public::TableSchema = &engine_history::SCHEMA;

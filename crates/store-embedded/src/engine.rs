@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! keyspace `rows`    partition NUL key                → version (8 bytes) value
-//! keyspace `public`  see public.rs
+//! keyspaces `public`, `index`  see public.rs
 //! keyspace `meta`    `incarnation` → number of opens; `token-key` → secret of continuation tokens
 //! ```
+//! Index entries are deleted by weak tombstones, which vanish together with what they delete as soon as the two meet, instead of being walked
+//! over until they reach the last level. If an entry was written, deleted, written and deleted again, an old one may come back by that;
+//! whoever walks an index checks every entry against its row.
+//!
 //! Readers always go through a snapshot: only that waits for the whole of a group, a plain read of the engine sees rows of one as they
 //! arrive in memory.
 //!
@@ -25,6 +29,7 @@ pub(crate) struct Engine {
     database: Database,
     rows: Keyspace,
     public: Keyspace,
+    index: Keyspace,
     incarnation: u64,
     token_key: TokenKey,
 }
@@ -34,7 +39,14 @@ pub(crate) struct Engine {
 pub(crate) struct Changes {
     pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub public: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Index entries that were not there.
+    pub new_entries: Vec<Vec<u8>>,
+    /// Index entries that were there.
+    pub gone_entries: Vec<Vec<u8>>,
 }
+
+/// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small.
+const INDEX_BUFFER_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
@@ -47,12 +59,13 @@ impl Engine {
             .manual_journal_persist(true)
             .worker_threads(2)
             .open()?;
-        let keyspace = |name| {
-            database.keyspace(name, || {
-                KeyspaceCreateOptions::default().max_memtable_size(options.write_buffer_bytes)
-            })
+        let keyspace = |name, buffer_bytes| {
+            database.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(buffer_bytes))
         };
-        let (rows, public, meta) = (keyspace("rows")?, keyspace("public")?, keyspace("meta")?);
+        let rows = keyspace("rows", options.write_buffer_bytes)?;
+        let public = keyspace("public", options.write_buffer_bytes)?;
+        let meta = keyspace("meta", options.write_buffer_bytes)?;
+        let index = keyspace("index", options.write_buffer_bytes.min(INDEX_BUFFER_BYTES_MAX))?;
 
         // Salvaging may have left out what was stored of this; the rows themselves tell which incarnations there were.
         let last = match fixed(&meta, "incarnation")?.map(u64::from_be_bytes) {
@@ -69,7 +82,7 @@ impl Engine {
         batch.insert(&meta, "incarnation", incarnation.to_be_bytes());
         batch.insert(&meta, "token-key", secret);
         batch.commit()?;
-        Ok(Self { database, rows, public, incarnation, token_key: TokenKey::new(secret) })
+        Ok(Self { database, rows, public, index, incarnation, token_key: TokenKey::new(secret) })
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
@@ -96,6 +109,12 @@ impl Engine {
                 }
             }
         }
+        for entry in changes.new_entries {
+            batch.insert(&self.index, entry, []);
+        }
+        for entry in changes.gone_entries {
+            batch.remove_weak(&self.index, entry);
+        }
         batch.commit()
     }
 
@@ -113,7 +132,7 @@ impl Engine {
             keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
                 || keyspace.tree.l0_run_count() >= NEW_FILES_MAX
         };
-        while busy(&self.rows) || busy(&self.public) {
+        while busy(&self.rows) || busy(&self.public) || busy(&self.index) {
             if self.is_poisoned() {
                 return false;
             }
@@ -166,7 +185,7 @@ impl Engine {
 
     /// One moment of the public tables.
     pub(crate) fn public_view(&self) -> PublicView<'_> {
-        PublicView { snapshot: self.database.snapshot(), public: &self.public }
+        PublicView { snapshot: self.database.snapshot(), public: &self.public, index: &self.index }
     }
 
     /// Copies one moment of everything, slice by slice, as long as `room` says there is room for more.
@@ -182,7 +201,9 @@ impl Engine {
             }
             batch.commit()
         };
-        for (from, to) in [(&self.rows, &other.rows), (&self.public, &other.public)] {
+        for (from, to) in
+            [(&self.rows, &other.rows), (&self.public, &other.public), (&self.index, &other.index)]
+        {
             let mut batch = other.database.batch();
             let mut bytes = 0;
             for guard in snapshot.iter(from) {
@@ -231,6 +252,7 @@ fn last_incarnation(rows: &Keyspace) -> fjall::Result<u64> {
 pub(crate) struct PublicView<'e> {
     snapshot: Snapshot,
     public: &'e Keyspace,
+    index: &'e Keyspace,
 }
 
 impl PublicView<'_> {
@@ -242,7 +264,7 @@ impl PublicView<'_> {
         &self,
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> impl DoubleEndedIterator<Item = fjall::Result<Vec<u8>>> {
-        self.snapshot.range(self.public, range).map(|guard| guard.key().map(|key| key.to_vec()))
+        self.snapshot.range(self.index, range).map(|guard| guard.key().map(|key| key.to_vec()))
     }
 }
 

@@ -3,9 +3,10 @@
 //! Nothing is written here and nobody is answered: a commit that conflicts with another one of its group must not be told so
 //! before that other one is durable.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
-use abide_store::public::{PublicWrite, TableSchema};
+use abide_store::public::{PublicRow, PublicWrite, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Expect, Key, Partition, Receipt, Version};
 
 use crate::engine::{Changes, Engine, split_version, stored_key, stored_value};
@@ -15,7 +16,14 @@ pub(crate) struct Group<'e> {
     engine: &'e Engine,
     heads: &'e mut Heads,
     rows: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    public: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    public: HashMap<Vec<u8>, PublicChange>,
+}
+
+/// A public row before the group and after what is in it so far.
+struct PublicChange {
+    table: &'static TableSchema,
+    before: Option<PublicRow>,
+    after: Option<PublicRow>,
 }
 
 /// The versions of heads that were committed last. The committer is the only writer, so they cannot be stale; looking them up
@@ -96,40 +104,52 @@ impl<'e> Group<'e> {
     }
 
     /// Takes writes of a public table in. They have been checked against its schema.
-    pub(crate) fn put(&mut self, table: &TableSchema, writes: Vec<PublicWrite>) -> Result<(), fjall::Error> {
+    pub(crate) fn put(
+        &mut self,
+        table: &'static TableSchema,
+        writes: Vec<PublicWrite>,
+    ) -> Result<(), fjall::Error> {
         for write in writes {
-            let key = public::row_key(table, write.key());
-            let stored = match self.public.get(&key) {
-                Some(pending) => pending.clone(),
-                None => self.engine.public_get(&key)?,
-            };
-            // A row that cannot be read cannot be replaced either: its index entries would be left behind.
-            let unreadable = || std::io::Error::from(std::io::ErrorKind::InvalidData);
-            let before =
-                stored.map(|stored| public::decode_row(&stored).ok_or_else(unreadable)).transpose()?;
-            let after = match write {
-                PublicWrite::Put(row)
-                    if before.as_ref().is_some_and(|before| before.revision > row.revision) =>
-                {
-                    continue;
+            let change = match self.public.entry(public::row_key(table, write.key())) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) => {
+                    let stored = self.engine.public_get(vacant.key())?;
+                    // A row that cannot be read cannot be replaced either: its index entries would be left behind.
+                    let unreadable = || std::io::Error::from(std::io::ErrorKind::InvalidData);
+                    let decode = |stored: Vec<u8>| public::decode_row(&stored).ok_or_else(unreadable);
+                    let before = stored.map(decode).transpose()?;
+                    vacant.insert(PublicChange { table, after: before.clone(), before })
                 }
-                PublicWrite::Put(row) => Some(row),
-                PublicWrite::Delete(_) => None,
             };
-            for entry in before.iter().flat_map(|row| public::index_keys(table, row)) {
-                self.public.insert(entry, None);
+            match write {
+                PublicWrite::Put(row) => {
+                    if change.after.as_ref().is_none_or(|there| row.revision >= there.revision) {
+                        change.after = Some(row);
+                    }
+                }
+                PublicWrite::Delete(_) => change.after = None,
             }
-            for entry in after.iter().flat_map(|row| public::index_keys(table, row)) {
-                self.public.insert(entry, Some(Vec::new()));
-            }
-            self.public.insert(key, after.as_ref().map(public::encode_row));
         }
         Ok(())
     }
 
     /// What the group writes.
     pub(crate) fn into_changes(self) -> Changes {
-        Changes { rows: self.rows.into_iter().collect(), public: self.public.into_iter().collect() }
+        let mut changes = Changes { rows: self.rows.into_iter().collect(), ..Changes::default() };
+        for (key, change) in self.public {
+            if change.before == change.after {
+                continue;
+            }
+            // Only the difference: an entry that is there already is not written again.
+            let entries = |row: &Option<PublicRow>| -> HashSet<Vec<u8>> {
+                row.iter().flat_map(|row| public::index_keys(change.table, row)).collect()
+            };
+            let (before, after) = (entries(&change.before), entries(&change.after));
+            changes.gone_entries.extend(before.difference(&after).cloned());
+            changes.new_entries.extend(after.difference(&before).cloned());
+            changes.public.push((key, change.after.as_ref().map(public::encode_row)));
+        }
+        changes
     }
 
     fn head_version(&self, key: &[u8]) -> Result<Option<u64>, fjall::Error> {

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::journal::Damage;
 
 /// The engine's own keyspace and ours, in the order they are made. All of them are made before the store is, so none can be missing.
-const KEYSPACES: [&str; 4] = ["0", "1", "2", "3"];
+const KEYSPACES: [&str; 5] = ["0", "1", "2", "3", "4"];
 
 /// The first file of the engine that is not what was written, if there is one. Called for stores that were completed once.
 pub(crate) fn check(engine: &Path) -> io::Result<Option<Damage>> {

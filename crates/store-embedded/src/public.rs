@@ -1,12 +1,13 @@
 //! How public tables lie in the engine, and how a question becomes a walk along one index.
 //!
 //! ```text
-//! table 0   partition NUL row                      → the row
-//! table n   (length value)… time partition NUL row → nothing     entry of index n − 1
-//! table 255 time partition NUL row                 → nothing     entry of every row
+//! table 0   partition NUL row                          → the row
+//! table n   (length value)… ¬time ¬(partition NUL row) → nothing     entry of index n − 1
+//! table 255 ¬time ¬(partition NUL row)                 → nothing     entry of every row
 //! ```
-//! Entries of one index and one value lie in order of time. A page is a walk along them; each entry's row is looked up and checked
-//! against all filters, so a value that the index holds cut short does no harm.
+//! Entries of one index and one value lie newest first, as they are mostly asked for: the engine's buffers are quick to walk forwards
+//! and slow to walk backwards. A page is a walk along them; each entry's row is looked up and checked against all filters, so neither a
+//! value that the index holds cut short nor an entry that its row has left does harm.
 
 use std::ops::Bound;
 
@@ -67,7 +68,7 @@ pub(crate) fn query(
     let (mut examined, mut bytes) = (0, 0);
     let mut last: Option<Position> = None;
     loop {
-        let entry = if query.oldest_first { entries.next() } else { entries.next_back() };
+        let entry = if query.oldest_first { entries.next_back() } else { entries.next() };
         let Some(entry) = entry else { return Ok(page) };
         let full = page.rows.len() == query.limit || bytes >= PublicRow::PAGE_BYTES_MAX;
         if full || examined == Query::EXAMINED_MAX {
@@ -78,12 +79,14 @@ pub(crate) fn query(
         let position = entry.get(prefix.len()..).and_then(read_position);
         let position = position.ok_or_else(|| unreadable(table, &entry))?;
         let key = row_key(table, &position.key);
-        let stored = view.get(&key).map_err(|error| damaged(error, &key))?;
-        let row = stored.as_deref().and_then(decode_row).ok_or_else(|| unreadable(table, &key))?;
         examined += 1;
-        if query.accepts(table, &row) {
-            bytes += row.bytes();
-            page.rows.push(row);
+        if let Some(stored) = view.get(&key).map_err(|error| damaged(error, &key))? {
+            let row = decode_row(&stored).ok_or_else(|| unreadable(table, &key))?;
+            // An entry may be older than its row, or outlive it: it leads to the row only if it is the row's own.
+            if query.accepts(table, &row) && Position::of(table, &row) == position {
+                bytes += row.bytes();
+                page.rows.push(row);
+            }
         }
         last = Some(position);
     }
@@ -112,19 +115,23 @@ fn walked_prefix(table: &TableSchema, query: &Query) -> Vec<u8> {
     index_prefix(table, place, &index.iter().map(value).collect::<Vec<_>>())
 }
 
+/// Entries are stored newest first, so a later moment is the earlier bound.
 fn walked_range(prefix: &[u8], query: &Query, after: Option<&Position>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let at = |moment| with_time(prefix.to_vec(), moment);
-    let mut from = Bound::Included(query.from.map_or_else(|| prefix.to_vec(), at));
-    let mut until = match query.until {
-        Some(moment) => Bound::Excluded(at(moment)),
-        // Above every time; a position is at least eight bytes of time and one of a key.
-        None => Bound::Included([prefix, &[0xff; 9]].concat()),
+    // After the time comes the first byte of a partition key, which is not NUL, so not ff once it is turned.
+    let above = |at| [with_time(prefix.to_vec(), at), vec![0xff]].concat();
+    let mut first = match query.until {
+        Some(until) => Bound::Excluded(above(until)),
+        None => Bound::Included(prefix.to_vec()),
     };
-    if let Some(last) = after {
-        let last = Bound::Excluded(with_position(prefix.to_vec(), last));
-        if query.oldest_first { from = last } else { until = last }
+    let mut last = match query.from {
+        Some(from) => Bound::Included(above(from)),
+        None => Bound::Included(above(i64::MIN)),
+    };
+    if let Some(position) = after {
+        let position = Bound::Excluded(with_position(prefix.to_vec(), position));
+        if query.oldest_first { last = position } else { first = position }
     }
-    (from, until)
+    (first, last)
 }
 
 fn is_empty(range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> bool {
@@ -148,9 +155,9 @@ fn index_prefix(table: &TableSchema, place: usize, values: &[&str]) -> Vec<u8> {
     key
 }
 
-/// The sign bit is turned, so that moments before 1970 sort first.
+/// All bits but the sign are turned, so that the latest moment sorts first.
 fn with_time(mut key: Vec<u8>, at: i64) -> Vec<u8> {
-    key.extend_from_slice(&(at.cast_unsigned() ^ (1 << 63)).to_be_bytes());
+    key.extend_from_slice(&(at.cast_unsigned() ^ (u64::MAX >> 1)).to_be_bytes());
     key
 }
 
@@ -161,13 +168,20 @@ fn with_key(mut bytes: Vec<u8>, key: &PublicKey) -> Vec<u8> {
     bytes
 }
 
+/// Within a moment keys are in falling order too: every bit of them is turned, NUL between and after them becomes ff, so that a key comes after
+/// those it is the beginning of.
 fn with_position(key: Vec<u8>, position: &Position) -> Vec<u8> {
-    with_key(with_time(key, position.at), &position.key)
+    let mut key = with_time(key, position.at);
+    key.extend(with_key(Vec::new(), &position.key).into_iter().map(|byte| !byte));
+    key.push(0xff);
+    key
 }
 
 fn read_position(bytes: &[u8]) -> Option<Position> {
     let (time, key) = bytes.split_first_chunk()?;
-    let at = (u64::from_be_bytes(*time) ^ (1 << 63)).cast_signed();
-    let (partition, row) = std::str::from_utf8(key).ok()?.split_once('\0')?;
+    let at = (u64::from_be_bytes(*time) ^ (u64::MAX >> 1)).cast_signed();
+    let key = key.strip_suffix(&[0xff])?.iter().map(|byte| !byte).collect();
+    let key = String::from_utf8(key).ok()?;
+    let (partition, row) = key.split_once('\0')?;
     Some(Position { at, key: PublicKey { partition: partition.to_owned(), row: row.to_owned() } })
 }

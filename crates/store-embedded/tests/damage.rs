@@ -170,6 +170,7 @@ async fn files_that_are_missing_are_refused_and_nothing_is_made_anew() {
         "keyspaces/1/current",
         "keyspaces/2/current",
         "keyspaces/3/current",
+        "keyspaces/4/current",
     ];
     for name in names {
         let (file, aside) = (base.path().join("engine").join(name), base.path().join("engine").join("aside"));
