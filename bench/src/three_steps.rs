@@ -1,7 +1,8 @@
 //! A run of three tasks as the rows it commits: the real turns of the core, in the rows of the store's tables, four commits.
 //!
 //! One row per turn: the page has the turn's history and the parts it changed. No timer rows for deadlines of calls in flight, and
-//! the public table is fed at the start and at the end only.
+//! the public table is fed at the start and at the end only. Not counted: deleting the two rows of the feed, which rides in later commits
+//! of the shard, and a kept answer for starts with an idempotency key.
 
 use abide_store::rows::{Batch, Key, Version};
 use abide_store::tables::dispatches::{Dispatch, DispatchInput, DispatchState};
@@ -9,6 +10,7 @@ use abide_store::tables::heads::{CommitId, Head};
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::outbox::Outgoing;
 use abide_store::tables::pages::Page;
+use abide_store::tables::public_instances::PublicInstance;
 use abide_store::tables::{dispatches, encode, heads, instances, outbox, pages};
 use abide_workflow::command::{Command, CommandKind};
 use abide_workflow::{CommandId, Limits, Message, Timestamp, Turn, advance};
@@ -49,7 +51,7 @@ pub fn commits(run: u64) -> Vec<Rows> {
         if number == 0 || number == 3 {
             let status = if number == 0 { RunStatus::Running } else { RunStatus::Completed };
             rows.push(instance_row(run, number + 1, status));
-            let feed = Outgoing { created_at: NOW, message: vec![0; 60] };
+            let feed = Outgoing { created_at: NOW, message: public_row(run, number, status) };
             rows.push((outbox::key(outbox::PUBLIC, run * 4 + number), Some(encode(&feed))));
         }
         all.push(rows);
@@ -109,6 +111,26 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
     let mut idempotency_key = [7; 32];
     idempotency_key.iter_mut().zip(command.id.0.to_be_bytes()).for_each(|(to, from)| *to = from);
     Some((dispatches::key(run, &idempotency_key), call))
+}
+
+fn public_row(run: u64, revision: u64, status: RunStatus) -> Vec<u8> {
+    let id = format!("0198c2a4-7d31-7a52-9c6f-{run:012x}");
+    let row = PublicInstance {
+        execution_id: format!("{id}:1"),
+        instance_id: id,
+        run_number: 1,
+        workflow: "device-onboarding".to_owned(),
+        version: "1.0.0".to_owned(),
+        status: format!("{status:?}"),
+        correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
+        entity_id: None,
+        created_at: NOW,
+        updated_at: NOW,
+        input: None,
+        output: None,
+        error: None,
+    };
+    serde_json::to_vec(&row.to_row(revision)).unwrap_or_default()
 }
 
 fn instance_row(run: u64, last_turn: u64, status: RunStatus) -> (Key, Option<Vec<u8>>) {
