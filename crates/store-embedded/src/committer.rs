@@ -13,18 +13,17 @@
 //! so not even reads are answered: a reader would take the old state for the outcome.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use abide_store::notice::Notices;
 use abide_store::public::{PublicWrite, PutError, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Partition, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use crate::answer::{Pending, refuse};
 use crate::engine::{Changes, Engine, io_error};
-use crate::folder::{Folder, OpenError, free_bytes, is_disk_full};
+use crate::folder::{OpenError, is_disk_full};
 use crate::group::{Group, Heads};
-use crate::options::Options;
+use crate::state::{Pause, Shared, State};
 
 /// What waits for the committer.
 pub(crate) enum Work {
@@ -50,58 +49,6 @@ pub(crate) enum Work {
 pub(crate) struct Request {
     pub work: Work,
     pub room: Option<OwnedSemaphorePermit>,
-}
-
-/// What readers and the committer share.
-pub(crate) struct Shared {
-    pub folder: Folder,
-    pub options: Options,
-    pub notices: Notices,
-    pub state: RwLock<State>,
-    /// What is to come of the next group: failed after it was applied, or before.
-    #[cfg(feature = "faults")]
-    pub fault: std::sync::Mutex<Option<bool>>,
-}
-
-#[derive(Clone)]
-pub(crate) enum State {
-    Open(Arc<Engine>),
-    /// Background work failed; what is durable can be read.
-    ReadOnly(Arc<Engine>, String),
-    /// The last group's outcome is unknown, or the engine is not there.
-    Closed {
-        reason: String,
-        /// Whether it is worth trying again by itself.
-        heals: bool,
-    },
-}
-
-impl Shared {
-    /// The state now. Nobody holds the lock while using an engine, so changing the state never waits for a reader.
-    pub(crate) fn state(&self) -> State {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, state: State) {
-        let before = {
-            let mut now = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *now, state)
-        };
-        // Closing an engine waits for its workers: not under the lock.
-        drop(before);
-    }
-
-    /// Why commits would fill the disk, if they would.
-    pub(crate) fn disk_full(&self) -> Option<String> {
-        let reserve = self.options.disk_reserve_bytes;
-        match free_bytes(self.folder.path()) {
-            Ok(free) if free >= reserve => None,
-            Ok(free) => {
-                Some(format!("the disk is full: {free} bytes are free and {reserve} are kept in reserve"))
-            }
-            Err(error) => Some(format!("the free disk space cannot be told: {error}")),
-        }
-    }
 }
 
 /// The most requests and bytes of one group, so that neither memory nor the wait for one sync grows without bound.
@@ -150,33 +97,6 @@ struct Committer<'s> {
     heads: Heads,
     counter: u64,
     pause: Pause,
-}
-
-/// Time between attempts to open an engine that failed: doubled by every failure, up to eight seconds.
-#[derive(Default)]
-struct Pause {
-    failures: u32,
-    last: Option<Instant>,
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a disk is left alone is measured in real time")]
-impl Pause {
-    /// Whether it is time for another attempt; notes it if so.
-    fn is_over(&mut self) -> bool {
-        let length = Duration::from_millis(250) * (1 << self.failures.min(5));
-        let now = Instant::now();
-        if self.failures > 0 && self.last.is_some_and(|last| now.duration_since(last) < length) {
-            return false;
-        }
-        self.last = Some(now);
-        true
-    }
-}
-
-/// An answer that is given when the group is durable.
-enum Pending {
-    Commit(Partition, CommitOutcome, oneshot::Sender<CommitOutcome>),
-    Put(Result<(), PutError>, oneshot::Sender<Result<(), PutError>>),
 }
 
 impl Committer<'_> {
@@ -261,7 +181,9 @@ impl Committer<'_> {
 
     fn apply(&self, engine: &Engine, changes: Changes) -> fjall::Result<()> {
         #[cfg(feature = "faults")]
-        if let Some(applied) = self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(applied) =
+            self.shared.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+        {
             if applied {
                 engine.apply(changes, self.shared.options.sync)?;
             }
@@ -338,46 +260,6 @@ impl Committer<'_> {
                 // Without the mark the next open checks and rewrites the journal: slower, not worse.
                 drop(self.shared.folder.mark_clean());
             }
-        }
-    }
-}
-
-fn refuse(work: Work, reason: &str) {
-    let reason = reason.to_owned();
-    match work {
-        Work::Commit { reply, .. } => drop(reply.send(CommitOutcome::Unavailable { reason })),
-        Work::Put { reply, .. } => drop(reply.send(Err(StoreError::Unavailable { reason }.into()))),
-        Work::Reopen { .. } | Work::Revive => {}
-    }
-}
-
-impl Pending {
-    /// The group is durable: the answer holds. Who stopped waiting is not told.
-    fn durable(self, shared: &Shared) {
-        match self {
-            Self::Commit(partition, outcome, reply) => {
-                if matches!(outcome, CommitOutcome::Committed(_)) {
-                    shared.notices.announce(&partition);
-                }
-                drop(reply.send(outcome));
-            }
-            Self::Put(result, reply) => drop(reply.send(result)),
-        }
-    }
-
-    /// The group failed. What would have been written may have been (`unknown`) or not; what would not is surely not.
-    fn failed(self, reason: &str, unknown: bool) {
-        let reason = reason.to_owned();
-        match self {
-            Self::Commit(_, outcome, reply) => {
-                let committed = matches!(outcome, CommitOutcome::Committed(_));
-                drop(reply.send(if committed && unknown {
-                    CommitOutcome::Unknown { reason }
-                } else {
-                    CommitOutcome::Unavailable { reason }
-                }));
-            }
-            Self::Put(_, reply) => drop(reply.send(Err(StoreError::Unavailable { reason }.into()))),
         }
     }
 }

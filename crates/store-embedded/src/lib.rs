@@ -10,15 +10,18 @@
 //! ([`journal`], [`manifest`]), reserving disk space, and refusing to answer
 //! while an outcome is unknown. No type of the engine is visible outside this crate.
 
+mod answer;
 mod backup;
 mod committer;
 mod engine;
 mod folder;
+mod frames;
 mod group;
 mod journal;
 mod manifest;
 mod options;
 mod public;
+mod state;
 mod store;
 
 pub use backup::BackupError;

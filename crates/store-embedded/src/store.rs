@@ -14,11 +14,12 @@ use abide_store::rows::{Row, Scan, ScanPage, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::backup::{self, BackupError};
-use crate::committer::{self, Request, Shared, State, Work, put_bytes};
+use crate::committer::{self, Request, Work, put_bytes};
 use crate::engine::Engine;
 use crate::folder::{Folder, OpenError};
 use crate::options::Options;
 use crate::public;
+use crate::state::{Shared, State};
 
 /// A store in a folder, open in this process and no other. Closed in order when it is dropped.
 pub struct EmbeddedStore {
