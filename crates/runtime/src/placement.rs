@@ -1,0 +1,107 @@
+//! Which shard something lives on: a function of its placement key, the same on every node and for ever.
+//!
+//! What shares a placement key shares a shard, and so a commit: a message, the instance it starts and the row that remembers it.
+
+use abide_store::rows::{Partition, PartitionError};
+use sha2::{Digest, Sha256};
+
+/// How many shards a store is divided into. Fixed when the store is made: another number would move everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardCount(u32);
+
+/// One shard of a store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShardId(u32);
+
+impl ShardCount {
+    /// Most shards of one store.
+    pub const MAX: u32 = 4_096;
+
+    /// From 1 to [`Self::MAX`] shards.
+    pub fn new(count: u32) -> Option<Self> {
+        (1..=Self::MAX).contains(&count).then_some(Self(count))
+    }
+
+    /// Every shard.
+    pub fn shards(self) -> impl Iterator<Item = ShardId> {
+        (0..self.0).map(ShardId)
+    }
+
+    /// The shard of a placement key. The hash is a strong one, so that nobody who chooses ids chooses a shard with them.
+    pub fn shard_of(self, placement_key: &str) -> ShardId {
+        let digest = Sha256::digest(placement_key.as_bytes());
+        let number = digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        ShardId(u32::try_from(number % u64::from(self.0)).unwrap_or(0))
+    }
+
+    /// The shard of an instance.
+    pub fn shard_of_instance(self, instance_id: &str) -> ShardId {
+        self.shard_of(placement_key(instance_id))
+    }
+}
+
+impl ShardId {
+    /// The partition of the shard's own rows, which only its owner writes.
+    pub fn partition(self) -> Result<Partition, PartitionError> {
+        Partition::new(&format!("shard/{:04}", self.0))
+    }
+
+    /// The partition where others leave messages for the shard.
+    pub fn inbox(self) -> Result<Partition, PartitionError> {
+        Partition::new(&format!("inbox/{:04}", self.0))
+    }
+}
+
+/// What decides an instance's shard: its id up to the first `~`, or all of it. Instances of one session, and children that stay with
+/// their parent, share what comes before.
+pub fn placement_key(instance_id: &str) -> &str {
+    instance_id.split_once('~').map_or(instance_id, |(key, _)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_shares_the_part_before_the_tilde_shares_a_shard() {
+        let shards = ShardCount::new(64).unwrap();
+        assert_eq!(shards.shard_of_instance("device-7"), shards.shard_of_instance("device-7~child~2"));
+        assert_eq!(placement_key("device-7~child~2"), "device-7");
+        assert_eq!(placement_key("~child"), "");
+    }
+
+    /// Stored rows are found again only if this never changes.
+    #[test]
+    fn a_key_is_on_the_shard_it_always_was_on() {
+        let shards = ShardCount::new(16).unwrap();
+        let found: Vec<u32> = ["", "a", "device-7", "ü"].iter().map(|key| shards.shard_of(key).0).collect();
+        assert_eq!(found, [4, 10, 3, 4]);
+        assert_eq!(ShardId(7).partition().unwrap().name(), "shard/0007");
+        assert_eq!(ShardId(7).inbox().unwrap().name(), "inbox/0007");
+    }
+
+    #[test]
+    fn no_shard_has_much_more_than_its_share() {
+        let shards = ShardCount::new(16).unwrap();
+        let mut counts = [0u32; 16];
+        for number in 0..160_000 {
+            counts[shards.shard_of(&format!("tenant-1-device-{number:08}")).0 as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_has_a_shard(key: String, count in 1..=ShardCount::MAX) {
+            let shards = ShardCount::new(count).unwrap();
+            prop_assert!(shards.shard_of(&key).0 < count);
+        }
+    }
+
+    #[test]
+    fn a_store_has_at_least_one_shard_and_not_too_many() {
+        assert_eq!(ShardCount::new(0), None);
+        assert_eq!(ShardCount::new(ShardCount::MAX + 1), None);
+    }
+}
