@@ -3,6 +3,7 @@
 //! What shares a placement key shares a shard, and so a commit: a message, the instance it starts and the row that remembers it.
 
 use abide_store::rows::{Partition, PartitionError};
+use abide_workflow::InstanceId;
 use sha2::{Digest, Sha256};
 
 /// How many shards a store is divided into. Fixed when the store is made: another number would move everything.
@@ -34,9 +35,10 @@ impl ShardCount {
         ShardId(u32::try_from(number % u64::from(self.0)).unwrap_or(0))
     }
 
-    /// The shard of an instance.
-    pub fn shard_of_instance(self, instance_id: &str) -> ShardId {
-        self.shard_of(placement_key(instance_id))
+    /// The shard of an instance: of its id up to the first `~`. Instances of one session, and children that stay with their parent, share
+    /// what comes before.
+    pub fn shard_of_instance(self, id: &InstanceId) -> ShardId {
+        self.shard_of(id.placement_key())
     }
 }
 
@@ -52,12 +54,6 @@ impl ShardId {
     }
 }
 
-/// What decides an instance's shard: its id up to the first `~`, or all of it. Instances of one session, and children that stay with
-/// their parent, share what comes before.
-pub fn placement_key(instance_id: &str) -> &str {
-    instance_id.split_once('~').map_or(instance_id, |(key, _)| key)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,9 +62,10 @@ mod tests {
     #[test]
     fn what_shares_the_part_before_the_tilde_shares_a_shard() {
         let shards = ShardCount::new(64).unwrap();
-        assert_eq!(shards.shard_of_instance("device-7"), shards.shard_of_instance("device-7~child~2"));
-        assert_eq!(placement_key("device-7~child~2"), "device-7");
-        assert_eq!(placement_key("~child"), "");
+        let of = |id: &str| shards.shard_of_instance(&InstanceId::new(id).unwrap());
+        assert_eq!(of("device-7"), of("device-7~child~2"));
+        assert_eq!(of("device-7"), shards.shard_of("device-7"));
+        assert_ne!(of("device-7"), of("device-8"));
     }
 
     /// Stored rows are found again only if this never changes.
