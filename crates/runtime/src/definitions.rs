@@ -1,0 +1,268 @@
+//! Published definitions: immutable per version, one of them the default, compiled once.
+//!
+//! Everything is compare-and-set on the rows of one partition that any node may write. A check on a row that a change does not need
+//! to write is made by writing it unchanged: stores check only what they write. Knows nothing of runs; who retires a version asks
+//! elsewhere whether it is still in use.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_store::rows::{
+    Batch, CommitOutcome, Key, Partition, PartitionError, PrivateRows, Scan, StoreError,
+};
+use abide_store::tables::default_versions::{self, DefaultVersion};
+use abide_store::tables::definitions::{self, Definition, DefinitionVersion};
+use abide_store::tables::{Stored, TableError, decode, encode};
+use abide_workflow::registry::RegistryError;
+use abide_workflow::{Authored, Finding, Plan, Registry, Timestamp};
+use semver::{Version, VersionReq};
+
+/// The definitions of one store.
+#[derive(Debug)]
+pub struct Definitions<S> {
+    store: Arc<S>,
+    partition: Partition,
+    compiled: Mutex<HashMap<(String, Version), Arc<Plan>>>,
+}
+
+/// What became of a publication.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Publication {
+    /// It is there now.
+    New,
+    /// It was there already, with the same content.
+    Identical,
+}
+
+/// Why a definition could not be published, found or made the default.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionError {
+    /// It is not valid.
+    #[error("the definition is refused")]
+    Rejected {
+        /// Why, with places.
+        findings: Vec<Finding>,
+    },
+    /// The activities it was to be resolved with cannot be read.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// This version is published with other content, and stays as it is.
+    #[error("{id} {version} is published already, with other content: publish it under a new version")]
+    OtherContent {
+        /// Which definition.
+        id: String,
+        /// Which version.
+        version: Version,
+    },
+    /// Nothing that fits is published.
+    #[error("no version of {id} fits {wanted}")]
+    Unknown {
+        /// Which definition.
+        id: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// It is retired.
+    #[error("{id} {version} is retired")]
+    Retired {
+        /// Which definition.
+        id: String,
+        /// Which version.
+        version: Version,
+    },
+    /// Others changed the same rows again and again.
+    #[error("{id} is being changed by others; try again")]
+    Busy {
+        /// Which definition.
+        id: String,
+    },
+    /// A stored row cannot be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The store failed; try again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Attempts to change rows that others change at the same time, or whose outcome was unknown.
+const ATTEMPTS_MAX: usize = 16;
+/// Compiled plans kept; all are dropped when there would be more.
+const COMPILED_MAX: usize = 1_000;
+/// The activities of a definition that was published without a registry.
+const NO_REGISTRY: &str = "";
+
+impl<S: PrivateRows> Definitions<S> {
+    /// The definitions in this store.
+    pub fn new(store: Arc<S>) -> Result<Self, PartitionError> {
+        Ok(Self { store, partition: Partition::new("definitions")?, compiled: Mutex::default() })
+    }
+
+    /// Publishes a definition, resolved with these activities; the first version of an id becomes its default.
+    pub async fn publish(
+        &self,
+        text: &str,
+        registry: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(Arc<Plan>, Publication), DefinitionError> {
+        let plan = Arc::new(compile(text, registry.unwrap_or(NO_REGISTRY))?);
+        let (id, version) = (plan.id().to_owned(), plan.version().clone());
+        let row = Definition {
+            hash: plan.hash().0,
+            json: text.as_bytes().to_vec(),
+            activities: registry.unwrap_or(NO_REGISTRY).as_bytes().to_vec(),
+            published_at: now.0,
+            retired_at: None,
+        };
+        let key = definition_key(&id, &version);
+        let mut asked = false;
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some((there, _)) = self.read::<Definition>(&key).await? {
+                if there.hash != row.hash {
+                    return Err(DefinitionError::OtherContent { id, version });
+                }
+                // After an unknown outcome it may be ours.
+                let ours = asked && there == row;
+                return Ok((plan, if ours { Publication::New } else { Publication::Identical }));
+            }
+            let mut batch = Batch::checked().create(key.clone(), encode(&row));
+            let default = default_versions::key(&id);
+            if self.read::<DefaultVersion>(&default).await?.is_none() {
+                let first = DefaultVersion { version: version.to_string(), changed_at: now.0 };
+                batch = batch.create(default, encode(&first));
+            }
+            match self.store.commit(&self.partition, batch).await {
+                CommitOutcome::Committed(_) => return Ok((plan, Publication::New)),
+                outcome => asked |= again(outcome)?,
+            }
+        }
+        Err(DefinitionError::Busy { id })
+    }
+
+    /// Makes a published version the default.
+    pub async fn set_default(
+        &self,
+        id: &str,
+        version: &Version,
+        now: Timestamp,
+    ) -> Result<(), DefinitionError> {
+        let (key, default) = (definition_key(id, version), default_versions::key(id));
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((row, published)) = self.read::<Definition>(&key).await? else {
+                return Err(DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() });
+            };
+            if row.retired_at.is_some() {
+                return Err(DefinitionError::Retired { id: id.to_owned(), version: version.clone() });
+            }
+            let changed = DefaultVersion { version: version.to_string(), changed_at: now.0 };
+            // The definition is written unchanged: it must not be retired meanwhile.
+            let batch = Batch::checked().replace(key.clone(), published, encode(&row));
+            let batch = match self.read::<DefaultVersion>(&default).await? {
+                Some((there, _)) if there.version == changed.version => return Ok(()),
+                Some((_, before)) => batch.replace(default.clone(), before, encode(&changed)),
+                None => batch.create(default.clone(), encode(&changed)),
+            };
+            match self.store.commit(&self.partition, batch).await {
+                CommitOutcome::Committed(_) => return Ok(()),
+                outcome => drop(again(outcome)?),
+            }
+        }
+        Err(DefinitionError::Busy { id: id.to_owned() })
+    }
+
+    /// The plan a new run starts with: of the default version, or of the highest in a range that is not retired.
+    pub async fn pick(&self, id: &str, range: Option<&VersionReq>) -> Result<Arc<Plan>, DefinitionError> {
+        let wanted = || range.map_or_else(|| "its default".to_owned(), ToString::to_string);
+        let unknown = || DefinitionError::Unknown { id: id.to_owned(), wanted: wanted() };
+        let version = match range {
+            None => {
+                let default = self.read::<DefaultVersion>(&default_versions::key(id)).await?;
+                default.and_then(|(default, _)| Version::parse(&default.version).ok())
+            }
+            Some(range) => {
+                let fits = |(version, row): &(Version, Definition)| {
+                    range.matches(version) && row.retired_at.is_none()
+                };
+                self.versions(id).await?.into_iter().filter(fits).map(|(version, _)| version).max()
+            }
+        };
+        self.plan(id, &version.ok_or_else(unknown)?).await
+    }
+
+    /// The plan of a published version, compiled as it was published.
+    pub async fn plan(&self, id: &str, version: &Version) -> Result<Arc<Plan>, DefinitionError> {
+        let name = (id.to_owned(), version.clone());
+        if let Some(plan) = self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            return Ok(Arc::clone(plan));
+        }
+        let Some((row, _)) = self.read::<Definition>(&definition_key(id, version)).await? else {
+            return Err(DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() });
+        };
+        let damaged =
+            |reason: &str| TableError::Value { table: Definition::TABLE, reason: reason.to_owned() };
+        let text = |bytes| String::from_utf8(bytes).map_err(|_| damaged("it is not text"));
+        let plan = Arc::new(compile(&text(row.json)?, &text(row.activities)?)?);
+        if plan.hash().0 != row.hash {
+            return Err(damaged("it compiles to another content than was published").into());
+        }
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        compiled.insert(name, Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// Every published version of a definition, as stored.
+    pub async fn versions(&self, id: &str) -> Result<Vec<(Version, Definition)>, DefinitionError> {
+        let mut found = Vec::new();
+        let mut next: Option<Scan> = Some(definitions::versions_of(id));
+        while let Some(scan) = next {
+            let page = self.store.scan(&self.partition, scan).await?;
+            for row in page.rows {
+                let (_, version) = definitions::read_key(&row.key)?;
+                found.push((semantic(&version), decode(&row.value)?));
+            }
+            next = page.next;
+        }
+        Ok(found)
+    }
+
+    async fn read<T: Stored>(
+        &self,
+        key: &Key,
+    ) -> Result<Option<(T, abide_store::rows::Version)>, DefinitionError> {
+        let row = self.store.read(&self.partition, key).await?;
+        Ok(row.map(|row| decode(&row.value).map(|value| (value, row.version))).transpose()?)
+    }
+}
+
+/// Whether to look again: after a conflict, or (true) after an outcome that only looking again can tell.
+fn again(outcome: CommitOutcome) -> Result<bool, StoreError> {
+    match outcome {
+        CommitOutcome::Unknown { .. } => Ok(true),
+        CommitOutcome::Committed(_) | CommitOutcome::Conflict(_) | CommitOutcome::Fenced => Ok(false),
+        CommitOutcome::Unavailable { reason } => Err(StoreError::Unavailable { reason }),
+        CommitOutcome::Refused(error) => Err(StoreError::Unavailable { reason: error.to_string() }),
+    }
+}
+
+fn compile(text: &str, registry: &str) -> Result<Plan, DefinitionError> {
+    let registry = if registry == NO_REGISTRY { None } else { Some(Registry::parse(registry)?) };
+    match Authored::parse(text).validate(registry.as_ref()) {
+        Ok(validated) => Ok(validated.compile()),
+        Err(rejected) => Err(DefinitionError::Rejected { findings: rejected.findings }),
+    }
+}
+
+fn definition_key(id: &str, version: &Version) -> Key {
+    let prerelease = (!version.pre.is_empty()).then(|| version.pre.to_string());
+    let Version { major, minor, patch, .. } = *version;
+    definitions::key(id, &DefinitionVersion { major, minor, patch, prerelease })
+}
+
+fn semantic(stored: &DefinitionVersion) -> Version {
+    let mut version = Version::new(stored.major, stored.minor, stored.patch);
+    version.pre =
+        stored.prerelease.as_deref().and_then(|pre| semver::Prerelease::new(pre).ok()).unwrap_or_default();
+    version
+}

@@ -1,0 +1,122 @@
+//! Definitions: published once, whoever tries and whatever the store answers.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use abide_runtime::definitions::{DefinitionError, Definitions, Publication};
+use abide_store::conformance::together;
+use abide_store::memory::{Faults, MemoryStore, Personality};
+use abide_store::rows::{Partition, PrivateRows, Scan};
+use abide_workflow::Timestamp;
+use semver::{Version, VersionReq};
+
+const NOW: Timestamp = Timestamp(1_000);
+
+fn text(version: &str, output: &str) -> String {
+    format!(
+        r#"{{"$schema": "workflow-schema-v1.json", "id": "hello", "version": "{version}", "startAt": "Done",
+            "states": {{"Done": {{"type": "succeed", "output": "{output}"}}}}}}"#
+    )
+}
+
+fn definitions(store: &Arc<MemoryStore>) -> Definitions<MemoryStore> {
+    Definitions::new(Arc::clone(store)).unwrap()
+}
+
+async fn publish(definitions: &Definitions<MemoryStore>, version: &str) -> Publication {
+    definitions.publish(&text(version, "a"), None, NOW).await.unwrap().1
+}
+
+#[tokio::test]
+async fn the_same_content_is_published_once_and_other_content_never() {
+    let store = Arc::new(MemoryStore::default());
+    let definitions = definitions(&store);
+    assert_eq!(publish(&definitions, "1.0.0").await, Publication::New);
+    assert_eq!(publish(&definitions, "1.0.0").await, Publication::Identical);
+    let partition = Partition::new("definitions").unwrap();
+    let before = store.scan(&partition, Scan::all()).await.unwrap();
+    let other = definitions.publish(&text("1.0.0", "b"), None, NOW).await.unwrap_err();
+    assert!(matches!(other, DefinitionError::OtherContent { .. }), "{other}");
+    assert_eq!(store.scan(&partition, Scan::all()).await.unwrap(), before, "nothing of it has changed");
+}
+
+#[tokio::test]
+async fn a_definition_that_is_not_valid_is_refused_with_its_findings() {
+    let definitions = definitions(&Arc::new(MemoryStore::default()));
+    match definitions.publish("{}", None, NOW).await {
+        Err(DefinitionError::Rejected { findings }) => assert!(!findings.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_first_version_is_the_default_until_another_is_made_it() {
+    let definitions = definitions(&Arc::new(MemoryStore::default()));
+    for version in ["1.0.0", "1.2.0", "1.10.0", "2.0.0-rc.1", "2.0.0"] {
+        publish(&definitions, version).await;
+    }
+    let picked = async |range: Option<&str>| {
+        let range = range.map(|range| VersionReq::parse(range).unwrap());
+        definitions.pick("hello", range.as_ref()).await.map(|plan| plan.version().to_string())
+    };
+    assert_eq!(picked(None).await.unwrap(), "1.0.0");
+    assert_eq!(picked(Some("^1")).await.unwrap(), "1.10.0", "by number, not by text");
+    assert_eq!(picked(Some("=2.0.0-rc.1")).await.unwrap(), "2.0.0-rc.1");
+    assert!(matches!(picked(Some("^3")).await, Err(DefinitionError::Unknown { .. })));
+    definitions.set_default("hello", &Version::new(2, 0, 0), NOW).await.unwrap();
+    assert_eq!(picked(None).await.unwrap(), "2.0.0");
+    let missing = definitions.set_default("hello", &Version::new(9, 0, 0), NOW).await;
+    assert!(matches!(missing, Err(DefinitionError::Unknown { .. })));
+    assert!(matches!(definitions.pick("nobody", None).await, Err(DefinitionError::Unknown { .. })));
+}
+
+#[tokio::test]
+async fn of_many_publishers_of_one_version_one_is_first_and_all_agree() {
+    let store = Arc::new(MemoryStore::default());
+    let nodes: Vec<_> = (0..8).map(|_| definitions(&store)).collect();
+    let published = together(nodes.iter().map(|node| publish(node, "1.0.0")).collect()).await;
+    assert_eq!(published.iter().filter(|publication| **publication == Publication::New).count(), 1);
+}
+
+#[tokio::test]
+async fn a_plan_is_compiled_from_what_was_published() {
+    let store = Arc::new(MemoryStore::default());
+    let registry = r#"{"activities": [{"name": "Work", "category": "other", "attemptTimeout": "PT3S"}]}"#;
+    let task = r#"{"$schema": "workflow-schema-v1.json", "id": "work", "version": "1.0.0", "startAt": "Do", "states": {
+        "Do": {"type": "task", "activity": "Work", "next": "Done"}, "Done": {"type": "succeed"}}}"#;
+    let (plan, _) = definitions(&store).publish(task, Some(registry), NOW).await.unwrap();
+    let again = definitions(&store).plan("work", &Version::new(1, 0, 0)).await.unwrap();
+    assert_eq!(again.hash(), plan.hash());
+    let unknown =
+        definitions(&store).publish(&task.replace("1.0.0", "1.0.1"), Some("{\"activities\": []}"), NOW).await;
+    assert!(matches!(unknown, Err(DefinitionError::Rejected { .. })), "an activity nobody registered");
+}
+
+/// Whatever the store answers, a publication that was told is there, and one that was not can be repeated.
+#[tokio::test]
+async fn publishing_survives_conflicts_and_unknown_outcomes() {
+    for seed in 0..300 {
+        let faults = Faults { seed, conflict: 150, unavailable: 150, unknown: 300 };
+        let store = Arc::new(MemoryStore::new(Personality { faults: Some(faults), ..Personality::AZURE }));
+        let definitions = definitions(&store);
+        let mut tries = 0;
+        let first = loop {
+            tries += 1;
+            assert!(tries < 200, "seed {seed} never succeeds");
+            match definitions.publish(&text("1.0.0", "a"), None, NOW).await {
+                Ok((_, publication)) => break publication,
+                Err(DefinitionError::Store(_) | DefinitionError::Busy { .. }) => {}
+                Err(other) => panic!("seed {seed}: {other}"),
+            }
+        };
+        let picked = loop {
+            match definitions.pick("hello", None).await {
+                Ok(plan) => break plan,
+                Err(DefinitionError::Store(_)) => {}
+                Err(other) => panic!("seed {seed}: told {first:?}, and then {other}"),
+            }
+        };
+        assert_eq!(picked.version(), &Version::new(1, 0, 0), "seed {seed}");
+    }
+}
