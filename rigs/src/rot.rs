@@ -42,6 +42,7 @@ pub(crate) fn run(flips: u32, folder: &Path) -> Result<(), String> {
     }
     let mut files = Vec::new();
     collect(&base, &mut files).map_err(failed)?;
+    files.retain(|file| written(file).is_ok_and(|length| length > 0));
     files.sort();
     let mut dice = Dice::new(u64::from(flips));
     let mut counts: BTreeMap<(String, Outcome), u32> = BTreeMap::new();
@@ -52,9 +53,6 @@ pub(crate) fn run(flips: u32, folder: &Path) -> Result<(), String> {
         };
         let inside = file.strip_prefix(&base).map_err(|error| error.to_string())?;
         let length = written(file).map_err(failed)?;
-        if length == 0 {
-            continue;
-        }
         if copy.exists() {
             fs::remove_dir_all(&copy).map_err(failed)?;
         }
