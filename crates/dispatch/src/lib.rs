@@ -3,8 +3,11 @@
 //! This crate does not know workflows or storage. No transport type appears in these signatures, so LOCAL, REST, gRPC and
 //! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them.
 
+pub mod identity;
+pub mod journal;
 pub mod metadata;
 pub mod transport;
 
+pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
 pub use metadata::Metadata;
 pub use transport::{Answer, Call, Failure, Transport};

@@ -1,0 +1,247 @@
+//! The journal of one call: which deliveries there may have been, and what is known of them.
+//!
+//! ```text
+//!             send                    ack
+//!  Pending ─────────► Sent ─────────────────────► Acked
+//!     │                │ ▲ │ fail for good
+//!     │   may be tried │ │ └────────────────────► FailedFinal
+//!     │          again ▼ │ send, attempt + 1          ▲
+//!     │           FailedRetryable ────────────────────┤
+//!     └───────────────────────────────────────────────┘ the deadline passed, cancelled
+//! ```
+//! Each state is a type of its own and a transition takes the old one away, so a transition that is not drawn cannot be written. A record
+//! says *may have been sent* before the wire is touched: after a crash deliveries may be counted that never were, never the other way round.
+//!
+//! Decides nothing about retries; whoever advances the workflow does, and asks for another delivery of the same record.
+
+/// What all states of a record have. Times are milliseconds of UTC since 1970.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Possible deliveries less one: what the receiver is told.
+    pub attempt: u32,
+    /// Deliveries in a row that nobody answered.
+    pub unanswered: u32,
+    /// When the call was promised.
+    pub created_at: i64,
+    /// When the whole call is given up, retries included, if ever.
+    pub deadline_at: Option<i64>,
+}
+
+/// Deliveries in a row that may go unanswered before the record is set aside as poison: whatever it is sent to may be dying of it.
+pub const UNANSWERED_MAX: u32 = 5;
+
+/// Promised, surely not sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pending(pub Record);
+
+/// May have been sent; no answer is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// The call.
+    pub record: Record,
+    /// The sender's fencing token: one that is no longer current tells an orphan.
+    pub fencing_token: u64,
+    /// When.
+    pub sent_at: i64,
+    /// When this delivery is given up.
+    pub attempt_deadline_at: i64,
+}
+
+/// The last delivery failed or is unaccounted for; there may be another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedRetryable {
+    /// The call.
+    pub record: Record,
+    /// Why.
+    pub reason: String,
+}
+
+/// Answered with success, and the answer is committed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Acked {
+    /// The call.
+    pub record: Record,
+    /// When.
+    pub settled_at: i64,
+}
+
+/// Failed for good.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedFinal {
+    /// The call.
+    pub record: Record,
+    /// Why.
+    pub reason: FinalReason,
+    /// When.
+    pub settled_at: i64,
+}
+
+/// Why a call failed for good.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FinalReason {
+    /// The last allowed delivery failed.
+    RetryExhausted,
+    /// The answer says that trying again cannot help.
+    NonRetryable,
+    /// The deadline passed before it could be sent.
+    DeadlineExpired,
+    /// Nobody waits for it any more.
+    Cancelled,
+    /// Too many deliveries in a row went unanswered.
+    Poison,
+}
+
+/// Who sends, and until when this delivery may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// The sender's fencing token.
+    pub fencing_token: u64,
+    /// Now.
+    pub at: i64,
+    /// This delivery's own limit, in milliseconds.
+    pub attempt_timeout_ms: u64,
+}
+
+impl Pending {
+    /// A call that has just been decided upon.
+    pub fn new(created_at: i64, deadline_at: Option<i64>) -> Self {
+        Self(Record { attempt: 0, unanswered: 0, created_at, deadline_at })
+    }
+
+    /// The first delivery, or the end if there is no time left for one.
+    pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
+        deliver(self.0, sending)
+    }
+
+    /// Nobody waits for it any more.
+    pub fn cancel(self, at: i64) -> FailedFinal {
+        self.0.end(FinalReason::Cancelled, at)
+    }
+}
+
+impl Sent {
+    /// Answered with success.
+    pub fn ack(self, at: i64) -> Acked {
+        Acked { record: self.record, settled_at: at }
+    }
+
+    /// Answered with a failure that another delivery may cure.
+    pub fn fail_retryable(mut self, reason: String) -> FailedRetryable {
+        self.record.unanswered = 0;
+        FailedRetryable { record: self.record, reason }
+    }
+
+    /// Answered with a failure that ends it: because no delivery can help, or because there may be no more.
+    pub fn fail_final(self, reason: FinalReason, at: i64) -> FailedFinal {
+        self.record.end(reason, at)
+    }
+
+    /// Whether nobody can be waiting for the answer any more: the sender has lost its shard, or has given this delivery up.
+    pub fn is_orphan(&self, current_token: u64, now: i64) -> bool {
+        self.fencing_token != current_token || now >= self.attempt_deadline_at
+    }
+
+    /// The answer will not come. Whether the activity ran is unknown.
+    pub fn orphaned(mut self) -> FailedRetryable {
+        self.record.unanswered = self.record.unanswered.saturating_add(1);
+        FailedRetryable { record: self.record, reason: "outcome_unknown".to_owned() }
+    }
+}
+
+impl FailedRetryable {
+    /// Another delivery of the same record, or the end if there is no time left, or nobody ever answers.
+    pub fn send(mut self, sending: Sending) -> Result<Sent, FailedFinal> {
+        if self.record.unanswered >= UNANSWERED_MAX {
+            return Err(self.record.end(FinalReason::Poison, sending.at));
+        }
+        self.record.attempt = self.record.attempt.saturating_add(1);
+        deliver(self.record, sending)
+    }
+
+    /// There will be no other delivery.
+    pub fn exhaust(self, at: i64) -> FailedFinal {
+        self.record.end(FinalReason::RetryExhausted, at)
+    }
+
+    /// Nobody waits for it any more.
+    pub fn cancel(self, at: i64) -> FailedFinal {
+        self.record.end(FinalReason::Cancelled, at)
+    }
+}
+
+impl Record {
+    fn end(self, reason: FinalReason, at: i64) -> FailedFinal {
+        FailedFinal { record: self, reason, settled_at: at }
+    }
+}
+
+/// Expired before it is sent is final and not sent. A delivery never outlives the call.
+fn deliver(record: Record, sending: Sending) -> Result<Sent, FailedFinal> {
+    if record.deadline_at.is_some_and(|deadline| deadline <= sending.at) {
+        return Err(record.end(FinalReason::DeadlineExpired, sending.at));
+    }
+    let timeout = i64::try_from(sending.attempt_timeout_ms).unwrap_or(i64::MAX);
+    let limit = sending.at.saturating_add(timeout);
+    let attempt_deadline_at = record.deadline_at.map_or(limit, |deadline| deadline.min(limit));
+    Ok(Sent { record, fencing_token: sending.fencing_token, sent_at: sending.at, attempt_deadline_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending(at: i64) -> Sending {
+        Sending { fencing_token: 7, at, attempt_timeout_ms: 10_000 }
+    }
+
+    #[test]
+    fn the_first_delivery_is_attempt_zero_and_each_other_one_more() {
+        let sent = Pending::new(0, None).send(sending(1)).unwrap();
+        assert_eq!((sent.record.attempt, sent.attempt_deadline_at), (0, 10_001));
+        let again = sent.fail_retryable("503".to_owned()).send(sending(5)).unwrap();
+        assert_eq!(again.record.attempt, 1);
+        assert_eq!(again.orphaned().send(sending(9)).unwrap().record.attempt, 2);
+    }
+
+    #[test]
+    fn what_expires_before_it_is_sent_is_final_and_not_counted_as_a_delivery() {
+        let expired = Pending::new(0, Some(100)).send(sending(100)).unwrap_err();
+        assert_eq!((expired.reason, expired.record.attempt), (FinalReason::DeadlineExpired, 0));
+        let sent = Pending::new(0, Some(100)).send(sending(99)).unwrap();
+        assert_eq!(sent.attempt_deadline_at, 100, "one delivery never outlives the call");
+        let late = sent.fail_retryable("503".to_owned()).send(sending(100)).unwrap_err();
+        assert_eq!(late.reason, FinalReason::DeadlineExpired);
+    }
+
+    #[test]
+    fn an_orphan_is_told_by_its_token_or_by_its_deadline() {
+        let sent = Pending::new(0, None).send(sending(0)).unwrap();
+        assert!(!sent.is_orphan(7, 9_999));
+        assert!(sent.is_orphan(8, 1), "another owner, however short ago");
+        assert!(sent.is_orphan(7, 10_000), "given up by its own sender");
+    }
+
+    #[test]
+    fn deliveries_that_nobody_answers_end_as_poison_and_an_answer_starts_the_count_anew() {
+        let mut sent = Pending::new(0, None).send(sending(0)).unwrap();
+        for _ in 1..UNANSWERED_MAX {
+            sent = sent.orphaned().send(sending(0)).unwrap();
+        }
+        let poison = sent.clone().orphaned().send(sending(0)).unwrap_err();
+        assert_eq!((poison.reason, poison.record.attempt), (FinalReason::Poison, UNANSWERED_MAX - 1));
+        let answered = sent.fail_retryable("503".to_owned()).send(sending(0)).unwrap();
+        assert_eq!(answered.record.unanswered, 0);
+        assert!(answered.orphaned().send(sending(0)).is_ok());
+    }
+
+    #[test]
+    fn ends_keep_what_was_delivered() {
+        let sent = Pending::new(0, None).send(sending(0)).unwrap();
+        assert_eq!(sent.clone().ack(3).settled_at, 3);
+        assert_eq!(sent.clone().fail_final(FinalReason::NonRetryable, 3).reason, FinalReason::NonRetryable);
+        let failed = sent.fail_retryable("503".to_owned());
+        assert_eq!(failed.clone().exhaust(4).reason, FinalReason::RetryExhausted);
+        assert_eq!(failed.cancel(4).reason, FinalReason::Cancelled);
+        assert_eq!(Pending::new(0, None).cancel(4).reason, FinalReason::Cancelled);
+    }
+}
