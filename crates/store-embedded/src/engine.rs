@@ -45,8 +45,14 @@ pub(crate) struct Changes {
     pub gone_entries: Vec<Vec<u8>>,
 }
 
+/// Bytes of journals at which the engine writes out what holds the oldest one back. Decides how long opening takes after a crash.
+const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
 /// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small.
 const INDEX_BUFFER_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// A key that no index entry has: tables are numbered from 1.
+const INDEX_MARK: [u8; 1] = [0];
 
 const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
@@ -57,6 +63,7 @@ impl Engine {
             .cache_size(options.cache_bytes)
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
             .worker_threads(2)
             .open()?;
         let keyspace = |name, buffer_bytes| {
@@ -111,6 +118,11 @@ impl Engine {
         }
         for entry in changes.new_entries {
             batch.insert(&self.index, entry, []);
+        }
+        if !changes.gone_entries.is_empty() {
+            // Weak tombstones leave nothing behind when they are written out, and the engine lets go of a journal only when a file has
+            // something as new as what is in it. This is that something.
+            batch.insert(&self.index, INDEX_MARK, []);
         }
         for entry in changes.gone_entries {
             batch.remove_weak(&self.index, entry);
