@@ -13,7 +13,7 @@
 //! so not even reads are answered: a reader would take the old state for the outcome.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use abide_store::public::{PublicWrite, PutError, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Partition, StoreError};
@@ -77,6 +77,17 @@ pub(crate) fn run(shared: &Arc<Shared>, queue: &mut mpsc::Receiver<Request>) {
         let reason = "the committer failed; the process must be restarted".to_owned();
         shared.set(State::Closed { reason, heals: false });
     }
+}
+
+/// Whether the old engine has let go of its files, which must not be touched before. A reader holds it for a moment, a backup for longer.
+fn is_gone(engine: &Weak<Engine>) -> bool {
+    (0..100).any(|_| {
+        let gone = engine.strong_count() == 0;
+        if !gone {
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        gone
+    })
 }
 
 fn size(work: &Work) -> usize {
@@ -232,8 +243,21 @@ impl Committer<'_> {
             State::Open(_) | State::ReadOnly(..) => true,
             State::Closed { heals, .. } => heals,
         };
-        // The old engine has to let go of its files first. A reader or a backup may still hold it; then opening fails, as in use.
+        let (before, reason) = match self.shared.state() {
+            State::Open(engine) => {
+                (Arc::downgrade(&engine), "background work of the engine failed".to_owned())
+            }
+            State::ReadOnly(engine, reason) => (Arc::downgrade(&engine), reason),
+            State::Closed { reason, .. } => (Weak::new(), reason),
+        };
         self.shared.set(State::Closed { reason: "it is being opened again".to_owned(), heals });
+        if !is_gone(&before)
+            && let Some(engine) = before.upgrade()
+        {
+            // What is durable can be read as long as somebody holds it.
+            self.shared.set(State::ReadOnly(engine, reason));
+            return Err(OpenError::InUse { folder: self.shared.folder.path().to_owned() });
+        }
         match self.shared.folder.open_engine(&self.shared.options) {
             Ok((engine, _)) => {
                 self.heads = Heads::default();

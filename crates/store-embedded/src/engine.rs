@@ -9,13 +9,14 @@
 //! over until they reach the last level. If an entry was written, deleted, written and deleted again, an old one may come back by that;
 //! whoever walks an index checks every entry against its row.
 //!
-//! Readers always go through a snapshot: only that waits for the whole of a group, a plain read of the engine sees rows of one as they
-//! arrive in memory.
+//! Readers always go through a snapshot that was taken between two groups: a plain read of the engine, and now and then a snapshot taken
+//! during a group, sees rows of one as they arrive in memory.
 //!
 //! A version is the incarnation and a counter, so none is ever given twice, whatever a crash left behind.
 
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
 use abide_store::public::TokenKey;
 use abide_store::rows::{Direction, Key, Limits, Partition, Row, Scan, ScanPage, StoreError, Version};
@@ -30,6 +31,9 @@ pub(crate) struct Engine {
     rows: Keyspace,
     public: Keyspace,
     index: Keyspace,
+    /// The moment after the last group. The engine's own newest snapshot may be in the middle of one: its flushes and compactions move
+    /// the moment on while a group is on its way.
+    published: RwLock<Snapshot>,
     incarnation: u64,
     token_key: TokenKey,
 }
@@ -89,7 +93,8 @@ impl Engine {
         batch.insert(&meta, "incarnation", incarnation.to_be_bytes());
         batch.insert(&meta, "token-key", secret);
         batch.commit()?;
-        Ok(Self { database, rows, public, index, incarnation, token_key: TokenKey::new(secret) })
+        let published = RwLock::new(database.snapshot());
+        Ok(Self { database, rows, public, index, published, incarnation, token_key: TokenKey::new(secret) })
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
@@ -121,13 +126,22 @@ impl Engine {
         }
         if !changes.gone_entries.is_empty() {
             // Weak tombstones leave nothing behind when they are written out, and the engine lets go of a journal only when a file has
-            // something as new as what is in it. This is that something.
+            // something as new as what is in it. This is that something; for public rows too, whose last level drops tombstones.
             batch.insert(&self.index, INDEX_MARK, []);
+            batch.insert(&self.public, INDEX_MARK, []);
         }
         for entry in changes.gone_entries {
             batch.remove_weak(&self.index, entry);
         }
-        batch.commit()
+        batch.commit()?;
+        let moment = self.database.snapshot();
+        *self.published.write().unwrap_or_else(PoisonError::into_inner) = moment;
+        Ok(())
+    }
+
+    /// Everything up to the last whole group, and nothing of the next.
+    fn moment(&self) -> Snapshot {
+        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether background work failed, after which the engine takes no more writes.
@@ -159,7 +173,7 @@ impl Engine {
     }
 
     pub(crate) fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
-        let stored = self.database.snapshot().get(&self.rows, stored_key(partition, key.as_bytes()));
+        let stored = self.moment().get(&self.rows, stored_key(partition, key.as_bytes()));
         let stored = stored.map_err(|error| read_error(&error, partition, key))?;
         stored.map(|stored| row(partition, key.clone(), &stored)).transpose()
     }
@@ -170,7 +184,7 @@ impl Engine {
             return Ok(page);
         }
         let prefix = stored_key(partition, b"");
-        let mut range = self.database.snapshot().range(&self.rows, stored_range(partition, &scan));
+        let mut range = self.moment().range(&self.rows, stored_range(partition, &scan));
         let mut bytes = 0;
         loop {
             let guard = match scan.direction {
@@ -197,13 +211,13 @@ impl Engine {
 
     /// One moment of the public tables.
     pub(crate) fn public_view(&self) -> PublicView<'_> {
-        PublicView { snapshot: self.database.snapshot(), public: &self.public, index: &self.index }
+        PublicView { snapshot: self.moment(), public: &self.public, index: &self.index }
     }
 
     /// Copies one moment of everything, slice by slice, as long as `room` says there is room for more.
     pub(crate) fn copy_to(&self, other: &Self, mut room: impl FnMut(u64) -> bool) -> fjall::Result<()> {
         const COPY_BYTES: usize = 4 * 1024 * 1024;
-        let snapshot = self.database.snapshot();
+        let snapshot = self.moment();
         let mut slice = |batch: fjall::OwnedWriteBatch, bytes: usize| {
             if !room(bytes as u64) {
                 return Err(fjall::Error::Io(std::io::ErrorKind::StorageFull.into()));

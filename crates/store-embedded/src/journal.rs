@@ -50,8 +50,8 @@ pub(crate) fn settle(folder: &Path, clean: Option<&Extent>, salvage: bool) -> Re
     check_numbers(folder, &journals, clean, salvage)?;
     let mut settled = Settled::default();
     let mut last_sequence = None;
-    // The last journal that has batches: the engine may have begun another one after a failure, and written nothing into it.
-    let mut last_written: Option<(&Path, Vec<u8>, Vec<BatchAt>)> = None;
+    // Written anew once all have been looked at: what is refused is left as it is.
+    let mut rewrites: Vec<Rewrite> = Vec::new();
     let mut torn: Option<Damage> = None;
     for (number, path) in &journals {
         let bytes = fs::read(path)?;
@@ -69,13 +69,16 @@ pub(crate) fn settle(folder: &Path, clean: Option<&Extent>, salvage: bool) -> Re
                 let reason = "a batch is broken or out of order, and whole ones lie behind it";
                 return Err(SettleError::Damaged(damage(broken.at, reason)));
             }
+            if clean.is_some() && !salvage {
+                let reason = "a batch is broken, although the store was closed in order";
+                return Err(SettleError::Damaged(damage(broken.at, reason)));
+            }
             if behind.is_empty() {
                 settled.torn_bytes += broken.length as u64;
-                torn =
-                    Some(damage(broken.at, "a batch is broken, and whole ones follow in the next journal"));
+                let reason = "a batch is broken, and whole ones follow in the next journal";
+                torn = Some(damage(broken.at, reason));
             } else {
                 settled.lost_bytes += lost as u64;
-                fs::copy(path, path.with_extension("damaged"))?;
                 let kept = behind.into_iter().filter(|batch| follows(batch, found.last_sequence));
                 found.batches.extend(kept);
             }
@@ -89,16 +92,30 @@ pub(crate) fn settle(folder: &Path, clean: Option<&Extent>, salvage: bool) -> Re
             return Err(SettleError::Damaged(damage(valid, reason)));
         }
         last_sequence = found.batches.last().map_or(last_sequence, |batch| Some(batch.sequence));
-        if found.broken.is_some() {
-            rewrite(path, &bytes, &found.batches)?;
-        } else if !found.batches.is_empty() {
-            last_written = Some((path, bytes, found.batches));
+        let broken = found.broken.is_some();
+        if !found.batches.is_empty() {
+            // Only the last journal that has batches can hold a group that failed; the engine may have begun others after it.
+            rewrites.retain(|earlier| earlier.broken);
+        }
+        if broken || clean.is_none() {
+            rewrites.push(Rewrite { path, bytes, batches: found.batches, broken });
         }
     }
-    if let Some((path, bytes, batches)) = last_written.filter(|_| clean.is_none()) {
-        rewrite(path, &bytes, &batches)?;
+    for journal in rewrites {
+        if journal.broken && salvage {
+            fs::copy(journal.path, journal.path.with_extension("damaged"))?;
+        }
+        rewrite(journal.path, &journal.bytes, &journal.batches)?;
     }
     Ok(settled)
+}
+
+/// A journal that is to be written anew with these batches.
+struct Rewrite<'j> {
+    path: &'j Path,
+    bytes: Vec<u8>,
+    batches: Vec<BatchAt>,
+    broken: bool,
 }
 
 /// The engine deletes journals from the oldest on and never the last: none may be missing in between.

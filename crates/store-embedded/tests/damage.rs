@@ -205,9 +205,12 @@ async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
     as_crashed(base.path());
     let later = fs::read(&second).unwrap();
     assert!(later.iter().any(|byte| *byte != 0), "the open itself was written there");
-    fs::write(&first, torn).unwrap();
-    let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
-    assert!(matches!(&error, OpenError::Damaged { file, .. } if *file == first), "{error}");
+    fs::write(&first, &torn).unwrap();
+    for time in ["at first", "again"] {
+        let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
+        assert!(matches!(&error, OpenError::Damaged { file, .. } if *file == first), "{time}: {error}");
+        assert_eq!(fs::read(&first).unwrap(), torn, "nothing was changed");
+    }
 }
 
 #[tokio::test]
