@@ -23,7 +23,7 @@ use crate::answer::{Pending, refuse};
 use crate::engine::{Changes, Engine, io_error};
 use crate::folder::{OpenError, is_disk_full};
 use crate::group::{Group, Heads};
-use crate::state::{Pause, Shared, State};
+use crate::state::{BACKGROUND_FAILED, Pause, Shared, State};
 
 /// What waits for the committer.
 pub(crate) enum Work {
@@ -56,8 +56,13 @@ const GROUP_REQUESTS_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Runs until every sender is gone, then closes the engine in order.
-pub(crate) fn run(shared: &Arc<Shared>, queue: &mut mpsc::Receiver<Request>) {
-    let mut committer = Committer { shared, heads: Heads::default(), counter: 0, pause: Pause::default() };
+pub(crate) fn run(shared: &Shared, queue: &mut mpsc::Receiver<Request>) {
+    let engine = match shared.state() {
+        State::Open(engine) | State::ReadOnly(engine, _) => Arc::downgrade(&engine),
+        State::Closed { .. } => Weak::new(),
+    };
+    let mut committer =
+        Committer { shared, engine, heads: Heads::default(), counter: 0, pause: Pause::default() };
     let ended = catch_unwind(AssertUnwindSafe(|| {
         while let Some(first) = queue.blocking_recv() {
             let mut bytes = size(&first.work);
@@ -79,17 +84,6 @@ pub(crate) fn run(shared: &Arc<Shared>, queue: &mut mpsc::Receiver<Request>) {
     }
 }
 
-/// Whether the old engine has let go of its files, which must not be touched before. A reader holds it for a moment, a backup for longer.
-fn is_gone(engine: &Weak<Engine>) -> bool {
-    (0..100).any(|_| {
-        let gone = engine.strong_count() == 0;
-        if !gone {
-            std::thread::park_timeout(std::time::Duration::from_millis(1));
-        }
-        gone
-    })
-}
-
 fn size(work: &Work) -> usize {
     match work {
         Work::Commit { batch, .. } => batch.bytes(),
@@ -104,7 +98,9 @@ pub(crate) fn put_bytes(write: &PublicWrite) -> usize {
 }
 
 struct Committer<'s> {
-    shared: &'s Arc<Shared>,
+    shared: &'s Shared,
+    /// The engine opened last. Readers and backups may hold it after the state has let go of it.
+    engine: Weak<Engine>,
     heads: Heads,
     counter: u64,
     pause: Pause,
@@ -213,13 +209,11 @@ impl Committer<'_> {
     }
 
     /// A flush or a compaction failed. Nothing is unknown; opening the engine anew may cure it.
-    fn background_work_failed(&mut self) -> String {
-        let reason =
-            "background work of the engine failed, so the store takes no writes until it is opened again";
+    fn background_work_failed(&self) -> String {
         if let State::Open(engine) = self.shared.state() {
-            self.shared.set(State::ReadOnly(engine, reason.to_owned()));
+            self.shared.set(State::ReadOnly(engine, BACKGROUND_FAILED.to_owned()));
         }
-        reason.to_owned()
+        BACKGROUND_FAILED.to_owned()
     }
 
     /// Opens the engine again if that may help and it is time.
@@ -238,31 +232,26 @@ impl Committer<'_> {
     }
 
     fn reopen(&mut self) -> Result<(), OpenError> {
-        let heals = match self.shared.state() {
+        let (readable, heals) = match self.shared.state() {
             State::Open(engine) if !engine.is_poisoned() => return Ok(()),
-            State::Open(_) | State::ReadOnly(..) => true,
-            State::Closed { heals, .. } => heals,
-        };
-        let (before, reason) = match self.shared.state() {
-            State::Open(engine) => {
-                (Arc::downgrade(&engine), "background work of the engine failed".to_owned())
-            }
-            State::ReadOnly(engine, reason) => (Arc::downgrade(&engine), reason),
-            State::Closed { reason, .. } => (Weak::new(), reason),
+            State::Open(_) | State::ReadOnly(..) => (true, true),
+            State::Closed { heals, .. } => (false, heals),
         };
         self.shared.set(State::Closed { reason: "it is being opened again".to_owned(), heals });
-        if !is_gone(&before)
-            && let Some(engine) = before.upgrade()
-        {
-            // What is durable can be read as long as somebody holds it.
-            self.shared.set(State::ReadOnly(engine, reason));
+        if !is_gone(&self.engine) {
+            // What is durable can be read as long as somebody holds it; not so if an outcome is unknown.
+            if let Some(engine) = self.engine.upgrade().filter(|_| readable) {
+                self.shared.set(State::ReadOnly(engine, BACKGROUND_FAILED.to_owned()));
+            }
             return Err(OpenError::InUse { folder: self.shared.folder.path().to_owned() });
         }
         match self.shared.folder.open_engine(&self.shared.options) {
             Ok((engine, _)) => {
+                let engine = Arc::new(engine);
                 self.heads = Heads::default();
                 self.counter = 0;
-                self.shared.set(State::Open(Arc::new(engine)));
+                self.engine = Arc::downgrade(&engine);
+                self.shared.set(State::Open(engine));
                 Ok(())
             }
             Err(error) => {
@@ -286,4 +275,15 @@ impl Committer<'_> {
             }
         }
     }
+}
+
+/// Whether the old engine has let go of its files, which must not be touched before. A reader holds it for a moment, a backup for longer.
+fn is_gone(engine: &Weak<Engine>) -> bool {
+    (0..100).any(|_| {
+        let gone = engine.strong_count() == 0;
+        if !gone {
+            std::thread::park_timeout(std::time::Duration::from_millis(1));
+        }
+        gone
+    })
 }

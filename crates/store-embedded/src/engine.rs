@@ -1,16 +1,17 @@
-//! The engine and how rows lie in it: the only file, with [`crate::journal`], that knows it is fjall.
+//! The engine and how rows lie in it: the only file that calls fjall. Others know its errors, and three know files of its own
+//! ([`crate::journal`], [`crate::frames`], [`crate::manifest`]).
 //!
 //! ```text
 //! keyspace `rows`    partition NUL key                → version (8 bytes) value
 //! keyspaces `public`, `index`  see public.rs
 //! keyspace `meta`    `incarnation` → number of opens; `token-key` → secret of continuation tokens
 //! ```
-//! Index entries are deleted by weak tombstones, which vanish together with what they delete as soon as the two meet, instead of being walked
-//! over until they reach the last level. If an entry was written, deleted, written and deleted again, an old one may come back by that;
-//! whoever walks an index checks every entry against its row.
+//! Index entries are deleted by weak tombstones, which vanish together with what they delete as soon as the two meet, instead of
+//! being walked over until they reach the last level. If an entry was written, deleted, written and deleted again, an old one may
+//! come back by that; whoever walks an index checks every entry against its row.
 //!
-//! Readers always go through a snapshot that was taken between two groups: a plain read of the engine, and now and then a snapshot taken
-//! during a group, sees rows of one as they arrive in memory.
+//! Readers always go through a snapshot that was taken between two groups: a plain read of the engine, and now and then a snapshot
+//! taken during a group, sees rows of one as they arrive in memory.
 //!
 //! A version is the incarnation and a counter, so none is ever given twice, whatever a crash left behind.
 
@@ -55,8 +56,8 @@ const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small.
 const INDEX_BUFFER_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// A key that no index entry has: tables are numbered from 1.
-const INDEX_MARK: [u8; 1] = [0];
+/// A key that no row or entry of a public table has: tables are numbered from 1.
+const DELETION_MARK: [u8; 1] = [0];
 
 const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
@@ -127,8 +128,8 @@ impl Engine {
         if !changes.gone_entries.is_empty() {
             // Weak tombstones leave nothing behind when they are written out, and the engine lets go of a journal only when a file has
             // something as new as what is in it. This is that something; for public rows too, whose last level drops tombstones.
-            batch.insert(&self.index, INDEX_MARK, []);
-            batch.insert(&self.public, INDEX_MARK, []);
+            batch.insert(&self.index, DELETION_MARK, []);
+            batch.insert(&self.public, DELETION_MARK, []);
         }
         for entry in changes.gone_entries {
             batch.remove_weak(&self.index, entry);

@@ -91,8 +91,8 @@ impl Folder {
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { folder: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        if let Some(text) = format {
-            match text.trim().parse::<u32>() {
+        if let Some(bytes) = format {
+            match String::from_utf8_lossy(&bytes).trim().parse::<u32>() {
                 Ok(FORMAT) => {}
                 Ok(found) if found > FORMAT => {
                     return Err(OpenError::NewerFormat { folder: path.to_owned(), found });
@@ -124,7 +124,9 @@ impl Folder {
         if !self.path.join("FORMAT").exists() {
             self.create(options)?;
         }
-        let clean = read_if_there(&self.clean()).map_err(failed)?.and_then(|text| Extent::from_text(&text));
+        let clean = read_if_there(&self.clean())
+            .map_err(failed)?
+            .and_then(|bytes| Extent::from_text(&String::from_utf8_lossy(&bytes)));
         // Nothing of the engine is touched before all of it that can be checked has been.
         if let Some(damage) = manifest::check(&self.engine()).map_err(failed)? {
             return Err(self.settle_error(SettleError::Damaged(damage)));
@@ -209,9 +211,10 @@ fn has_foreign_files(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-fn read_if_there(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+/// A file's bytes, or `None` if there is no such file.
+pub(crate) fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -224,7 +227,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(crate) fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
     let aside = path.with_extension("new");
     fs::write(&aside, text)?;
     File::open(&aside)?.sync_all()?;

@@ -24,10 +24,10 @@ pub(crate) struct Damage {
     pub reason: &'static str,
 }
 
-/// What became of the journals.
+/// What became of a store's journals when it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Settled {
-    /// Bytes of a torn tail that were cut off.
+pub struct Settled {
+    /// Bytes of a torn tail that were cut off: never acknowledged.
     pub torn_bytes: u64,
     /// Bytes of damaged batches that salvaging left out.
     pub lost_bytes: u64,

@@ -6,9 +6,8 @@
 //! ```
 //!
 //! The engine is fjall, an LSM tree in Rust; docs/adr/0008 says why, and what is done here because of it: merging commits into
-//! one sync ([`committer`]), checking its journal and its manifests before it is opened
-//! ([`journal`], [`manifest`]), reserving disk space, and refusing to answer
-//! while an outcome is unknown. No type of the engine is visible outside this crate.
+//! one sync ([`committer`]), checking its journal and its manifests before it is opened ([`journal`], [`manifest`]), reserving disk
+//! space, and refusing to answer while an outcome is unknown. No type of the engine is visible outside this crate.
 
 mod answer;
 mod backup;
@@ -26,5 +25,6 @@ mod store;
 
 pub use backup::BackupError;
 pub use folder::OpenError;
+pub use journal::Settled;
 pub use options::{Options, SyncMode};
 pub use store::EmbeddedStore;

@@ -1,17 +1,18 @@
 //! Checks the engine's manifests before the engine is opened.
 //!
 //! Each keyspace of the engine has a manifest, the list of its sorted files, and a pointer to it with the manifest's checksum. The
-//! engine does not compare the two, deletes sorted files that the manifest does not name, and removes a keyspace whose pointer is missing: one flipped bit in it shows old rows, hides
-//! new ones, or costs them for good. So it is compared here, while nothing has been touched.
+//! engine does not compare the two, deletes sorted files that the manifest does not name, and removes a keyspace whose pointer is
+//! missing: one flipped bit shows old rows, hides new ones, or costs them for good. So it is compared here, while nothing has been
+//! touched.
 //!
 //! Knows the engine's pointer format (`keyspaces/<n>/current`: number of the manifest, its xxh3 checksum, the kind of checksum).
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::folder::read_if_there;
 use crate::journal::Damage;
 
 /// The engine's own keyspace and ours, in the order they are made. All of them are made before the store is, so none can be missing.
@@ -47,12 +48,4 @@ fn parse(bytes: &[u8]) -> Option<(u64, u128)> {
     let (number, rest) = bytes.split_first_chunk()?;
     let (checksum, rest) = rest.split_first_chunk()?;
     (rest == [0]).then_some((u64::from_le_bytes(*number), u128::from_le_bytes(*checksum)))
-}
-
-fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
 }

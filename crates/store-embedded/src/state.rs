@@ -33,6 +33,10 @@ pub(crate) enum State {
     },
 }
 
+/// Why a store can be read and not written.
+pub(crate) const BACKGROUND_FAILED: &str =
+    "background work of the engine failed, so the store takes no writes until it is opened again";
+
 impl Shared {
     /// The state now. Nobody holds the lock while using an engine, so changing the state never waits for a reader.
     pub(crate) fn state(&self) -> State {

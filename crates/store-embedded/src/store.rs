@@ -17,9 +17,10 @@ use crate::backup::{self, BackupError};
 use crate::committer::{self, Request, Work, put_bytes};
 use crate::engine::Engine;
 use crate::folder::{Folder, OpenError};
+use crate::journal::Settled;
 use crate::options::Options;
 use crate::public;
-use crate::state::{Shared, State};
+use crate::state::{BACKGROUND_FAILED, Shared, State};
 
 /// A store in a folder, open in this process and no other. Closed in order when it is dropped.
 pub struct EmbeddedStore {
@@ -27,6 +28,7 @@ pub struct EmbeddedStore {
     queue: Option<mpsc::Sender<Request>>,
     room: Arc<Semaphore>,
     committer: Option<JoinHandle<()>>,
+    settled: Settled,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -42,7 +44,7 @@ impl EmbeddedStore {
     /// Opens the store in a folder, making it if there is none.
     pub fn open(folder: &Path, options: Options) -> Result<Self, OpenError> {
         let folder = Folder::take(folder)?;
-        let (engine, _) = folder.open_engine(&options)?;
+        let (engine, settled) = folder.open_engine(&options)?;
         let shared = Arc::new(Shared {
             folder,
             options,
@@ -59,7 +61,12 @@ impl EmbeddedStore {
         let committer =
             thread.map_err(|source| OpenError::Io { folder: shared.folder.path().to_owned(), source })?;
         let room = Arc::new(Semaphore::new(options.queue_bytes.div_ceil(ROOM_UNIT)));
-        Ok(Self { shared, queue: Some(queue), room, committer: Some(committer) })
+        Ok(Self { shared, queue: Some(queue), room, committer: Some(committer), settled })
+    }
+
+    /// What opening the store did to its journals: a salvaged store tells here what it lost.
+    pub fn settled(&self) -> Settled {
+        self.settled
     }
 
     /// Opens the engine anew after a failure, without ending the process. Nothing happens if it is open.
@@ -146,7 +153,7 @@ impl PrivateRows for EmbeddedStore {
             State::Closed { reason, .. } => Health::Unusable { reason },
             State::ReadOnly(_, reason) => Health::ReadOnly { reason },
             State::Open(engine) if engine.is_poisoned() => {
-                Health::ReadOnly { reason: "background work of the engine failed".to_owned() }
+                Health::ReadOnly { reason: BACKGROUND_FAILED.to_owned() }
             }
             State::Open(_) => {
                 self.shared.disk_full().map_or(Health::Usable, |reason| Health::ReadOnly { reason })

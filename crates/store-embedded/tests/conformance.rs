@@ -73,13 +73,13 @@ fn operations() -> u64 {
 async fn embedded_and_both_memories_answer_alike() {
     let subject = Embedded::new(SyncMode::OperatingSystem);
     let (plain, azure) = (MemoryStore::new(Personality::PLAIN), MemoryStore::new(Personality::AZURE));
-    let (mut left, mut right) = (Side::new("memory", &plain), Side::new("memory as Azure", &azure));
+    let (mut left, mut right) = (Side::new(&plain), Side::new(&azure));
     let mut embedded = subject.fresh().await;
     let (total, mut done) = (operations(), 0);
     let mut draw = Draw::new(total);
-    let mut known = Side::new("embedded", &embedded).into_known();
+    let mut known = Side::new(&embedded).into_known();
     while done < total {
-        let mut middle = Side::knowing("embedded", &embedded, known);
+        let mut middle = Side::knowing(&embedded, known);
         for step in 0..total.div_ceil(8).min(total - done) {
             // Every third step is a group that shares a sync: what comes later in it must see what came before.
             let operations = if step % 3 == 0 { draw.group() } else { vec![draw.operation()] };

@@ -91,6 +91,7 @@ async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
         let store =
             EmbeddedStore::open(base.path(), options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>(), "{name}");
+        assert!(store.settled().torn_bytes > 0 && store.settled().lost_bytes == 0, "{name}");
         let again = Batch::checked().create(Key::new((ROWS - 1).to_be_bytes()), value(ROWS - 1));
         assert!(matches!(store.commit(&partition(), again).await, CommitOutcome::Committed(_)), "{name}");
         drop(store);
@@ -138,7 +139,9 @@ async fn salvaging_leaves_out_the_damaged_commit_and_keeps_the_rest() {
     assert!(matches!(EmbeddedStore::open(base.path(), options()), Err(OpenError::Damaged { .. })));
     let store = EmbeddedStore::open(base.path(), Options { salvage: true, ..options() }).unwrap();
     assert_eq!(readable(&store).await, (0..ROWS).filter(|number| *number != 20).collect::<Vec<_>>());
+    let lost = store.settled().lost_bytes;
     drop(store);
+    assert!(lost > 0, "what was lost is told");
     assert!(journal(base.path()).with_extension("damaged").exists(), "the damaged journal is kept");
     EmbeddedStore::open(base.path(), options()).unwrap();
 }

@@ -54,6 +54,9 @@ async fn a_newer_format_is_refused_and_left_alone() {
     assert_eq!(fs::read_to_string(folder.path().join("FORMAT")).unwrap(), "2\n");
     fs::write(folder.path().join("FORMAT"), "rubbish").unwrap();
     assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(OpenError::Damaged { .. })));
+    fs::write(folder.path().join("FORMAT"), [0xff, 0xfe]).unwrap();
+    let error = EmbeddedStore::open(folder.path(), options()).unwrap_err();
+    assert!(error.to_string().contains("FORMAT"), "{error}");
 }
 
 #[test]
@@ -195,4 +198,32 @@ async fn pages_of_a_backup_continue_those_of_its_store() {
     let foreign = store.query(&SCHEMA, &query).await.unwrap().continuation;
     let refused = elsewhere.query(&SCHEMA, &query.after(foreign)).await;
     assert_eq!(refused, Err(abide_store::public::QueryError::Continuation), "another store's token");
+}
+
+/// The files of an engine that a backup still reads are not touched, even if its last outcome is unknown.
+#[tokio::test]
+async fn a_store_is_not_opened_again_over_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(open(&folder.path().join("store")));
+    assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)));
+    let fail_and_reopen = |store: std::sync::Arc<EmbeddedStore>| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            store.make_next_commit_unknown(true);
+            assert!(matches!(create(&store, "b").await, CommitOutcome::Unknown { .. }));
+            store.reopen().await
+        })
+    };
+    let mut during = None;
+    let copied = |_| {
+        if during.is_none() {
+            let store = std::sync::Arc::clone(&store);
+            during = Some(std::thread::spawn(move || fail_and_reopen(store)).join().unwrap());
+        }
+    };
+    store.backup(&folder.path().join("backup"), copied).unwrap();
+    assert!(matches!(during, Some(Err(OpenError::InUse { .. }))), "{during:?}");
+    store.reopen().await.unwrap();
+    assert_eq!(names(&store).await, ["a", "b"], "the unknown commit had been applied");
+    assert_eq!(names(&open(&folder.path().join("backup"))).await, ["a"]);
 }

@@ -72,7 +72,7 @@ async fn every_lie_is_found() {
 #[tokio::test]
 async fn plain_memory_and_memory_as_azure_answer_alike() {
     let (plain, azure) = (MemoryStore::new(Personality::PLAIN), MemoryStore::new(Personality::AZURE));
-    let (mut left, mut right) = (Side::new("plain", &plain), Side::new("azure", &azure));
+    let (mut left, mut right) = (Side::new(&plain), Side::new(&azure));
     let mut draw = Draw::new(1);
     for number in 0..20_000 {
         let operation = draw.operation();

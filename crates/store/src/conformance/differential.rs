@@ -14,8 +14,6 @@ use crate::rows::{Batch, CommitOutcome, Key, Partition, Scan, Version};
 /// A store under comparison, and what it has said.
 #[derive(Debug)]
 pub struct Side<'s, S> {
-    /// What to call it in a report.
-    pub name: &'static str,
     store: &'s S,
     known: Known,
 }
@@ -30,13 +28,13 @@ pub struct Known {
 
 impl<'s, S: Store> Side<'s, S> {
     /// This store, which must be empty.
-    pub fn new(name: &'static str, store: &'s S) -> Self {
-        Self::knowing(name, store, Known::default())
+    pub fn new(store: &'s S) -> Self {
+        Self::knowing(store, Known::default())
     }
 
     /// This store, which has been opened again.
-    pub fn knowing(name: &'static str, store: &'s S, known: Known) -> Self {
-        Self { name, store, known }
+    pub fn knowing(store: &'s S, known: Known) -> Self {
+        Self { store, known }
     }
 
     /// What it has said so far.

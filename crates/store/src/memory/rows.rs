@@ -1,7 +1,6 @@
 //! The reference semantics of private rows.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use crate::rows::{
     Batch, CommitOutcome, Direction, Expect, Key, Limits, Partition, Receipt, Row, Scan, ScanPage,
@@ -34,7 +33,7 @@ impl Rows {
             return nothing;
         }
         let Some(rows) = self.partitions.get(partition) else { return nothing };
-        let range = rows.range((as_ref(&scan.from), as_ref(&scan.until)));
+        let range = rows.range((scan.from.as_ref(), scan.until.as_ref()));
         let mut range: Box<dyn Iterator<Item = _>> = match scan.direction {
             Direction::Forwards => Box::new(range),
             Direction::Backwards => Box::new(range.rev()),
@@ -100,8 +99,4 @@ fn version(commit: u64, etags: bool) -> Version {
     }
     let mixed = commit.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ 0x5851_f42d_4c95_7f2d;
     Version::of_bytes(format!("W/\"datetime'{mixed:016x}'\"").as_bytes())
-}
-
-fn as_ref(bound: &Bound<Key>) -> Bound<&Key> {
-    bound.as_ref()
 }
