@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use abide_store::conformance::together;
@@ -206,18 +207,22 @@ async fn a_store_is_not_opened_again_over_a_backup() {
     let folder = tempfile::tempdir().unwrap();
     let store = std::sync::Arc::new(open(&folder.path().join("store")));
     assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)));
-    let fail_and_reopen = |store: std::sync::Arc<EmbeddedStore>| {
+    let journal = folder.path().join("store/engine/0.jnl");
+    let fail_and_reopen = move |store: std::sync::Arc<EmbeddedStore>| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             store.make_next_commit_unknown(true);
             assert!(matches!(create(&store, "b").await, CommitOutcome::Unknown { .. }));
-            store.reopen().await
+            let before = fs::metadata(&journal).unwrap().ino();
+            let reopened = store.reopen().await;
+            assert_eq!(fs::metadata(&journal).unwrap().ino(), before, "the journal was replaced");
+            reopened
         })
     };
     let mut during = None;
     let copied = |_| {
         if during.is_none() {
-            let store = std::sync::Arc::clone(&store);
+            let (store, fail_and_reopen) = (std::sync::Arc::clone(&store), fail_and_reopen.clone());
             during = Some(std::thread::spawn(move || fail_and_reopen(store)).join().unwrap());
         }
     };
