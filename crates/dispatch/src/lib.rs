@@ -1,13 +1,20 @@
 //! The dispatch contract: what one activity call carries, and what may come back, whatever transport it takes.
 //!
 //! This crate does not know workflows or storage. No transport type appears in these signatures, so LOCAL, REST, gRPC and
-//! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them.
+//! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them. LOCAL is here, and the guard that every call to another
+//! system passes.
 
+pub mod guard;
+mod http;
 pub mod identity;
 pub mod journal;
+pub mod local;
 pub mod metadata;
 pub mod transport;
 
+pub use guard::{Guard, GuardConfig};
+pub use http::TlsError;
 pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
+pub use local::{Activities, Category, Declaration, Invocation};
 pub use metadata::Metadata;
 pub use transport::{Answer, Call, Failure, Transport};

@@ -1,6 +1,8 @@
 //! The canonical dispatch metadata: seven keys, the same in HTTP headers, gRPC metadata and the LOCAL call.
 //!
-//! This file names the keys and their meaning; encoding and decoding them is one function each, shared by all transports.
+//! This file names the keys and their meaning; encoding them is one function, shared by all transports.
+
+use std::borrow::Cow;
 
 /// Set at ingress, never changed afterwards.
 pub const CORRELATION_ID: &str = "x-tpf-correlation-id";
@@ -34,4 +36,68 @@ pub struct Metadata {
     pub dispatched_at_epoch_ms: i64,
     /// [`PARENT_ITEM_ID`]
     pub parent_item_id: Option<String>,
+}
+
+impl Metadata {
+    /// The keys that are there, with their values as text. A blank value would mean an absent one, so it is left out.
+    ///
+    /// The values are as they came in: a transport whose wire gives some characters a meaning refuses those.
+    pub fn encode(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+        let pairs = [
+            (CORRELATION_ID, Some(Cow::Borrowed(self.correlation_id.as_str()))),
+            (EXECUTION_ID, Some(Cow::Borrowed(self.execution_id.as_str()))),
+            (IDEMPOTENCY_KEY, Some(Cow::Borrowed(self.idempotency_key.as_str()))),
+            (RETRY_ATTEMPT, Some(Cow::Owned(self.retry_attempt.to_string()))),
+            (DEADLINE, self.deadline_epoch_ms.map(|deadline| Cow::Owned(deadline.to_string()))),
+            (DISPATCHED_AT, Some(Cow::Owned(self.dispatched_at_epoch_ms.to_string()))),
+            (PARENT_ITEM_ID, self.parent_item_id.as_deref().map(Cow::Borrowed)),
+        ];
+        let present = pairs.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        present.filter(|(_, value)| !value.trim().is_empty())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn metadata() -> Metadata {
+        Metadata {
+            correlation_id: "order-7".to_owned(),
+            execution_id: "device-7/1".to_owned(),
+            idempotency_key: "97a03e98".to_owned(),
+            retry_attempt: 0,
+            deadline_epoch_ms: Some(20_000),
+            dispatched_at_epoch_ms: 10_000,
+            parent_item_id: Some("item-3".to_owned()),
+        }
+    }
+
+    #[test]
+    fn all_seven_keys_are_encoded_and_the_first_attempt_is_zero() {
+        let metadata = metadata();
+        let pairs: Vec<(&str, Cow<'_, str>)> = metadata.encode().collect();
+        let expected = [
+            ("x-tpf-correlation-id", "order-7"),
+            ("x-tpf-execution-id", "device-7/1"),
+            ("x-tpf-idempotency-key", "97a03e98"),
+            ("x-tpf-retry-attempt", "0"),
+            ("x-tpf-deadline-epoch-ms", "20000"),
+            ("x-tpf-dispatch-ts-epoch-ms", "10000"),
+            ("x-tpf-parent-item-id", "item-3"),
+        ];
+        assert_eq!(pairs, expected.map(|(key, value)| (key, Cow::Borrowed(value))));
+    }
+
+    #[test]
+    fn what_is_absent_or_blank_is_not_encoded() {
+        let sparse = Metadata {
+            correlation_id: " ".to_owned(),
+            deadline_epoch_ms: None,
+            parent_item_id: None,
+            ..metadata()
+        };
+        let keys: Vec<&str> = sparse.encode().map(|(key, _)| key).collect();
+        assert_eq!(keys, [EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT, DISPATCHED_AT]);
+    }
 }

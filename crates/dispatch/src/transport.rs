@@ -4,6 +4,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::metadata::Metadata;
 
@@ -12,8 +15,8 @@ use crate::metadata::Metadata;
 pub struct Call {
     /// The activity's registered name.
     pub activity: String,
-    /// The input, as JSON text.
-    pub input: Vec<u8>,
+    /// The input.
+    pub input: Arc<Value>,
     /// The seven canonical keys.
     pub metadata: Metadata,
     /// This delivery's own time limit.
@@ -21,22 +24,21 @@ pub struct Call {
 }
 
 impl fmt::Debug for Call {
-    /// The input may hold resolved secrets, so its size is shown and nothing else.
+    /// The input may hold resolved secrets, so it is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("activity", &self.activity)
-            .field("input_bytes", &self.input.len())
             .field("metadata", &self.metadata)
             .field("attempt_timeout_ms", &self.attempt_timeout_ms)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 /// What came back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The activity ran and this is its result, as JSON text.
-    Completed(Vec<u8>),
+    /// The activity ran and this is its result.
+    Completed(Arc<Value>),
     /// The activity, or the way to it, failed.
     Failed(Failure),
 }
@@ -53,6 +55,24 @@ pub struct Failure {
     pub retryable: bool,
     /// Whether the activity may have run: true for timeouts and broken connections after sending.
     pub outcome_unknown: bool,
+}
+
+impl Failure {
+    /// A failure that no other delivery can cure.
+    pub fn for_good(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), retryable: false, outcome_unknown: false }
+    }
+
+    /// A failure that another delivery may cure.
+    pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), retryable: true, outcome_unknown: false }
+    }
+
+    /// The same failure, of a delivery of which nobody knows whether the activity ran.
+    #[must_use]
+    pub fn with_outcome_unknown(self) -> Self {
+        Self { outcome_unknown: true, ..self }
+    }
 }
 
 /// A way to reach activities.

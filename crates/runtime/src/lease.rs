@@ -63,6 +63,11 @@ impl Ownership {
         self.confirmed = self.confirmed.max(sent);
     }
 
+    /// When to look at [`Self::standing`] again.
+    pub fn wake(&self) -> Monotonic {
+        Monotonic(self.confirmed.0.saturating_add(self.times.ttl / 3))
+    }
+
     /// Where the owner stands.
     pub fn standing(&self, now: Monotonic) -> Standing {
         let age = now.since(self.confirmed);

@@ -1,8 +1,27 @@
-//! The durable runtime: shards that own work and turn messages into commits.
+//! Runs workflows durably: shards that own runs, turns, timers, calls, recovery.
 //!
-//! What is here so far decides *where* work lives ([`placement`]), *who* may touch it ([`lease`]) and *what* it runs ([`definitions`]).
-//! Time comes in as data: nothing here reads a clock. docs/adr/0010 says what the rest will be.
+//! [`Shard`] is a state machine without clock, task or socket; [`event`] is all it hears and wants. Drivers carry it: [`node`] with tokio,
+//! the simulator with dice.
 
+pub mod config;
+pub mod crash;
 pub mod definitions;
+pub mod event;
+pub mod hands;
 pub mod lease;
+pub mod moment;
+pub mod node;
 pub mod placement;
+#[cfg(feature = "faults")]
+pub mod planted;
+pub mod post;
+pub mod request;
+pub mod run;
+mod shard;
+
+pub use config::Config;
+pub use event::{CallId, Depth, Effect, Event, LookedUp, Notice, PlanError, ScanPurpose, Stopped};
+pub use moment::Moment;
+pub use node::Node;
+pub use request::{Refused, Repeat, Reply, Request, RunView, Start, Started, Ticket, ViewStatus};
+pub use shard::Shard;

@@ -42,10 +42,27 @@ impl ShardCount {
     }
 }
 
+impl std::fmt::Display for ShardId {
+    /// The name of the shard's own partition.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "shard/{:04}", self.0)
+    }
+}
+
 impl ShardId {
+    /// The shard whose own partition has this name.
+    pub fn of_partition(name: &str) -> Option<Self> {
+        name.strip_prefix("shard/")?.parse().ok().map(Self)
+    }
+
+    /// Its number, from 0.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// The partition of the shard's own rows, which only its owner writes.
     pub fn partition(self) -> Result<Partition, PartitionError> {
-        Partition::new(&format!("shard/{:04}", self.0))
+        Partition::new(&self.to_string())
     }
 
     /// The partition where others leave messages for the shard.

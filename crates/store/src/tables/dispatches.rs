@@ -1,9 +1,8 @@
-//! Dispatches: one row per activity call, its journal record.
+//! Dispatches: one row per activity call that is not settled, its journal record.
 //!
-//! A record is durable before anything goes over the wire, and counts a delivery before it may happen, so a
-//! crash can only count too many. The table does not know which transitions are legal; the journal's state
-//! machine does. The execution id and the step of the contract are the run and `step`; the idempotency key is
-//! a digest of both and more, so it stands in the key.
+//! A record is durable before anything goes over the wire, and counts a delivery before it may happen, so a crash can only count too many.
+//! It has all that a delivery needs, so that calls go out again after a crash without their runs. The row is deleted in the commit that records
+//! the call's end; history has it from then on. The table does not know which transitions are legal; the journal's state machine does.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,54 +16,56 @@ pub enum DispatchState {
     Pending,
     /// May have been sent; no answer is known.
     Sent,
-    /// Answered with success, and the answer is committed. Final.
-    Acked,
     /// The last delivery failed, or its outcome is unknown; it may be delivered again.
     FailedRetryable,
-    /// Failed for good. Final.
-    FailedFinal,
 }
 
 /// One activity call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Dispatch {
+    /// The instance that calls.
+    pub instance_id: String,
+    /// Which life of it.
+    pub run_number: u32,
+    /// The trace it belongs to.
+    pub correlation_id: String,
     /// The command of the run that asked for it; the answer names it.
     pub command: u64,
     /// The activity's name.
     pub activity: String,
     /// The step that calls it: the path of the state.
     pub step: String,
+    /// The key of the item that fanned out into this one.
+    pub parent_item: Option<[u8; 32]>,
     /// Where the call stands.
     pub state: DispatchState,
     /// Possible deliveries less one: what receivers are told.
     pub attempt: u32,
-    /// Answers that count against the retry policy. A crash raises the attempt and not this.
-    pub failures: u32,
+    /// Deliveries in a row that nobody answered.
+    pub unanswered: u32,
     /// The fencing token of the node that sent it last; one that is no longer current tells an orphan.
     pub fencing_token: u64,
     /// When the call was promised. All times are milliseconds of UTC since 1970.
     pub created_at: i64,
-    /// When it was last sent, if it was.
-    pub sent_at: Option<i64>,
-    /// When the delivery under way is given up, if there is one.
-    pub attempt_deadline_at: Option<i64>,
+    /// When it was last sent.
+    pub sent_at: i64,
     /// When the whole call is given up, retries included, if ever.
     pub deadline_at: Option<i64>,
+    /// What one delivery may take, in milliseconds.
+    pub attempt_timeout_ms: u64,
     /// When the next delivery may be, if it must wait.
     pub not_before: Option<i64>,
-    /// When it reached a final state, if it did.
-    pub settled_at: Option<i64>,
-    /// Why it failed last, or for good.
+    /// Why it failed last.
     pub reason: Option<String>,
+    /// The places in the input that name secrets.
+    pub secrets: Vec<String>,
     /// What the activity is given.
     pub input: DispatchInput,
 }
 
-/// The input of a call, kept as long as it may have to be sent again. Stored by place: append only.
+/// The input of a call. Stored by place: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DispatchInput {
-    /// The call is settled; history has the input.
-    Dropped,
     /// Its bytes, in the encoding of whoever advances the run.
     Inline(Vec<u8>),
     /// The digest of bytes that have a row of their own in [`super::payloads`].
@@ -88,6 +89,11 @@ pub fn read_key(key: &Key) -> Result<(u64, [u8; 32]), TableError> {
     reader.end(fields)
 }
 
+/// All records of the partition.
+pub fn all() -> Scan {
+    Table::Dispatch.scan()
+}
+
 /// All records of a run, in no order that means anything.
 pub fn of_run(run: u64) -> Scan {
     KeyWriter::new(Table::Dispatch).u64(run).scan()
@@ -103,24 +109,25 @@ mod tests {
     proptest! {
         #[test]
         fn a_dispatch_survives_its_bytes(
-            counts: (u64, u32, u32, u64),
-            texts in (".{0,20}", ".{0,20}"),
-            state in prop::sample::select(vec![Pending, Sent, Acked, FailedRetryable, FailedFinal]),
-            created_at: i64,
-            times: [Option<i64>; 5],
+            counts: (u32, u64, u32, u32, u64, u64),
+            texts: [String; 5],
+            parent_item: Option<[u8; 32]>,
+            state in prop::sample::select(vec![Pending, Sent, FailedRetryable]),
+            times: (i64, i64, Option<i64>, Option<i64>),
             reason: Option<String>,
+            secrets: Vec<String>,
             input in prop_oneof![
-                Just(DispatchInput::Dropped),
                 any::<Vec<u8>>().prop_map(DispatchInput::Inline),
                 any::<[u8; 32]>().prop_map(DispatchInput::Stored),
             ],
         ) {
-            let (command, attempt, failures, fencing_token) = counts;
-            let (activity, step) = texts;
-            let [sent_at, attempt_deadline_at, deadline_at, not_before, settled_at] = times;
+            let (run_number, command, attempt, unanswered, fencing_token, attempt_timeout_ms) = counts;
+            let [instance_id, correlation_id, activity, step, _] = texts;
+            let (created_at, sent_at, deadline_at, not_before) = times;
             value_round_trips(&Dispatch {
-                command, activity, step, state, attempt, failures, fencing_token, created_at, sent_at,
-                attempt_deadline_at, deadline_at, not_before, settled_at, reason, input,
+                instance_id, run_number, correlation_id, command, activity, step, parent_item, state, attempt,
+                unanswered, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, reason,
+                secrets, input,
             });
         }
 

@@ -12,7 +12,7 @@ use crate::rows::{Key, Scan};
 /// What is to be deleted. Stored by place: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Expired {
-    /// All rows of the run with this number.
+    /// All rows of the run with this number, which no id leads to any more.
     Run(u64),
     /// Events of an entity.
     EntityEvents {
@@ -37,6 +37,8 @@ pub enum Expired {
     },
     /// What is remembered of a source that has been silent.
     Source(String),
+    /// Runs that have ended and are kept for a while: the id, and the run's number.
+    Ended(Vec<(String, u64)>),
 }
 
 /// Something that is to be deleted.
@@ -85,6 +87,7 @@ mod tests {
                 Expired::EntityEvents { generation: number, until },
                 Expired::Dedupe { scope, digest },
                 Expired::Payload { run: number, digest },
+                Expired::Ended(vec![("device-7".to_owned(), number)]),
             ] {
                 value_round_trips(&Expiry { what });
             }

@@ -1,8 +1,7 @@
-//! The inbox of a run: messages it has been promised and has not taken yet.
+//! The inbox of a shard: messages for its runs that are promised and not taken yet.
 //!
-//! A message is written in the commit that accepts it and deleted in the commit of the turn that takes it, so
-//! it is lost in neither. Sequences grow within a shard; a turn takes a prefix of them. What a message says
-//! is not known here.
+//! A message is written in the commit that causes it and deleted in the commit of the turn that takes it, so it is lost in neither. Rows are
+//! few: whoever is answered only when the turn is durable needs none. What a message says is not known here.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +11,11 @@ use crate::rows::{Key, Scan};
 /// A message that waits for its turn.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Waiting {
+    /// The instance it is for.
+    pub instance_id: String,
     /// When the shard accepted it, in milliseconds of UTC since 1970.
     pub received_at: i64,
-    /// The message, in the encoding of whoever advances the run.
+    /// The message, in the encoding of the runtime.
     pub message: Vec<u8>,
 }
 
@@ -23,21 +24,21 @@ impl Stored for Waiting {
     const FORMAT: u8 = 1;
 }
 
-/// The row of a run's message.
-pub fn key(run: u64, sequence: u64) -> Key {
-    KeyWriter::new(Table::Inbox).u64(run).u64(sequence).key()
+/// The row of a message. Sequences grow within a shard.
+pub fn key(sequence: u64) -> Key {
+    KeyWriter::new(Table::Inbox).u64(sequence).key()
 }
 
-/// Run and sequence of a message's key.
-pub fn read_key(key: &Key) -> Result<(u64, u64), TableError> {
+/// The sequence of a message's key.
+pub fn read_key(key: &Key) -> Result<u64, TableError> {
     let mut reader = KeyReader::new(Table::Inbox, key)?;
-    let fields = (reader.u64()?, reader.u64()?);
-    reader.end(fields)
+    let sequence = reader.u64()?;
+    reader.end(sequence)
 }
 
-/// All messages a run has not taken, in the order they were accepted.
-pub fn of_run(run: u64) -> Scan {
-    KeyWriter::new(Table::Inbox).u64(run).scan()
+/// All messages nobody has taken, in the order they were accepted.
+pub fn all() -> Scan {
+    Table::Inbox.scan()
 }
 
 #[cfg(test)]
@@ -48,13 +49,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_waiting_message_survives_its_bytes(received_at: i64, message: Vec<u8>) {
-            value_round_trips(&Waiting { received_at, message });
+        fn a_waiting_message_survives_its_bytes(instance_id: String, received_at: i64, message: Vec<u8>) {
+            value_round_trips(&Waiting { instance_id, received_at, message });
         }
 
         #[test]
-        fn messages_sort_by_run_and_sequence(keys: Vec<(u64, u64)>) {
-            keys_round_trip_in_order(keys, |(run, sequence)| key(*run, *sequence), read_key);
+        fn messages_sort_by_sequence(keys: Vec<u64>) {
+            keys_round_trip_in_order(keys, |sequence| key(*sequence), read_key);
         }
     }
 }

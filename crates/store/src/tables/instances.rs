@@ -26,6 +26,8 @@ pub enum RunStatus {
     Terminated,
     /// Cannot go on by itself, and says why; nothing of it is lost, and it can be resumed.
     Parked,
+    /// Forgotten: the row only keeps the id's run numbers from being used again too soon.
+    Purged,
 }
 
 /// The current run of an instance.
@@ -56,6 +58,8 @@ pub struct Instance {
     pub correlation_id: String,
     /// The entity it acts for, if it has one.
     pub entity_id: Option<String>,
+    /// Why it is parked, if it is.
+    pub parked: Option<String>,
 }
 
 impl Stored for Instance {
@@ -92,19 +96,20 @@ mod tests {
         fn an_instance_survives_its_bytes(
             numbers: (u64, u32, u64, u64),
             status in prop::sample::select(vec![
-                Pending, Running, Suspended, Completed, Failed, Terminated, Parked,
+                Pending, Running, Suspended, Completed, Failed, Terminated, Parked, Purged,
             ]),
             texts in (".{0,20}", ".{0,20}", ".{0,20}"),
             definition_hash: [u8; 32],
             times: (i64, i64),
             entity_id: Option<String>,
+            parked: Option<String>,
         ) {
             let (run, run_number, folded_turn, last_turn) = numbers;
             let (definition, version, correlation_id) = texts;
             let (created_at, updated_at) = times;
             value_round_trips(&Instance {
                 run, run_number, status, definition, version, definition_hash, folded_turn, last_turn,
-                created_at, updated_at, correlation_id, entity_id,
+                created_at, updated_at, correlation_id, entity_id, parked,
             });
         }
 

@@ -40,6 +40,12 @@ pub fn read_key(key: &Key) -> Result<(u64, u64), TableError> {
     reader.end(fields)
 }
 
+/// The pages of a run after this one, in order.
+pub fn after(run: u64, turn: u64) -> Scan {
+    let until = KeyWriter::new(Table::Page).u64(run).scan().until;
+    Scan::between(std::ops::Bound::Excluded(key(run, turn)), until)
+}
+
 /// All pages of a run, in order.
 pub fn of_run(run: u64) -> Scan {
     KeyWriter::new(Table::Page).u64(run).scan()

@@ -54,6 +54,8 @@ pub struct TimerKey {
 /// Something that will be due.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Timer {
+    /// Whose it is, by the id that leads to the run.
+    pub instance_id: String,
     /// When it was set, in milliseconds of UTC since 1970.
     pub set_at: i64,
 }
@@ -113,8 +115,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_timer_survives_its_bytes(set_at: i64) {
-            value_round_trips(&Timer { set_at });
+        fn a_timer_survives_its_bytes(instance_id: String, set_at: i64) {
+            value_round_trips(&Timer { instance_id, set_at });
         }
 
         #[test]

@@ -72,6 +72,11 @@ impl Instance {
         .collect()
     }
 
+    /// Whether a branch waits for the answer to this command.
+    pub fn expects(&self, command: CommandId) -> bool {
+        self.index.branch_of(command).is_some()
+    }
+
     /// Whether a message would be taken now: the answer for whoever sends it, before it enters the inbox.
     pub fn accepts(&self, message: &Message, limits: &Limits) -> Result<(), Refusal> {
         let status = self.status();

@@ -1,0 +1,178 @@
+//! What an operator allows by name: networks, and hosts whose private addresses are meant.
+//!
+//! An entry that is not clearly one or the other is refused rather than guessed at. Knows nothing of which addresses need allowing.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use url::Host;
+
+/// One entry of the list of private targets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Allowed {
+    /// These addresses, whatever they are for.
+    Network(Network),
+    /// This host, also where its name leads to a private address. Addresses nobody calls on purpose stay denied: link-local ones,
+    /// those of cloud metadata services, multicast.
+    Host(String),
+}
+
+/// Why a text is not an entry of the list.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AllowedError {
+    /// Neither a host nor a network.
+    #[error("{text:?} is neither a host, an address nor a network such as 10.0.0.0/8")]
+    Malformed {
+        /// What was given.
+        text: String,
+    },
+    /// An address with bits beyond the prefix: a host of the network, or a mistake in the prefix.
+    #[error("{text:?} names a host inside the network: write {network}, or the address alone")]
+    HostBits {
+        /// What was given.
+        text: String,
+        /// What was probably meant.
+        network: Network,
+    },
+}
+
+impl FromStr for Allowed {
+    type Err = AllowedError;
+
+    /// Reads `10.0.0.0/8`, `fd00::/8`, `127.0.0.1`, `::1` or `ledger.internal`.
+    fn from_str(text: &str) -> Result<Self, AllowedError> {
+        let malformed = || AllowedError::Malformed { text: text.to_owned() };
+        if let Some((address, prefix)) = text.split_once('/') {
+            let address: IpAddr = address.parse().map_err(|_| malformed())?;
+            let prefix: u8 = prefix.parse().map_err(|_| malformed())?;
+            let network = Network::new(address, prefix).ok_or_else(malformed)?;
+            return if network.address == address {
+                Ok(Self::Network(network))
+            } else {
+                Err(AllowedError::HostBits { text: text.to_owned(), network })
+            };
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Network(Network::only(address)));
+        }
+        host_name(text).map(Self::Host).ok_or_else(malformed)
+    }
+}
+
+/// A host's name in the one spelling it is compared in: lower case, ASCII, no dot at the end. None for addresses and what is no host.
+fn host_name(text: &str) -> Option<String> {
+    match Host::parse(text).ok()? {
+        Host::Domain(name) => Some(name.trim_end_matches('.').to_owned()).filter(|name| !name.is_empty()),
+        Host::Ipv4(_) | Host::Ipv6(_) => None,
+    }
+}
+
+/// A host in the one spelling it is compared in, be it a name or an address.
+pub(super) fn spelled_as_in_urls(host: &str) -> String {
+    let bare_v6 = || host.parse::<IpAddr>().map(|address| address.to_string());
+    match Host::parse(host) {
+        Ok(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
+        Ok(Host::Ipv4(address)) => address.to_string(),
+        Ok(Host::Ipv6(address)) => address.to_string(),
+        Err(_) => bare_v6().unwrap_or_else(|_| host.to_owned()),
+    }
+}
+
+/// A block of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// The network of this prefix that holds the address; none if the prefix is longer than an address.
+    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
+        let address = match address {
+            IpAddr::V4(v4) => {
+                let host_bits = 32_u32.checked_sub(u32::from(prefix))?;
+                let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
+            }
+            IpAddr::V6(v6) => {
+                let host_bits = 128_u32.checked_sub(u32::from(prefix))?;
+                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
+            }
+        };
+        Some(Self { address, prefix })
+    }
+
+    /// The network of one address.
+    pub fn only(address: IpAddr) -> Self {
+        Self { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// A network of IPv4, for tables: nothing is masked.
+    pub(super) const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
+    }
+
+    /// A network of IPv6 by its first three and its last group, for tables: nothing is masked.
+    pub(super) const fn v6(first: [u16; 3], last: u16, prefix: u8) -> Self {
+        let [a, b, c] = first;
+        Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, last)), prefix }
+    }
+
+    /// Whether the address is in it. IPv4 and IPv6 addresses are never in each other's networks.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4()
+            && Self::new(address, self.prefix).is_some_and(|network| network.address == self.address)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_network_an_address_or_a_host() {
+        for (text, network) in
+            [("10.0.0.0/8", "10.0.0.0/8"), ("127.0.0.1", "127.0.0.1/32"), ("::1", "::1/128")]
+        {
+            let Ok(Allowed::Network(read)) = text.parse() else { panic!("{text}") };
+            assert_eq!(read.to_string(), network);
+        }
+        assert_eq!("Ledger.Internal.".parse(), Ok(Allowed::Host("ledger.internal".to_owned())));
+    }
+
+    #[test]
+    fn an_entry_that_has_to_be_guessed_at_is_refused() {
+        for text in
+            ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "a b", "127.1", "0x7f000001", "http://x/"]
+        {
+            assert!(matches!(text.parse::<Allowed>(), Err(AllowedError::Malformed { .. })), "{text}");
+        }
+        let error = "10.1.2.3/8".parse::<Allowed>().unwrap_err();
+        assert!(error.to_string().contains("10.0.0.0/8"), "{error}");
+    }
+
+    #[test]
+    fn a_network_holds_its_addresses_and_no_neighbours() {
+        let network = Network::new("172.16.0.0".parse().unwrap(), 12).unwrap();
+        for (address, inside) in [
+            ("172.16.0.0", true),
+            ("172.31.255.255", true),
+            ("172.15.255.255", false),
+            ("172.32.0.0", false),
+            ("::ac10:0", false),
+        ] {
+            assert_eq!(network.contains(address.parse().unwrap()), inside, "{address}");
+        }
+        let everything = Network::new("0.0.0.0".parse().unwrap(), 0).unwrap();
+        assert!(everything.contains("255.255.255.255".parse().unwrap()));
+        assert!(!everything.contains("::1".parse().unwrap()));
+    }
+}

@@ -1,0 +1,131 @@
+//! Which headers leave: those a caller may choose, and the canonical metadata.
+//!
+//! A header that would break out of its line is refused; one that belongs to the connection, to the canonical metadata or to a cloud's
+//! metadata service is left out. Knows nothing of bodies.
+
+use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+
+use crate::metadata::Metadata;
+
+/// A header that cannot be sent.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the {part} of header {name:?} has characters that no header may have")]
+pub(crate) struct HeaderRefused {
+    /// Which.
+    pub(crate) name: String,
+    /// `name` or `value`; the value itself may be a secret.
+    pub(crate) part: &'static str,
+}
+
+/// Headers of one connection, and those this side alone may set.
+const NOT_THE_CALLERS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Headers without which the metadata services of clouds do not answer: a second wall behind the guard.
+const OF_METADATA_SERVICES: &[&str] = &[
+    "metadata",
+    "metadata-flavor",
+    "x-aws-ec2-metadata-token",
+    "x-aws-ec2-metadata-token-ttl-seconds",
+    "x-google-metadata-request",
+];
+
+const CANONICAL_PREFIX: &str = "x-tpf-";
+
+/// The caller's headers, without those that are not the caller's to set.
+pub(crate) fn outgoing_headers<'h>(
+    headers: impl Iterator<Item = (&'h str, &'h str)>,
+) -> Result<HeaderMap, HeaderRefused> {
+    let mut outgoing = HeaderMap::new();
+    for (name, value) in headers {
+        let refused = |part| HeaderRefused { name: name.to_owned(), part };
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused("name"))?;
+        // Bytes rather than text: UTF-8 passes, line ends and NUL do not.
+        let mut value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| refused("value"))?;
+        value.set_sensitive(true);
+        outgoing.insert(header, value);
+    }
+    // A connection header may declare any other one to be the connection's.
+    let declared =
+        outgoing.get(CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    for name in declared.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        outgoing.remove(name);
+    }
+    for name in NOT_THE_CALLERS.iter().chain(OF_METADATA_SERVICES) {
+        outgoing.remove(*name);
+    }
+    let canonical: Vec<HeaderName> =
+        outgoing.keys().filter(|name| name.as_str().starts_with(CANONICAL_PREFIX)).cloned().collect();
+    for name in canonical {
+        outgoing.remove(name);
+    }
+    Ok(outgoing)
+}
+
+/// The canonical metadata as headers.
+pub(crate) fn metadata_headers(metadata: &Metadata, headers: &mut HeaderMap) -> Result<(), HeaderRefused> {
+    for (name, value) in metadata.encode() {
+        let refused = |_| HeaderRefused { name: name.to_owned(), part: "value" };
+        headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).map_err(refused)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outgoing(headers: &[(&str, &str)]) -> Result<Vec<String>, HeaderRefused> {
+        let mut names: Vec<String> =
+            outgoing_headers(headers.iter().copied())?.keys().map(|name| name.as_str().to_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    #[test]
+    fn a_header_that_breaks_out_of_its_line_is_refused() {
+        for value in ["a\r\nb: c", "a\nb", "a\rb", "a\0b", "\u{7f}"] {
+            assert_eq!(outgoing(&[("x-a", value)]).unwrap_err().part, "value", "{value:?}");
+        }
+        for name in ["", "a b", "a:b", "a\r\nb", "a\0", "ä", "(a)"] {
+            assert_eq!(outgoing(&[(name, "v")]).unwrap_err().part, "name", "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_the_callers_to_set_is_left_out() {
+        for name in NOT_THE_CALLERS.iter().chain(OF_METADATA_SERVICES) {
+            assert_eq!(outgoing(&[(&name.to_uppercase(), "v"), ("x-kept", "v")]).unwrap(), ["x-kept"]);
+        }
+        let declared = [
+            ("Connection", "close, X-Hop ,"),
+            ("x-hop", "v"),
+            ("X-Tpf-Parent-Item-Id", "forged"),
+            ("A", "v"),
+        ];
+        assert_eq!(outgoing(&declared).unwrap(), ["a"]);
+    }
+
+    #[test]
+    fn metadata_that_breaks_out_of_its_line_is_refused() {
+        let mut metadata = crate::metadata::tests::metadata();
+        let mut headers = HeaderMap::new();
+        metadata_headers(&metadata, &mut headers).unwrap();
+        assert_eq!(headers.len(), 7);
+        metadata.correlation_id = "a\r\nx: y".to_owned();
+        assert_eq!(metadata_headers(&metadata, &mut headers).unwrap_err().name, "x-tpf-correlation-id");
+    }
+}

@@ -1,0 +1,202 @@
+//! One delivery in process: what is checked before and after, what ends it early, and what a registry says.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::super::declaration::Category;
+use super::*;
+use crate::metadata::tests::metadata;
+
+fn call(activity: &str, input: Value) -> Call {
+    Call {
+        activity: activity.to_owned(),
+        input: Arc::new(input),
+        metadata: metadata(),
+        attempt_timeout_ms: 1_000,
+    }
+}
+
+fn declared(name: &str) -> Declaration {
+    Declaration::new(name, Category::Other)
+}
+
+/// An activity that counts how often it ran and returns its input.
+fn counting(declaration: Declaration) -> (Activities, Arc<AtomicUsize>) {
+    let (mut activities, runs) = (Activities::default(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&runs);
+    let handler = move |invocation: Invocation| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { Ok(invocation.input) }
+    };
+    activities.register(declaration, handler).unwrap();
+    (activities, runs)
+}
+
+async fn failure(activities: &Activities, call: Call) -> Failure {
+    match activities.deliver(call).await {
+        Answer::Failed(failure) => failure,
+        Answer::Completed(output) => panic!("completed with {output}"),
+    }
+}
+
+#[tokio::test]
+async fn an_activity_is_given_its_input_without_a_copy_and_its_metadata() {
+    let mut activities = Activities::default();
+    let handler = |invocation: Invocation| async move {
+        assert_eq!(invocation.metadata, metadata());
+        Ok(invocation.input)
+    };
+    activities.register(declared("echo"), handler).unwrap();
+    let call = call("echo", json!({"a": 1}));
+    let input = Arc::clone(&call.input);
+    let Answer::Completed(output) = activities.deliver(call).await else { panic!("failed") };
+    assert!(Arc::ptr_eq(&input, &output));
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_registered_is_final() {
+    let failure = failure(&Activities::default(), call("nobody", json!(1))).await;
+    assert_eq!((failure.code.as_str(), failure.retryable), ("ActivityNotFound", false));
+}
+
+#[tokio::test]
+async fn an_input_that_does_not_fit_is_final_and_not_run() {
+    let (activities, runs) = counting(declared("a").input(json!({"properties": {"n": {"type": "integer"}}})));
+    let failure = failure(&activities, call("a", json!({"n": "s3cret"}))).await;
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable, failure.outcome_unknown),
+        ("InputInvalid", false, false)
+    );
+    assert!(failure.message.contains("/n") && !failure.message.contains("s3cret"), "{failure}");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_output_that_does_not_fit_is_final() {
+    let (activities, runs) = counting(declared("a").output(json!({"items": {"type": "integer"}})));
+    let failure = failure(&activities, call("a", json!([1, null]))).await;
+    assert_eq!((failure.code.as_str(), failure.retryable), ("OutputInvalid", false));
+    assert!(failure.message.contains("/1"), "{failure}");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_deadline_that_has_passed_is_final_and_not_run() {
+    let (activities, runs) = counting(declared("a"));
+    for (deadline, runs_after) in
+        [(Some(9_999), 0), (Some(10_000), 0), (Some(i64::MIN), 0), (Some(10_001), 1), (None, 2)]
+    {
+        let mut call = call("a", json!(1));
+        call.metadata.deadline_epoch_ms = deadline;
+        let answer = activities.deliver(call).await;
+        assert_eq!(runs.load(Ordering::SeqCst), runs_after, "{deadline:?}");
+        if let Answer::Failed(failure) = answer {
+            assert_eq!((failure.code.as_str(), failure.retryable), ("DeadlineExceeded", false));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_takes_too_long_is_given_up_and_its_future_dropped() {
+    let mut activities = Activities::default();
+    let (running, watched) = (Arc::new(()), Arc::new(std::sync::Mutex::new(None)));
+    let seen = Arc::clone(&watched);
+    let handler = move |_| {
+        let running = Arc::clone(&running);
+        *seen.lock().unwrap() = Some(Arc::downgrade(&running));
+        async move {
+            let _held = running;
+            pending().await
+        }
+    };
+    activities.register(declared("slow"), handler).unwrap();
+    let start = tokio::time::Instant::now();
+    let told = failure(&activities, call("slow", json!(1))).await;
+    assert_eq!((told.code.as_str(), told.retryable, told.outcome_unknown), ("AttemptTimeout", true, true));
+    assert_eq!(start.elapsed().as_millis(), 1_000);
+    let holders = watched.lock().unwrap().as_ref().map(std::sync::Weak::strong_count);
+    assert_eq!(holders, Some(1), "only the handler itself holds it, no future does");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_does_not_outlive_its_call() {
+    let mut activities = Activities::default();
+    activities.register(declared("slow"), |_| pending()).unwrap();
+    let mut short = call("slow", json!(1));
+    short.metadata.deadline_epoch_ms = Some(short.metadata.dispatched_at_epoch_ms + 250);
+    let start = tokio::time::Instant::now();
+    assert_eq!(failure(&activities, short).await.code, "AttemptTimeout");
+    assert_eq!(start.elapsed().as_millis(), 250);
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_of_unknown_outcome_and_the_next_call_runs() {
+    let mut activities = Activities::default();
+    let at_once = |_| -> std::future::Ready<Result<Arc<Value>, Failure>> { panic!("s3cret") };
+    activities.register(declared("at-once"), at_once).unwrap();
+    let later = |invocation: Invocation| async move {
+        tokio::task::yield_now().await;
+        assert!(invocation.input.is_null(), "s3cret");
+        Ok(invocation.input)
+    };
+    activities.register(declared("later"), later).unwrap();
+    for activity in ["at-once", "later"] {
+        let told = failure(&activities, call(activity, json!(1))).await;
+        assert_eq!(
+            (told.code.as_str(), told.retryable, told.outcome_unknown),
+            ("ActivityPanicked", true, true)
+        );
+        assert!(!told.message.contains("s3cret"), "{told}");
+    }
+    assert!(matches!(activities.deliver(call("later", json!(null))).await, Answer::Completed(_)));
+}
+
+#[tokio::test]
+async fn a_failure_of_the_activity_is_handed_on_as_it_is() {
+    let mut activities = Activities::default();
+    let declined = Failure::for_good("CardDeclined", "no").with_outcome_unknown();
+    let answer = declined.clone();
+    activities.register(declared("charge"), move |_| std::future::ready(Err(answer.clone()))).unwrap();
+    assert_eq!(failure(&activities, call("charge", json!(1))).await, declined);
+}
+
+#[test]
+fn what_cannot_be_registered_is_refused_and_changes_nothing() {
+    let (mut activities, _) = counting(declared("a"));
+    let before = activities.registry_json();
+    let mut refused = |declaration| activities.register(declaration, |_| pending()).unwrap_err();
+    assert_eq!(
+        refused(declared("a").compensation("b")),
+        RegisterError::Duplicate { activity: "a".to_owned() }
+    );
+    assert_eq!(refused(declared("")), RegisterError::EmptyName);
+    assert!(matches!(refused(declared("b").input(json!(7))), RegisterError::Schema { field: "input", .. }));
+    let outside = declared("b").output(json!({"$ref": "http://example.com/"}));
+    assert!(matches!(refused(outside), RegisterError::Schema { field: "output", .. }));
+    assert!(matches!(refused(declared("b").attempt_timeout("10s")), RegisterError::AttemptTimeout { .. }));
+    assert_eq!(activities.registry_json(), before);
+}
+
+#[test]
+fn the_registry_is_sorted_by_name_whatever_the_order_of_registration() {
+    let registered = |names: [&str; 3]| {
+        let mut activities = Activities::default();
+        for name in names {
+            activities.register(declared(name), |_| pending()).unwrap();
+        }
+        activities.registry_json()
+    };
+    let text = registered(["b", "c", "a"]);
+    assert_eq!(text, registered(["c", "a", "b"]));
+    let entry = |name: &str| json!({"name": name, "category": "other"});
+    let parsed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(parsed, json!({"activities": [entry("a"), entry("b"), entry("c")]}));
+}
+
+#[test]
+fn neither_inputs_nor_handlers_are_shown() {
+    let (activities, _) = counting(declared("a"));
+    assert_eq!(format!("{activities:?}"), "{\"a\"}");
+    let invocation = Invocation { input: Arc::new(json!("s3cret")), metadata: metadata() };
+    assert!(!format!("{invocation:?}").contains("s3cret"));
+}

@@ -1,0 +1,211 @@
+//! The activities every server has: small ones to try workflows with, and `http.request`.
+//!
+//! | name | does |
+//! |---|---|
+//! | `core.echo` | returns its input |
+//! | `core.fail` | fails as often as it is told, then returns its input |
+//! | `core.delay` | waits, then returns its input |
+//! | `http.request` | calls a URL, behind the guard |
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::activities::{Activities, Invocation, RegisterError, input_invalid};
+use super::declaration::{Category, Declaration};
+use super::duration;
+use super::http_request;
+use crate::guard::Guard;
+use crate::http::{Client, TlsRoots};
+use crate::transport::Failure;
+
+/// Calls whose failures are counted at once; beyond them the oldest is forgotten and fails from the start.
+const COUNTED_CALLS_MAX: usize = 100_000;
+/// The longest wait: it holds a place among the running activities, and longer waits are what timers are for.
+const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
+
+impl Activities {
+    /// The built-in activities. `http.request` calls only what the guard admits.
+    pub fn with_builtins(guard: Guard) -> Result<Self, RegisterError> {
+        let mut activities = Self::default();
+        activities.register(echo_declaration(), |invocation| async { Ok(invocation.input) })?;
+        let failures = Arc::new(Mutex::new(FailureCounts::new(COUNTED_CALLS_MAX)));
+        activities.register(fail_declaration(), move |invocation| {
+            let answer = fail(&failures, invocation);
+            async { answer }
+        })?;
+        activities.register(delay_declaration(), delay)?;
+        let client = Client::new(guard, TlsRoots::of_the_web())?;
+        http_request::register(&mut activities, client)?;
+        Ok(activities)
+    }
+}
+
+fn echo_declaration() -> Declaration {
+    Declaration::new("core.echo", Category::Other).input(json!({})).output(json!({}))
+}
+
+fn fail_declaration() -> Declaration {
+    let properties = json!({
+        "times": {"type": "integer", "minimum": 0, "maximum": u32::MAX},
+        "code": {"type": "string", "minLength": 1, "maxLength": 128},
+        "retryable": {"type": "boolean"},
+    });
+    Declaration::new("core.fail", Category::Other)
+        .input(json!({"type": "object", "properties": properties}))
+        .output(json!({"type": "object"}))
+}
+
+/// A minute more than the longest wait, so that the limit does not race with it.
+fn delay_declaration() -> Declaration {
+    let properties = json!({"duration": {"type": "string"}});
+    Declaration::new("core.delay", Category::Other)
+        .input(json!({"type": "object", "required": ["duration"], "properties": properties}))
+        .output(json!({"type": "object"}))
+        .attempt_timeout("P1DT1M")
+}
+
+async fn delay(invocation: Invocation) -> Result<Arc<Value>, Failure> {
+    let text = invocation.input.get("duration").and_then(Value::as_str).unwrap_or_default();
+    let duration = duration::parse(text).filter(|duration| *duration <= DELAY_MAX);
+    let expected = "\"/duration\": an ISO-8601 duration up to P1D is expected, such as PT5S";
+    let duration = duration.ok_or_else(|| input_invalid(expected))?;
+    tokio::time::sleep(duration).await;
+    Ok(invocation.input)
+}
+
+fn fail(failures: &Mutex<FailureCounts>, invocation: Invocation) -> Result<Arc<Value>, Failure> {
+    let input = &invocation.input;
+    let times = input.get("times").and_then(Value::as_u64).unwrap_or(1);
+    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(count) = failures.count_up(&invocation.metadata.idempotency_key, times) else {
+        return Ok(invocation.input);
+    };
+    let code = input.get("code").and_then(Value::as_str).unwrap_or("Failed");
+    let message = format!("failed as asked, {count} of {times}");
+    match input.get("retryable").and_then(Value::as_bool).unwrap_or(true) {
+        true => Err(Failure::retryable(code, message)),
+        false => Err(Failure::for_good(code, message)),
+    }
+}
+
+/// How often each call has failed, for a bounded number of calls.
+struct FailureCounts {
+    by_key: HashMap<Arc<str>, u64>,
+    oldest_first: VecDeque<Arc<str>>,
+    keys_max: usize,
+}
+
+impl FailureCounts {
+    fn new(keys_max: usize) -> Self {
+        Self { by_key: HashMap::new(), oldest_first: VecDeque::new(), keys_max }
+    }
+
+    /// Counts one more failure of the call, unless it has had all of them.
+    fn count_up(&mut self, key: &str, times: u64) -> Option<u64> {
+        if let Some(count) = self.by_key.get_mut(key) {
+            return (*count < times).then(|| {
+                *count += 1;
+                *count
+            });
+        }
+        if times == 0 {
+            return None;
+        }
+        if self.oldest_first.len() >= self.keys_max
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.by_key.remove(&oldest);
+        }
+        let key: Arc<str> = key.into();
+        self.by_key.insert(Arc::clone(&key), 1);
+        self.oldest_first.push_back(key);
+        Some(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::tests::metadata;
+    use crate::transport::{Answer, Call, Transport};
+
+    async fn deliver(activities: &Activities, activity: &str, input: &Value) -> Result<Value, Failure> {
+        let metadata = crate::Metadata { deadline_epoch_ms: None, ..metadata() };
+        let input = Arc::new(input.clone());
+        let call = Call { activity: activity.to_owned(), input, metadata, attempt_timeout_ms: 86_460_000 };
+        match activities.deliver(call).await {
+            Answer::Completed(output) => Ok((*output).clone()),
+            Answer::Failed(failure) => Err(failure),
+        }
+    }
+
+    #[tokio::test]
+    async fn echo_returns_any_input() {
+        let activities = Activities::with_builtins(Guard::default()).unwrap();
+        for input in [json!(null), json!([1, "a"]), json!({"a": {"b": 1.5}})] {
+            assert_eq!(deliver(&activities, "core.echo", &input).await, Ok(input));
+        }
+    }
+
+    #[tokio::test]
+    async fn fail_fails_as_often_as_it_is_told_and_then_echoes() {
+        let activities = Activities::with_builtins(Guard::default()).unwrap();
+        let input = json!({"times": 2, "code": "CardDeclined", "retryable": false, "order": 7});
+        for _ in 0..2 {
+            let failure = deliver(&activities, "core.fail", &input).await.unwrap_err();
+            assert_eq!((failure.code.as_str(), failure.retryable), ("CardDeclined", false));
+        }
+        for _ in 0..2 {
+            assert_eq!(deliver(&activities, "core.fail", &input).await, Ok(input.clone()));
+        }
+    }
+
+    #[tokio::test]
+    async fn fail_fails_once_and_retryably_unless_told_otherwise() {
+        let activities = Activities::with_builtins(Guard::default()).unwrap();
+        let failure = deliver(&activities, "core.fail", &json!({})).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retryable), ("Failed", true));
+        assert_eq!(deliver(&activities, "core.fail", &json!({})).await, Ok(json!({})));
+        let wrong = deliver(&activities, "core.fail", &json!({"times": -1})).await.unwrap_err();
+        assert_eq!(wrong.code, "InputInvalid");
+    }
+
+    #[test]
+    fn failures_are_counted_for_each_call_and_the_oldest_call_is_forgotten() {
+        let mut counts = FailureCounts::new(2);
+        assert_eq!(counts.count_up("never", 0), None);
+        assert_eq!((counts.count_up("a", 1), counts.count_up("b", 1)), (Some(1), Some(1)));
+        assert_eq!((counts.count_up("a", 1), counts.count_up("b", 2)), (None, Some(2)));
+        assert_eq!(counts.count_up("c", 1), Some(1));
+        assert_eq!(counts.count_up("a", 1), Some(1), "forgotten");
+        assert_eq!((counts.by_key.len(), counts.oldest_first.len()), (2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn delay_waits_as_long_as_it_is_told_up_to_a_day() {
+        let activities = Activities::with_builtins(Guard::default()).unwrap();
+        for (text, duration) in [("PT5S", Duration::from_secs(5)), ("P1D", DELAY_MAX)] {
+            let (start, input) = (tokio::time::Instant::now(), json!({"duration": text, "n": 1}));
+            assert_eq!(deliver(&activities, "core.delay", &input).await, Ok(input));
+            assert_eq!(start.elapsed().as_secs(), duration.as_secs());
+        }
+        for text in ["P1DT1S", "5s", ""] {
+            let failure = deliver(&activities, "core.delay", &json!({"duration": text})).await.unwrap_err();
+            assert_eq!((failure.code.as_str(), failure.retryable), ("InputInvalid", false), "{text}");
+            assert!(failure.message.contains("/duration"));
+        }
+    }
+
+    #[test]
+    fn the_built_in_activities_are_declared_with_schemas() {
+        let registry = Activities::with_builtins(Guard::default()).unwrap().registry_json();
+        let registry: Value = serde_json::from_str(&registry).unwrap();
+        let entries = registry["activities"].as_array().unwrap();
+        let names: Vec<&str> = entries.iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["core.delay", "core.echo", "core.fail", "http.request"]);
+        assert!(entries.iter().all(|entry| entry["input"].is_object() && entry["output"].is_object()));
+    }
+}

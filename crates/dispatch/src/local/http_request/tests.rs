@@ -1,0 +1,310 @@
+//! `http.request` against a real server: what it sends, what it makes of answers, and whom it never connects to.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::guard::{Guard, GuardConfig, Resolver, Resolving};
+use crate::http::TlsRoots;
+use crate::http::test_server::{Reply, TestServer};
+use crate::metadata::tests::metadata;
+use crate::transport::{Answer, Call, Transport};
+
+/// Resolves every name to the same addresses, and counts how often it is asked.
+#[derive(Clone)]
+struct Named {
+    addresses: Vec<IpAddr>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Default for Named {
+    fn default() -> Self {
+        Self { addresses: vec![[127, 0, 0, 1].into()], asked: Arc::default() }
+    }
+}
+
+impl Resolver for Named {
+    fn resolve<'r>(&'r self, _host: &'r str) -> Resolving<'r> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(self.addresses.clone()) })
+    }
+}
+
+fn activities(allow: &[&str], roots: TlsRoots, resolver: Named) -> Activities {
+    let allow = allow.iter().map(|entry| entry.parse().unwrap()).collect();
+    let guard = Guard::with_resolver(GuardConfig { allow, ..GuardConfig::default() }, resolver);
+    let mut activities = Activities::default();
+    register(&mut activities, Client::new(guard, roots).unwrap()).unwrap();
+    activities
+}
+
+fn trusting() -> Activities {
+    activities(&["127.0.0.1"], TlsRoots::of_tests(), Named::default())
+}
+
+async fn deliver(activities: &Activities, input: Value) -> Result<Value, Failure> {
+    let (activity, input) = ("http.request".to_owned(), Arc::new(input));
+    let call = Call { activity, input, metadata: metadata(), attempt_timeout_ms: 10_000 };
+    match activities.deliver(call).await {
+        Answer::Completed(output) => Ok((*output).clone()),
+        Answer::Failed(failure) => Err(failure),
+    }
+}
+
+/// Code, whether it may be tried again, and whether nobody knows what happened.
+fn told(answer: &Result<Value, Failure>) -> (&str, bool, bool) {
+    let failure = answer.as_ref().unwrap_err();
+    (failure.code.as_str(), failure.retryable, failure.outcome_unknown)
+}
+
+fn reply(head: &str, body: &[u8]) -> Reply {
+    Reply::Bytes([format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat())
+}
+
+async fn answered(head: &str, body: &[u8]) -> Result<Value, Failure> {
+    let server = TestServer::start(reply(head, body)).await;
+    deliver(&trusting(), json!({"url": format!("http://{}/", server.address)})).await
+}
+
+#[tokio::test]
+async fn a_request_is_sent_as_described_with_all_metadata() {
+    let server = TestServer::start(reply(
+        "200 OK\r\ncontent-type: application/json; charset=utf-8",
+        br#"{"ok":true}"#,
+    ))
+    .await;
+    let input = json!({
+        "method": "POST",
+        "url": format!("http://{}/orders?dry=1#part", server.address),
+        "headers": {"Authorization": "Bearer s3cret", "Host": "forged", "Metadata": "true", "x-tpf-retry-attempt": "9"},
+        "body": {"n": 1},
+    });
+    let output = deliver(&trusting(), input).await.unwrap();
+    assert_eq!((&output["status"], &output["body"]), (&json!(200), &json!({"ok": true})));
+    assert_eq!(output["headers"]["content-type"], "application/json; charset=utf-8");
+    let request = server.requests().remove(0);
+    assert!(
+        request.starts_with("POST /orders?dry=1 HTTP/1.1\r\n") && request.ends_with("\r\n\r\n{\"n\":1}"),
+        "{request}"
+    );
+    for line in [
+        format!("host: {}", server.address),
+        "authorization: Bearer s3cret".to_owned(),
+        "content-type: application/json".to_owned(),
+        "content-length: 7".to_owned(),
+        "connection: close".to_owned(),
+        "x-tpf-correlation-id: order-7".to_owned(),
+        "x-tpf-execution-id: device-7/1".to_owned(),
+        "x-tpf-idempotency-key: 97a03e98".to_owned(),
+        "x-tpf-retry-attempt: 0".to_owned(),
+        "x-tpf-deadline-epoch-ms: 20000".to_owned(),
+        "x-tpf-dispatch-ts-epoch-ms: 10000".to_owned(),
+        "x-tpf-parent-item-id: item-3".to_owned(),
+    ] {
+        assert_eq!(request.lines().filter(|sent| **sent == line).count(), 1, "{line}: {request}");
+    }
+    assert!(!request.contains("forged") && !request.contains("\r\nmetadata:"), "{request}");
+}
+
+#[tokio::test]
+async fn text_is_sent_as_it_is_and_a_plain_call_is_a_get() {
+    let server = TestServer::start(reply("200 OK", b"hello")).await;
+    let url = format!("http://{}", server.address);
+    let output = deliver(&trusting(), json!({"url": url})).await.unwrap();
+    assert_eq!(output["body"], "hello");
+    let put = json!({"url": url, "method": "PUT", "text": "a,b", "headers": {"content-type": "text/csv"}});
+    deliver(&trusting(), put).await.unwrap();
+    let requests = server.requests();
+    assert!(requests[0].starts_with("GET / HTTP/1.1\r\n"), "{}", requests[0]);
+    assert!(
+        requests[1].contains("content-type: text/csv\r\n") && requests[1].ends_with("\r\n\r\na,b"),
+        "{}",
+        requests[1]
+    );
+}
+
+#[tokio::test]
+async fn a_body_is_what_its_content_type_says() {
+    for (head, body, expected) in [
+        ("200 OK\r\ncontent-type: application/problem+json", b"[1]".as_slice(), json!([1])),
+        ("204 No Content\r\ncontent-type: application/json", b"", json!(null)),
+        ("200 OK\r\ncontent-type: text/plain", b"[1]", json!("[1]")),
+        ("200 OK", b"\xff\xfe", json!({"bytesBase64": "//4="})),
+        ("200 OK\r\ntransfer-encoding: chunked", b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", json!("abc")),
+    ] {
+        assert_eq!(answered(head, body).await.unwrap()["body"], expected, "{head}");
+    }
+    let broken = answered("200 OK\r\ncontent-type: application/json", b"{").await;
+    assert_eq!(told(&broken), ("ResponseInvalid", false, false));
+}
+
+#[tokio::test]
+async fn repeated_headers_of_a_response_are_joined() {
+    let output = answered("200 OK\r\nx-a: 1\r\nX-A: 2", b"").await.unwrap();
+    assert_eq!(output["headers"]["x-a"], "1, 2");
+}
+
+#[tokio::test]
+async fn a_status_decides_whether_another_delivery_may_help() {
+    assert_eq!(told(&answered("503 Service Unavailable", b"").await), ("Http503", true, false));
+    assert_eq!(told(&answered("429 Too Many Requests", b"").await), ("Http429", true, false));
+    assert_eq!(told(&answered("404 Not Found", b"").await), ("Http404", false, false));
+}
+
+#[tokio::test]
+async fn a_redirect_is_refused_and_not_followed() {
+    let elsewhere = TestServer::start(reply("200 OK", b"")).await;
+    let head = format!("302 Found\r\nlocation: http://{}/", elsewhere.address);
+    assert_eq!(told(&answered(&head, b"").await), ("RedirectRefused", false, false));
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_response_that_is_too_large_is_refused_with_or_without_a_length() {
+    let large = vec![b'a'; 1024 * 1024 + 1];
+    let length = format!("200 OK\r\ncontent-length: {}", large.len());
+    assert_eq!(told(&answered(&length, &large).await), ("ResponseTooLarge", false, false));
+    assert_eq!(told(&answered("200 OK", &large).await), ("ResponseTooLarge", false, false));
+    let head = format!("200 OK\r\nx-a: {}", "a".repeat(70_000));
+    assert_eq!(told(&answered(&head, b"").await), ("ConnectionLost", true, true), "no head, no answer");
+    let fits = answered("200 OK", &large[1..]).await.unwrap();
+    assert_eq!(fits["body"].as_str().map(str::len), Some(1024 * 1024));
+}
+
+#[tokio::test]
+async fn an_address_nobody_allowed_is_never_connected_to() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let guarded = activities(&[], TlsRoots::of_tests(), Named::default());
+    for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "localhost", "service.test"] {
+        for scheme in ["http", "https"] {
+            let answer = deliver(&guarded, json!({"url": format!("{scheme}://{host}:{port}/")})).await;
+            assert_eq!(told(&answer), ("AddressDenied", false, false), "{scheme} {host}");
+        }
+    }
+    // The system completes a connection before the one who connects is told, so one would be waiting here.
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_once_and_sent_as_the_host() {
+    let server = TestServer::start(reply("200 OK", b"")).await;
+    let resolver = Named::default();
+    let listed = activities(&["service.test"], TlsRoots::of_tests(), resolver.clone());
+    let url = format!("http://service.test:{}/", server.address.port());
+    deliver(&listed, json!({"url": url})).await.unwrap();
+    assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
+    let host = format!("\r\nhost: service.test:{}\r\n", server.address.port());
+    assert!(server.requests()[0].contains(&host));
+}
+
+#[tokio::test]
+async fn a_header_that_breaks_out_of_its_line_is_refused_and_nothing_is_sent() {
+    let server = TestServer::start(reply("200 OK", b"")).await;
+    let url = format!("http://{}/", server.address);
+    for headers in [
+        json!({"x-a": "s3cret\r\nx-b: 1"}),
+        json!({"x-a": "\n"}),
+        json!({"x-a": "\u{0}"}),
+        json!({"x/~\r\n": "1"}),
+    ] {
+        let answer = deliver(&trusting(), json!({"url": url, "headers": headers})).await;
+        assert_eq!(told(&answer), ("InputInvalid", false, false), "{headers}");
+        let message = &answer.unwrap_err().message;
+        assert!(message.contains("/headers/x") && !message.contains("s3cret"), "{message}");
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_input_that_is_not_a_call_is_refused() {
+    let url = "http://127.0.0.1:1/";
+    for input in [
+        json!({}),
+        json!({"url": url, "method": "CONNECT"}),
+        json!({"url": url, "method": "GET / HTTP/1.1\r\n"}),
+        json!({"url": url, "body": 1, "text": "1"}),
+        json!({"url": url, "timeout": "5s"}),
+        json!({"url": url, "headers": {"a": 1}}),
+        json!({"url": url, "proxy": "http://127.0.0.1/"}),
+    ] {
+        assert_eq!(
+            told(&deliver(&trusting(), input.clone()).await),
+            ("InputInvalid", false, false),
+            "{input}"
+        );
+    }
+    let with_password = deliver(&trusting(), json!({"url": "http://user:s3cret@127.0.0.1:1/"})).await;
+    assert_eq!(told(&with_password), ("AddressDenied", false, false));
+    assert!(!with_password.unwrap_err().message.contains("s3cret"));
+}
+
+#[tokio::test]
+async fn what_fails_before_sending_is_known_not_to_have_run() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone: SocketAddr = listener.local_addr().unwrap();
+    drop(listener);
+    let answer = deliver(&trusting(), json!({"url": format!("http://{gone}/")})).await;
+    assert_eq!(told(&answer), ("ConnectFailed", true, false));
+}
+
+#[tokio::test]
+async fn what_breaks_off_after_sending_has_an_unknown_outcome() {
+    let hanging_up = TestServer::start(Reply::HangUp).await;
+    let answer = deliver(&trusting(), json!({"url": format!("http://{}/", hanging_up.address)})).await;
+    assert_eq!(told(&answer), ("ConnectionLost", true, true));
+    assert_eq!(
+        told(&answered("200 OK\r\ncontent-length: 9", b"short").await),
+        ("ConnectionLost", true, true)
+    );
+}
+
+#[tokio::test]
+async fn a_timeout_after_sending_has_an_unknown_outcome() {
+    let silent = TestServer::start(Reply::Silence).await;
+    let activities = trusting();
+    let input = json!({"url": format!("http://{}/", silent.address), "timeout": "PT9S"});
+    let time_flies_once_it_is_sent = async {
+        silent.received().await;
+        tokio::time::pause();
+    };
+    let (answer, ()) = tokio::join!(deliver(&activities, input), time_flies_once_it_is_sent);
+    assert_eq!(told(&answer), ("AttemptTimeout", true, true));
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_dropped_closes_its_connection() {
+    let silent = TestServer::start(Reply::Silence).await;
+    let activities = trusting();
+    let url = format!("http://{}/", silent.address);
+    tokio::select! {
+        answer = deliver(&activities, json!({"url": url})) => panic!("{answer:?}"),
+        () = silent.received() => {}
+    }
+    silent.left().await;
+}
+
+#[tokio::test]
+async fn the_next_address_of_a_name_is_tried_if_one_does_not_answer() {
+    let server = TestServer::start(reply("200 OK", b"")).await;
+    let resolver =
+        Named { addresses: vec![[127, 0, 0, 2].into(), [127, 0, 0, 1].into()], ..Named::default() };
+    let listed = activities(&["127.0.0.0/8"], TlsRoots::of_tests(), resolver);
+    let url = format!("http://service.test:{}/", server.address.port());
+    assert!(deliver(&listed, json!({"url": url})).await.is_ok());
+}
+
+#[tokio::test]
+async fn tls_is_spoken_to_servers_that_are_vouched_for_and_to_no_others() {
+    let server = TestServer::start_tls(reply("200 OK", b"sealed")).await;
+    let port = server.address.port();
+    let url = format!("https://service.test:{port}/");
+    assert_eq!(deliver(&trusting(), json!({"url": url})).await.unwrap()["body"], "sealed");
+    let another_name = deliver(&trusting(), json!({"url": format!("https://other.test:{port}/")})).await;
+    assert_eq!(told(&another_name), ("ConnectFailed", true, false));
+    let of_the_web = activities(&["127.0.0.1"], TlsRoots::of_the_web(), Named::default());
+    let unknown_issuer = deliver(&of_the_web, json!({"url": url})).await;
+    assert_eq!(told(&unknown_issuer), ("ConnectFailed", true, false));
+    assert_eq!(server.requests().len(), 1, "nothing was sent to whom nobody vouched for");
+}

@@ -1,0 +1,92 @@
+//! How a shard works, as data: times, limits and rates, each with its default and what it is for.
+
+use std::time::Duration as StdDuration;
+
+use abide_store::rows::{Capabilities, Limits as StoreLimits};
+use abide_workflow::{Duration, Limits, TurnLimits};
+
+use crate::lease::LeaseTimes;
+use crate::placement::ShardCount;
+
+/// What a shard is told once.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The name of this incarnation of the node; never used again.
+    pub node: String,
+    /// A number that is new in every incarnation: commit ids begin with it.
+    pub incarnation: u64,
+    /// How many shards the store has.
+    pub shards: ShardCount,
+    /// Whether no other process can use the store: then no lease has to run out.
+    pub alone: bool,
+    /// What a commit can hold.
+    pub store: StoreLimits,
+    /// How long a lease lasts.
+    pub lease: LeaseTimes,
+    /// What a run and a turn may be.
+    pub run: Limits,
+    /// How long an ended run is kept.
+    pub retention: Duration,
+    /// How long a repeat of a request is recognised, and a purged id remembered.
+    pub repeat_window: Duration,
+    /// Overdue work taken up per second after a restart, in this shard.
+    pub overdue_per_second: u32,
+    /// Requests and messages that may wait in this shard for something to be read.
+    pub waiting_max: usize,
+    /// Bytes of runs kept in memory while they rest; 0 keeps none.
+    pub resting_bytes_max: usize,
+    /// How long a run may rest in memory.
+    pub resting_max: StdDuration,
+    /// How long public rows wait for newer states of the same runs.
+    pub feed_linger: StdDuration,
+    /// How long deletions that hurry nobody wait for another commit to ride in.
+    pub lazy_linger: StdDuration,
+    /// How often what has expired is looked for.
+    pub sweep_every: StdDuration,
+    /// Mistakes to make, for testing the tests.
+    #[cfg(feature = "faults")]
+    pub bug: Option<crate::planted::Bug>,
+}
+
+impl Config {
+    /// One delivery's limit where neither the task nor the activity says otherwise.
+    pub const ATTEMPT_TIMEOUT: Duration = Duration::seconds(10);
+
+    /// The defaults for a node on a store.
+    pub fn new(node: String, incarnation: u64, shards: ShardCount, capabilities: &Capabilities) -> Self {
+        Self {
+            node,
+            incarnation,
+            shards,
+            alone: !capabilities.shared,
+            store: capabilities.limits,
+            lease: LeaseTimes::default(),
+            run: fitting(&capabilities.limits),
+            retention: Duration::hours(30 * 24),
+            repeat_window: Duration::hours(7 * 24),
+            overdue_per_second: 1_000,
+            waiting_max: 10_000,
+            resting_bytes_max: 4 * 1024 * 1024,
+            resting_max: StdDuration::from_secs(10),
+            feed_linger: StdDuration::from_millis(50),
+            lazy_linger: StdDuration::from_secs(1),
+            sweep_every: StdDuration::from_secs(60),
+            #[cfg(feature = "faults")]
+            bug: None,
+        }
+    }
+}
+
+/// Limits on turns such that the rows of one always fit into a commit: each message and each command touches at most one row of its own.
+fn fitting(store: &StoreLimits) -> Limits {
+    let limits = Limits::default();
+    let rows = store.commit_rows_max / 4;
+    let turn = TurnLimits {
+        messages_max: limits.turn.messages_max.min(rows).max(1),
+        commands_max: limits.turn.commands_max.min(rows * 2).max(TurnLimits::FLOOR.commands_max),
+        ..limits.turn
+    };
+    // A payload is in a page twice, as history and as state, and once more in the row of a call.
+    let payload = (store.commit_bytes_max / 8) as u64;
+    Limits { turn, payload_bytes_max: limits.payload_bytes_max.min(payload), ..limits }
+}

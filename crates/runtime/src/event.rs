@@ -1,0 +1,227 @@
+//! The two languages of a shard: what it is told, and what it wants done.
+//!
+//! A shard does nothing itself. A driver carries out its effects, in any order and as slowly as it likes, and reports what came of them as
+//! events. An effect that follows from a change is given out only after the change is durable.
+
+use std::sync::Arc;
+
+use abide_dispatch::{Answer, Call};
+use abide_store::public::PublicWrite;
+use abide_store::rows::{Batch, CommitOutcome, Row, Scan, ScanPage, StoreError};
+use abide_store::tables::dedupe::Answer as KeptAnswer;
+use abide_store::tables::heads::CommitId;
+use abide_store::tables::instances::Instance as InstanceRow;
+use abide_workflow::{CommandId, InstanceId, Plan};
+use semver::VersionReq;
+
+use crate::definitions::DefinitionError;
+use crate::placement::ShardId;
+use crate::request::{Reply, Request, Ticket};
+use crate::run::{StoredRun, UnreadableRun};
+
+/// What a shard is told.
+#[derive(Debug)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// A client asks.
+    Asked(Ticket, Request),
+    /// The head was read.
+    HeadRead(Result<Option<Row>, StoreError>),
+    /// A commit was answered.
+    CommitAnswered(CommitId, CommitOutcome),
+    /// Rows were scanned.
+    Scanned(ScanPurpose, Result<ScanPage, StoreError>),
+    /// An instance was looked up.
+    LookedUp(InstanceId, Box<LookedUp>),
+    /// A plan for a child was looked for.
+    PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
+    /// An activity answered, or its delivery failed.
+    Answered(CallId, Answer),
+    /// The public rows were written, or not.
+    Fed(Result<(), String>),
+    /// Messages were put into another shard's inbox, or not.
+    Posted(ShardId, CommitOutcome),
+    /// Arrivals that were taken over were deleted, or not.
+    ArrivalsDropped(CommitOutcome),
+    /// There may be arrivals.
+    ArrivalsHinted,
+    /// Finish what is under way, take nothing new, give the shard up.
+    Drain,
+}
+
+/// What a shard wants done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Read the head: [`Event::HeadRead`].
+    ReadHead,
+    /// Commit to the shard's own partition: [`Event::CommitAnswered`].
+    Commit(CommitId, Batch),
+    /// Scan the shard's own partition, or its inbox partition for arrivals: [`Event::Scanned`].
+    Scan(ScanPurpose, Scan),
+    /// Read what is stored of an instance: [`Event::LookedUp`].
+    LookUp(InstanceId, Depth),
+    /// Find the plan for a child: [`Event::PlanFound`].
+    FindPlan {
+        /// The child.
+        instance_id: InstanceId,
+        /// Its definition.
+        workflow: String,
+        /// The versions that will do.
+        range: Option<VersionReq>,
+    },
+    /// Call an activity: [`Event::Answered`], always, unless it is cancelled.
+    Call(CallId, Box<Call>),
+    /// Stop a call; its answer is not wanted any more.
+    CancelCall(CallId),
+    /// Answer a client.
+    Reply(Ticket, Reply),
+    /// Write to the public table of instances: [`Event::Fed`].
+    Feed(Vec<PublicWrite>),
+    /// Commit to the inbox partition of another shard: [`Event::Posted`].
+    Post(ShardId, Batch),
+    /// Commit to the shard's own inbox partition: [`Event::ArrivalsDropped`].
+    DropArrivals(Batch),
+    /// Something an operator should know.
+    Tell(Notice),
+    /// The shard is no longer here: drop it.
+    Stopped(Stopped),
+}
+
+/// Which delivery of which call.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CallId {
+    /// Who calls.
+    pub instance_id: InstanceId,
+    /// The run's number in its shard.
+    pub run: u64,
+    /// The command that asked for it.
+    pub command: CommandId,
+    /// The delivery.
+    pub attempt: u32,
+}
+
+/// How much of an instance is needed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Depth {
+    /// The row of its id, and an answer kept under this digest of a client's key.
+    Row {
+        /// The digest.
+        repeat: Option<[u8; 32]>,
+    },
+    /// Everything of its current run.
+    Run,
+}
+
+/// What is stored of an instance.
+#[derive(Debug)]
+pub enum LookedUp {
+    /// The row of its id and the kept answer, as far as they exist.
+    Row(Option<InstanceRow>, Option<KeptAnswer>),
+    /// Its current run, if there is one.
+    Run(Option<StoredRun>),
+    /// It is there and cannot be read.
+    Unreadable(UnreadableRun),
+    /// The store could not say; ask again.
+    Unavailable(String),
+}
+
+/// Why there is no plan for a child.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PlanError {
+    /// There is none, for good.
+    NotFound(String),
+    /// The store could not say; ask again.
+    Unavailable(String),
+}
+
+impl From<DefinitionError> for PlanError {
+    fn from(error: DefinitionError) -> Self {
+        match error {
+            DefinitionError::Store(StoreError::Unavailable { reason }) => Self::Unavailable(reason),
+            DefinitionError::Busy { id } => Self::Unavailable(format!("{id} is being changed")),
+            other => Self::NotFound(other.to_string()),
+        }
+    }
+}
+
+/// Why a shard scans.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ScanPurpose {
+    /// Recovery: calls that are not settled.
+    Dispatches,
+    /// Recovery: messages nobody has taken.
+    Inbox,
+    /// Recovery: messages and public rows on their way.
+    Outbox,
+    /// Recovery: how far each source has been taken over.
+    Sources,
+    /// Timers that will be due soon.
+    Timers,
+    /// What is to be deleted.
+    Expiries,
+    /// Rows of a run that is being deleted.
+    Remains,
+    /// Messages from elsewhere, in the inbox partition.
+    Arrivals,
+}
+
+/// What an operator should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// The shard is owned and works.
+    Owned {
+        /// The token it is owned under.
+        fencing_token: u64,
+    },
+    /// A run has been alive for longer than its definition says it should. Told once.
+    Stuck {
+        /// Which.
+        instance_id: InstanceId,
+        /// What its branches wait for.
+        why: String,
+    },
+    /// A run was set aside.
+    Parked {
+        /// Which.
+        instance_id: InstanceId,
+        /// Why.
+        reason: String,
+    },
+    /// A call failed for good.
+    CallFailed {
+        /// Who called.
+        instance_id: InstanceId,
+        /// What.
+        activity: String,
+        /// Why.
+        reason: String,
+    },
+    /// A run ended.
+    Ended {
+        /// How.
+        status: abide_workflow::Status,
+        /// After how many milliseconds.
+        took_ms: u64,
+    },
+    /// A run began.
+    Began,
+    /// A call was delivered again.
+    Redelivered,
+    /// Something stored cannot be read, and was passed over.
+    Unreadable {
+        /// What, and why.
+        reason: String,
+    },
+}
+
+/// Why a shard stopped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// Another node has it, or may have it.
+    Lost,
+    /// It was given up in order.
+    Drained,
+    /// The store refused what must be right; a mistake in this program. The shard must be taken anew.
+    Broken(String),
+}

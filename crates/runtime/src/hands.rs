@@ -1,0 +1,127 @@
+//! Carries out what a shard wants of its store. Both drivers use it: tokio awaits these futures, the simulator polls them when it likes.
+
+use std::sync::Arc;
+
+use abide_store::public::PublicTables;
+use abide_store::rows::{CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
+use abide_store::tables::dedupe::{self, Answer};
+use abide_store::tables::{decode, heads, public_instances};
+use abide_workflow::InstanceId;
+
+use crate::definitions::Definitions;
+use crate::event::{Depth, Effect, Event, LookedUp, ScanPurpose};
+use crate::placement::{ShardCount, ShardId};
+use crate::run::RunReader;
+
+/// A store as the runtime needs it.
+pub trait Store: PrivateRows + PublicTables + 'static {}
+
+impl<S: PrivateRows + PublicTables + 'static> Store for S {}
+
+/// One node's way to its store.
+#[derive(Debug)]
+pub struct Hands<S> {
+    store: Arc<S>,
+    definitions: Arc<Definitions<S>>,
+    shards: Vec<Partitions>,
+}
+
+#[derive(Debug)]
+struct Partitions {
+    own: Partition,
+    inbox: Partition,
+}
+
+impl<S: Store> Hands<S> {
+    /// For this many shards in this store.
+    pub fn new(
+        store: Arc<S>,
+        definitions: Arc<Definitions<S>>,
+        shards: ShardCount,
+    ) -> Result<Self, PartitionError> {
+        let partitions = |shard: ShardId| Ok(Partitions { own: shard.partition()?, inbox: shard.inbox()? });
+        Ok(Self { store, definitions, shards: shards.shards().map(partitions).collect::<Result<_, _>>()? })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    /// The definitions in it.
+    pub fn definitions(&self) -> &Arc<Definitions<S>> {
+        &self.definitions
+    }
+
+    /// Reads runs.
+    pub fn reader(&self) -> RunReader<'_, S> {
+        RunReader { store: &self.store, definitions: &self.definitions }
+    }
+
+    /// The partition of a shard's own rows.
+    pub fn partition(&self, shard: ShardId) -> Option<&Partition> {
+        self.shards.get(shard.number() as usize).map(|partitions| &partitions.own)
+    }
+
+    /// Does it and says what came of it; gives the effect back if it is not the store's business.
+    pub async fn carry_out(&self, shard: ShardId, effect: Effect) -> Result<Event, Effect> {
+        let Some(Partitions { own, inbox }) = self.shards.get(shard.number() as usize) else {
+            return Err(effect);
+        };
+        Ok(match effect {
+            Effect::ReadHead => Event::HeadRead(self.store.read(own, &heads::key()).await),
+            Effect::Commit(id, batch) => Event::CommitAnswered(id, self.store.commit(own, batch).await),
+            Effect::Scan(ScanPurpose::Arrivals, scan) => {
+                Event::Scanned(ScanPurpose::Arrivals, self.store.scan(inbox, scan).await)
+            }
+            Effect::Scan(purpose, scan) => Event::Scanned(purpose, self.store.scan(own, scan).await),
+            Effect::LookUp(id, depth) => {
+                let found = self.look_up(own, &id, &depth).await;
+                Event::LookedUp(id, Box::new(found))
+            }
+            Effect::FindPlan { instance_id, workflow, range } => {
+                let plan = self.definitions.pick(&workflow, range.as_ref()).await;
+                Event::PlanFound(instance_id, plan.map_err(Into::into))
+            }
+            Effect::Feed(writes) => {
+                let fed = self.store.put(&public_instances::SCHEMA, writes).await;
+                Event::Fed(fed.map_err(|error| error.to_string()))
+            }
+            Effect::Post(target, batch) => {
+                let outcome = match self.shards.get(target.number() as usize) {
+                    Some(partitions) => self.store.commit(&partitions.inbox, batch).await,
+                    None => CommitOutcome::Unavailable { reason: format!("there is no {target}") },
+                };
+                Event::Posted(target, outcome)
+            }
+            Effect::DropArrivals(batch) => Event::ArrivalsDropped(self.store.commit(inbox, batch).await),
+            other => return Err(other),
+        })
+    }
+
+    async fn look_up(&self, own: &Partition, id: &InstanceId, depth: &Depth) -> LookedUp {
+        let unavailable = |error: StoreError| LookedUp::Unavailable(error.to_string());
+        match depth {
+            Depth::Run => match self.reader().run(own, id).await {
+                Ok(Ok(run)) => LookedUp::Run(run),
+                Ok(Err(unreadable)) => LookedUp::Unreadable(unreadable),
+                Err(error) => unavailable(error),
+            },
+            Depth::Row { repeat } => {
+                let row = match self.reader().row(own, id).await {
+                    Ok(Ok(row)) => row,
+                    Ok(Err(unreadable)) => return LookedUp::Unreadable(unreadable),
+                    Err(error) => return unavailable(error),
+                };
+                let Some(digest) = repeat else { return LookedUp::Row(row, None) };
+                let key = dedupe::key(dedupe::IDEMPOTENCY_KEY, digest);
+                match self.store.read(own, &key).await {
+                    Ok(answer) => {
+                        LookedUp::Row(row, answer.and_then(|answer| decode::<Answer>(&answer.value).ok()))
+                    }
+                    Err(error) => unavailable(error),
+                }
+            }
+        }
+    }
+}

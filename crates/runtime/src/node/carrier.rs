@@ -1,0 +1,231 @@
+//! The task that carries one shard: events in, effects out, a new claim when the shard was lost.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use abide_dispatch::Transport;
+use tokio::sync::{mpsc, oneshot};
+
+use super::calls::Calls;
+use super::clock::Clock;
+use super::metrics::Metrics;
+use crate::config::Config;
+use crate::crash;
+use crate::event::{Effect, Event, Notice, Stopped};
+use crate::hands::{Hands, Store};
+use crate::placement::ShardId;
+use crate::request::{Reply, Request, Ticket};
+use crate::shard::Shard;
+
+/// What reaches the task.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// A client's request.
+    Ask { request: Request, reply: oneshot::Sender<Reply>, end: Option<oneshot::Sender<Reply>> },
+    /// The result of an effect.
+    Event(Event),
+    /// The node goes down.
+    Drain,
+}
+
+/// All that the task needs.
+#[derive(Debug)]
+pub(super) struct Carrier<S> {
+    pub(super) id: ShardId,
+    pub(super) config: Config,
+    pub(super) hands: Arc<Hands<S>>,
+    pub(super) peers: Vec<mpsc::UnboundedSender<Incoming>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Clock,
+}
+
+/// Events handled before effects are carried out.
+const EVENTS_AT_ONCE: usize = 512;
+/// How long to wait before a shard that was lost is claimed again.
+const CLAIM_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whom to answer.
+#[derive(Debug, Default)]
+struct Tickets {
+    last: u64,
+    waiting: HashMap<Ticket, oneshot::Sender<Reply>>,
+}
+
+impl Tickets {
+    fn add(&mut self, reply: oneshot::Sender<Reply>) -> Ticket {
+        self.last += 1;
+        self.waiting.insert(Ticket(self.last), reply);
+        Ticket(self.last)
+    }
+}
+
+impl<S: Store> Carrier<S> {
+    pub(super) async fn run<T: Transport + 'static>(
+        self,
+        mut incoming: mpsc::UnboundedReceiver<Incoming>,
+        mut calls: Calls<T>,
+    ) {
+        loop {
+            let stopped = self.carry(&mut incoming, &mut calls).await;
+            self.metrics.shard_stopped(self.id);
+            calls.cancel_all();
+            match stopped {
+                Stopped::Drained => return,
+                Stopped::Lost => tracing::warn!(shard = %self.id, "lost to another node"),
+                Stopped::Broken(reason) => tracing::error!(shard = %self.id, reason, "cannot go on"),
+            }
+            tokio::time::sleep(CLAIM_AGAIN).await;
+        }
+    }
+
+    /// Carries one claim of the shard to its end. Who waited for an answer and got none learns that by the end of the channel.
+    async fn carry<T: Transport + 'static>(
+        &self,
+        incoming: &mut mpsc::UnboundedReceiver<Incoming>,
+        calls: &mut Calls<T>,
+    ) -> Stopped {
+        let mut shard = Shard::new(self.id, self.config.clone(), self.clock.now());
+        let mut tickets = Tickets::default();
+        let mut ready: Vec<Event> = vec![Event::Tick];
+        loop {
+            let now = self.clock.now();
+            for event in ready.drain(..) {
+                shard.handle(event, now);
+            }
+            let effects = shard.flush(self.clock.now());
+            self.metrics.note(self.id, &shard);
+            for effect in effects {
+                if let Some(stopped) = self.carry_out(effect, &mut ready, &mut tickets, calls) {
+                    return stopped;
+                }
+            }
+            if !ready.is_empty() {
+                // Results that were there at once may be followed by more that is due; others get their turn first.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let wake = Duration::from_millis(shard.next_wake_ms());
+            match tokio::time::timeout(wake, incoming.recv()).await {
+                Err(_) => ready.push(Event::Tick),
+                Ok(None) => return Stopped::Drained,
+                Ok(Some(first)) => {
+                    let now = self.clock.now();
+                    Self::hear(first, &mut shard, &mut tickets, calls, now);
+                    for _ in 1..EVENTS_AT_ONCE {
+                        let Ok(next) = incoming.try_recv() else { break };
+                        Self::hear(next, &mut shard, &mut tickets, calls, now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear<T: Transport + 'static>(
+        incoming: Incoming,
+        shard: &mut Shard,
+        tickets: &mut Tickets,
+        calls: &mut Calls<T>,
+        now: crate::moment::Moment,
+    ) {
+        let event = match incoming {
+            Incoming::Ask { mut request, reply, end } => {
+                let ticket = tickets.add(reply);
+                if let (Request::Start(start), Some(end)) = (&mut request, end) {
+                    start.await_end = Some(tickets.add(end));
+                }
+                Event::Asked(ticket, request)
+            }
+            Incoming::Event(event) => event,
+            Incoming::Drain => Event::Drain,
+        };
+        if let Event::Answered(id, _) = &event {
+            calls.ended(id);
+        }
+        if let Event::CommitAnswered(..) = &event {
+            crash::point("after-commit");
+        }
+        shard.handle(event, now);
+    }
+
+    /// Carries an effect out, or begins to. What is there at once is put into `ready`.
+    fn carry_out<T: Transport + 'static>(
+        &self,
+        effect: Effect,
+        ready: &mut Vec<Event>,
+        tickets: &mut Tickets,
+        calls: &mut Calls<T>,
+    ) -> Option<Stopped> {
+        match effect {
+            Effect::Call(id, call) => calls.begin(id, *call),
+            Effect::CancelCall(id) => calls.cancel(&id),
+            Effect::Reply(ticket, reply) => {
+                crash::point("before-reply");
+                if let Some(waiting) = tickets.waiting.remove(&ticket) {
+                    // A client that has gone does not wait.
+                    drop(waiting.send(reply));
+                }
+            }
+            Effect::Tell(notice) => self.told(&notice),
+            Effect::Stopped(why) => return Some(why),
+            other => self.begin(other, ready),
+        }
+        None
+    }
+
+    /// Begins something of the store's. Reads are mostly there at once; then no task is needed.
+    fn begin(&self, effect: Effect, ready: &mut Vec<Event>) {
+        crash::point(match &effect {
+            Effect::Commit(..) => "before-commit",
+            Effect::Post(..) => "before-post",
+            Effect::Feed(_) => "before-feed",
+            _ => "",
+        });
+        if let Effect::Commit(_, batch) = &effect {
+            self.metrics.note_commit(batch);
+        }
+        let target = if let Effect::Post(target, _) = &effect { Some(*target) } else { None };
+        let (hands, id) = (Arc::clone(&self.hands), self.id);
+        let mut work: Pin<Box<dyn Future<Output = Result<Event, Effect>> + Send>> =
+            Box::pin(async move { hands.carry_out(id, effect).await });
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if let Poll::Ready(done) = work.as_mut().poll(&mut context) {
+            ready.extend(done.ok());
+            return;
+        }
+        let own = self.peers.get(self.id.number() as usize).cloned();
+        let hinted = target.and_then(|target| self.peers.get(target.number() as usize).cloned());
+        tokio::spawn(async move {
+            let Ok(event) = work.await else { return };
+            crash::point(match &event {
+                Event::Posted(..) => "after-post",
+                Event::Fed(_) => "after-feed",
+                _ => "",
+            });
+            if let Some(hinted) = hinted {
+                drop(hinted.send(Incoming::Event(Event::ArrivalsHinted)));
+            }
+            if let Some(own) = own {
+                drop(own.send(Incoming::Event(event)));
+            }
+        });
+    }
+
+    fn told(&self, notice: &Notice) {
+        self.metrics.told(notice);
+        match notice {
+            Notice::Owned { fencing_token } => tracing::debug!(shard = %self.id, fencing_token, "owned"),
+            Notice::Stuck { instance_id, why } => tracing::warn!(%instance_id, why, "stuck"),
+            Notice::Parked { instance_id, reason } => tracing::error!(%instance_id, reason, "parked"),
+            Notice::CallFailed { instance_id, activity, reason } => {
+                tracing::warn!(%instance_id, activity, reason, "a call failed for good");
+            }
+            Notice::Unreadable { reason } => {
+                tracing::error!(shard = %self.id, reason, "something stored cannot be read");
+            }
+            Notice::Ended { .. } | Notice::Began | Notice::Redelivered => {}
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The tokio driver: a task per shard, and the way of a request to its shard and back.
+//!
+//! Decides nothing. The clock is read here and nowhere below.
+
+mod calls;
+mod carrier;
+mod clock;
+mod metrics;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_dispatch::Transport;
+use abide_store::rows::{Health, PartitionError, PrivateRows};
+use abide_workflow::{InstanceId, Timestamp};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::definitions::Definitions;
+use crate::hands::{Hands, Store};
+use crate::request::{Reply, Request, RunView, Start};
+use crate::run::UnreadableRun;
+use carrier::{Carrier, Incoming};
+pub use clock::Clock;
+pub use metrics::{Metrics, ShardMetrics};
+
+/// How a node works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What each shard is told.
+    pub shard: Config,
+    /// Activities that run at the same time (`maxConcurrentActivityFunctions`).
+    pub activities_max: usize,
+    /// How long calls under way may go on when the node goes down.
+    pub drain_grace: Duration,
+}
+
+/// One server process at work.
+#[derive(Debug)]
+pub struct Node<S> {
+    hands: Arc<Hands<S>>,
+    options: Options,
+    shards: Vec<mpsc::UnboundedSender<Incoming>>,
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+}
+
+/// A request that was not answered: the shard was lost meanwhile. It may have been done or not; ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the shard was given up before it answered: the request may have been done or not")]
+pub struct Unanswered;
+
+/// Why an instance cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    /// It is there and cannot be read.
+    #[error("the instance cannot be read: {}", .0.reason)]
+    Unreadable(UnreadableRun),
+    /// The store could not say.
+    #[error(transparent)]
+    Store(#[from] abide_store::rows::StoreError),
+}
+
+/// A start whose run's end is waited for.
+#[derive(Debug)]
+pub struct Begun {
+    /// How the start was answered.
+    pub reply: Reply,
+    /// Answered when the run has ended.
+    pub end: oneshot::Receiver<Reply>,
+}
+
+impl<S: Store> Node<S> {
+    /// Begins to take every shard of the store and to work on it.
+    pub fn start<T: Transport + 'static>(
+        store: Arc<S>,
+        definitions: Arc<Definitions<S>>,
+        activities: Arc<T>,
+        options: Options,
+    ) -> Result<Self, PartitionError> {
+        let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
+        let metrics = Arc::new(Metrics::new(options.shard.shards));
+        let clock = Clock::new();
+        let slots = Arc::new(Semaphore::new(options.activities_max.min(Semaphore::MAX_PERMITS)));
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            options.shard.shards.shards().map(|_| mpsc::unbounded_channel()).unzip();
+        let mut tasks = JoinSet::new();
+        for (id, (own, incoming)) in
+            options.shard.shards.shards().zip(senders.iter().cloned().zip(receivers))
+        {
+            let calls = calls::Calls::new(Arc::clone(&activities), Arc::clone(&slots), own, Arc::clone(&metrics));
+            let carrier = Carrier {
+                id,
+                config: options.shard.clone(),
+                hands: Arc::clone(&hands),
+                peers: senders.clone(),
+                metrics: Arc::clone(&metrics),
+                clock,
+            };
+            tasks.spawn(carrier.run(incoming, calls));
+        }
+        Ok(Self { hands, options, shards: senders, tasks: tokio::sync::Mutex::new(tasks), metrics, clock })
+    }
+
+    /// Asks the shard of an instance.
+    pub async fn ask(&self, request: Request) -> Result<Reply, Unanswered> {
+        let (reply, answer) = oneshot::channel();
+        self.send(&request_id(&request), Incoming::Ask { request, reply, end: None });
+        answer.await.map_err(|_| Unanswered)
+    }
+
+    /// Begins a run, and says when it has ended.
+    pub async fn begin(&self, start: Start) -> Result<Begun, Unanswered> {
+        let (reply, answer) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let request = Request::Start(Box::new(start));
+        self.send(&request_id(&request), Incoming::Ask { request, reply, end: Some(end) });
+        Ok(Begun { reply: answer.await.map_err(|_| Unanswered)?, end: ended })
+    }
+
+    /// An instance as the store has it.
+    pub async fn show(&self, id: &InstanceId) -> Result<Option<RunView>, ShowError> {
+        let shard = self.options.shard.shards.shard_of_instance(id);
+        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
+        match self.hands.reader().view(partition, id).await? {
+            Ok(view) => Ok(view),
+            Err(unreadable) => Err(ShowError::Unreadable(unreadable)),
+        }
+    }
+
+    /// A page of an instance's history, as JSON: events from this number on, and where to go on.
+    pub async fn history(
+        &self,
+        id: &InstanceId,
+        from: u64,
+        events_max: usize,
+    ) -> Result<Option<crate::run::HistoryPage>, ShowError> {
+        let shard = self.options.shard.shards.shard_of_instance(id);
+        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
+        match self.hands.reader().history(partition, id, from, events_max).await? {
+            Ok(page) => Ok(page),
+            Err(unreadable) => Err(ShowError::Unreadable(unreadable)),
+        }
+    }
+
+    /// The published definitions.
+    pub fn definitions(&self) -> &Arc<Definitions<S>> {
+        self.hands.definitions()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<S> {
+        self.hands.store()
+    }
+
+    /// Counters and gauges.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now().wall
+    }
+
+    /// Whether requests can be served; the reason if not.
+    pub fn readiness(&self) -> Result<(), String> {
+        match self.store().health() {
+            Health::Usable => {}
+            Health::ReadOnly { reason } | Health::Unusable { reason } => return Err(reason),
+        }
+        let (working, all) = (self.metrics.shards_working(), self.shards.len());
+        if working == all { Ok(()) } else { Err(format!("{working} of {all} shards are at work")) }
+    }
+
+    /// Takes nothing new, lets calls under way end within the grace, gives the shards up.
+    pub async fn drain(&self) {
+        for shard in &self.shards {
+            // A shard that is gone has nothing to drain.
+            drop(shard.send(Incoming::Drain));
+        }
+        let mut tasks = self.tasks.lock().await;
+        let all = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.options.drain_grace, all).await.is_err() {
+            tasks.shutdown().await;
+        }
+    }
+
+    fn send(&self, id: &InstanceId, incoming: Incoming) {
+        let shard = self.options.shard.shards.shard_of_instance(id);
+        if let Some(sender) = self.shards.get(shard.number() as usize) {
+            // If the shard is gone the answer's other end is dropped with it, and that is the answer.
+            drop(sender.send(incoming));
+        }
+    }
+}
+
+fn request_id(request: &Request) -> InstanceId {
+    match request {
+        Request::Start(start) => start.instance_id.clone(),
+        Request::Deliver { instance_id, .. }
+        | Request::Restart { instance_id }
+        | Request::Purge { instance_id }
+        | Request::AwaitEnd { instance_id } => instance_id.clone(),
+    }
+}

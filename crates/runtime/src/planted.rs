@@ -1,0 +1,36 @@
+//! Mistakes that can be planted, to see that the tests find them. Only in test builds.
+
+/// One mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// Commits do not check the head.
+    NoFence,
+    /// Clients are answered before the commit.
+    EarlyAcknowledgement,
+    /// A timer is kept in memory and not stored.
+    LostTimer,
+    /// A message to another shard is taken again when it comes again.
+    DoubleDelivery,
+    /// A message is deleted before its effect is durable.
+    EarlyDeletion,
+    /// A run with branches out is completed.
+    EarlyCompletion,
+    /// An ended run takes messages.
+    TerminalReopened,
+    /// Events buffered at a continueAsNew are dropped.
+    EventLostAtContinue,
+    /// Calls are delivered again from a list made before the shard was taken.
+    StaleRecovery,
+    /// A delivery is not counted before it is made.
+    AttemptNotPersisted,
+    /// A child's end is told twice.
+    ChildEndDoubled,
+    /// The row of an instance is not written when its run ends.
+    StatusApart,
+    /// The key of a call does not name the run.
+    KeyWithoutRun,
+    /// Calls under way are not delivered again after a crash.
+    OrphansForgotten,
+    /// An unknown outcome is taken for a failure.
+    UnknownAssumedLost,
+}

@@ -1,0 +1,210 @@
+//! What a client can ask of a shard, and what it is answered.
+//!
+//! Every answer is given after what it says is durable. Knows no transport: the server spells these as HTTP.
+
+use std::sync::Arc;
+
+use abide_workflow::instance::CurrentState;
+use abide_workflow::json::Json;
+use abide_workflow::{Failure, InstanceId, Message, Plan, Refusal, RunNumber, Timestamp};
+
+/// Names one request of a driver; answers carry it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// What can be asked.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Begin a run.
+    Start(Box<Start>),
+    /// Give a run an event or an order.
+    Deliver {
+        /// To whom.
+        instance_id: InstanceId,
+        /// What: `EventRaised`, `Suspend`, `Resume`, `Terminate` or `Rewind`.
+        message: Message,
+    },
+    /// Begin a new run with the input and the version of the last one, which must have ended.
+    Restart {
+        /// Of whom.
+        instance_id: InstanceId,
+    },
+    /// Forget an instance whose last run has ended.
+    Purge {
+        /// Whom.
+        instance_id: InstanceId,
+    },
+    /// Answer when the current run has ended.
+    AwaitEnd {
+        /// Whose.
+        instance_id: InstanceId,
+    },
+}
+
+/// A run to begin. The plan is chosen and the input checked by whoever asks.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The name it will have; the placement key in it has led to this shard.
+    pub instance_id: InstanceId,
+    /// What it runs.
+    pub plan: Arc<Plan>,
+    /// `$.input`
+    pub input: Json,
+    /// `$.event`, if something triggered it.
+    pub event: Option<Json>,
+    /// The trace it belongs to.
+    pub correlation_id: String,
+    /// The entity it acts for.
+    pub entity_id: Option<String>,
+    /// How to tell a repeat of this request from another.
+    pub repeat: Option<Repeat>,
+    /// Answer again when the run has ended.
+    pub await_end: Option<Ticket>,
+}
+
+/// What makes a request recognisable when it comes again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repeat {
+    /// The digest of the client's key.
+    pub key: [u8; 32],
+    /// The digest of what it asked for: the same key with another request is a mistake.
+    pub payload: [u8; 32],
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// The run has begun, or had begun already by an earlier copy of the request.
+    Started(Started),
+    /// The message is taken.
+    Accepted,
+    /// The instance is forgotten.
+    Purged,
+    /// The run has ended.
+    Ended(Box<RunView>),
+    /// Nothing was done, and why.
+    Refused(Refused),
+}
+
+/// A run that has begun.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Started {
+    /// Its instance.
+    pub instance_id: InstanceId,
+    /// Which of its runs.
+    pub run: RunNumber,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+}
+
+/// Why nothing was done. Every reason is final for this request but the last group, which may be tried again.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// No such instance.
+    #[error("there is no instance {instance_id}")]
+    NotFound {
+        /// What was asked for.
+        instance_id: InstanceId,
+    },
+    /// The id is in use.
+    #[error("instance {instance_id} is live (run {}): a new run can begin when it has ended", run.0)]
+    Live {
+        /// Which.
+        instance_id: InstanceId,
+        /// The run that lives.
+        run: RunNumber,
+    },
+    /// The run does not take this message.
+    #[error(transparent)]
+    Message(#[from] Refusal),
+    /// The run is parked.
+    #[error("instance {instance_id} is parked: {reason}")]
+    Parked {
+        /// Which.
+        instance_id: InstanceId,
+        /// Why.
+        reason: String,
+    },
+    /// Its rows cannot be read.
+    #[error("instance {instance_id} is damaged: {reason}")]
+    Damaged {
+        /// Which.
+        instance_id: InstanceId,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The same key came with another request before.
+    #[error("this Idempotency-Key was used for another request")]
+    KeyReused,
+    /// Too much waits already.
+    #[error("too much is waiting; try again later")]
+    Busy,
+    /// This node does not own the shard, or not yet.
+    #[error("the shard is not ready on this node; try again")]
+    NotReady,
+    /// The node is going down.
+    #[error("the node is shutting down; try again")]
+    Draining,
+}
+
+impl Refused {
+    /// Whether the same request may succeed later or elsewhere. None of it was done.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Busy | Self::NotReady | Self::Draining)
+    }
+}
+
+/// A run as people see it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunView {
+    /// The instance.
+    pub instance_id: InstanceId,
+    /// Which of its runs.
+    pub run: RunNumber,
+    /// What it runs.
+    pub workflow: String,
+    /// In which version.
+    pub version: String,
+    /// Where it stands.
+    pub status: ViewStatus,
+    /// What it began with.
+    pub input: Json,
+    /// What it ended with.
+    pub output: Option<Json>,
+    /// Why it failed.
+    pub error: Option<Failure>,
+    /// The trace it belongs to.
+    pub correlation_id: String,
+    /// The entity it acts for.
+    pub entity_id: Option<String>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it last moved.
+    pub updated_at: Timestamp,
+    /// Where its branches are and what they wait for.
+    pub current_states: Vec<Standing>,
+}
+
+/// Where a run stands: what the workflow says, or that it cannot be said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ViewStatus {
+    /// As the run itself has it.
+    Run(abide_workflow::Status),
+    /// Set aside, with the reason; nothing of it is lost.
+    Parked(String),
+}
+
+/// Where one branch is, and until when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The state and what it waits for.
+    pub state: CurrentState,
+    /// The activity it called, if it waits for one.
+    pub activity: Option<String>,
+    /// The delivery that is out, from 0, if it waits for an activity.
+    pub attempt: Option<u32>,
+    /// When the timer is due, the next delivery is made or the call is given up, if there is such a moment.
+    pub until: Option<Timestamp>,
+    /// The child it waits for.
+    pub child: Option<InstanceId>,
+}

@@ -1,0 +1,11 @@
+//! A run as it is stored: its row, its parts, the pages laid over them, its calls.
+//!
+//! Reading it is all here, for whoever loads a run, shows one or checks one. Writing is the shard's.
+
+mod book;
+mod history;
+mod stored;
+
+pub use book::{Book, Change};
+pub use history::HistoryPage;
+pub use stored::{RunReader, StoredCall, StoredRun, UnreadableRun};

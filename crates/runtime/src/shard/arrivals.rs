@@ -1,0 +1,113 @@
+//! Messages from other shards: taken over in order, each number once, then deleted where they lay.
+
+use std::collections::HashMap;
+
+use abide_store::rows::{Batch, CommitOutcome, Key, ScanPage, StoreError, Version};
+use abide_store::tables::arrivals::{self, Arrival};
+use abide_store::tables::sources::{self, Taken};
+use abide_store::tables::{decode, encode};
+
+use super::{Shard, planted};
+use crate::event::{Effect, Notice, ScanPurpose};
+use crate::lease::Monotonic;
+use crate::post::{self, Letter};
+
+/// Where taking over stands.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// There may be something.
+    pub(super) hinted: bool,
+    stage: Stage,
+    /// The last number taken from each source.
+    pub(super) taken: HashMap<String, u64>,
+    looked: Option<Monotonic>,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    Scanning,
+    /// Taken over, and durable with this gathering; then these are deleted.
+    Taking(u64, Vec<(Key, Version)>),
+    Dropping,
+}
+
+/// How often to look without being told, where others may write.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Shard {
+    pub(super) fn keep_arrivals(&mut self) {
+        match &mut self.arrivals.stage {
+            Stage::Idle => {
+                let look = !self.config.alone
+                    && self.arrivals.looked.is_none_or(|at| super::later(at, LOOK_EVERY) <= self.now.mono);
+                if self.arrivals.hinted || look {
+                    self.arrivals.hinted = false;
+                    self.arrivals.looked = Some(self.now.mono);
+                    self.arrivals.stage = Stage::Scanning;
+                    self.effects.push(Effect::Scan(ScanPurpose::Arrivals, arrivals::all()));
+                }
+            }
+            Stage::Taking(written, rows) if *written <= self.commits.durable => {
+                let drop = |batch: Batch, (key, version): (Key, Version)| batch.delete_at(key, version);
+                let batch = std::mem::take(rows).into_iter().fold(Batch::checked(), drop);
+                self.arrivals.stage = Stage::Dropping;
+                self.effects.push(Effect::DropArrivals(batch));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_arrivals(&mut self, result: Result<ScanPage, StoreError>) {
+        let page = match result {
+            Ok(page) => page,
+            Err(error) => {
+                self.arrivals.stage = Stage::Idle;
+                if super::damaged_at(&error).is_some() {
+                    self.tell(Notice::Unreadable { reason: error.to_string() });
+                } else {
+                    self.arrivals.hinted = true;
+                }
+                return;
+            }
+        };
+        let rows_max = self.config.store.commit_rows_max / 4;
+        let more = page.next.is_some() || page.rows.len() > rows_max;
+        let mut rows = Vec::new();
+        for row in page.rows.into_iter().take(rows_max) {
+            if let Err(reason) = self.take_over(&row.key, &row.value) {
+                self.tell(Notice::Unreadable { reason });
+                continue;
+            }
+            rows.push((row.key, row.version));
+        }
+        self.arrivals.hinted |= more && !rows.is_empty();
+        self.arrivals.stage =
+            if rows.is_empty() { Stage::Idle } else { Stage::Taking(self.commits.number(), rows) };
+        self.serve_posted();
+    }
+
+    fn take_over(&mut self, key: &Key, value: &[u8]) -> Result<(), String> {
+        let (source, number) = arrivals::read_key(key).map_err(|error| error.to_string())?;
+        let arrival: Arrival = decode(value).map_err(|error| error.to_string())?;
+        let letter: Letter = post::decode(&arrival.message).map_err(|error| error.to_string())?;
+        let last = self.arrivals.taken.get(&source).copied().unwrap_or(0);
+        if number <= last && !planted!(self, DoubleDelivery) {
+            return Ok(());
+        }
+        let taken = Taken { number, taken_at: self.now.wall.0 };
+        self.commits.put(sources::key(&source), encode(&taken));
+        self.arrivals.taken.insert(source, number);
+        self.take_in(letter.instance_id, letter.post);
+        Ok(())
+    }
+
+    pub(super) fn on_arrivals_dropped(&mut self, outcome: &CommitOutcome) {
+        self.arrivals.stage = Stage::Idle;
+        // Those that are still there are found again, known by their numbers, and deleted then.
+        if !matches!(outcome, CommitOutcome::Committed(_)) {
+            self.arrivals.hinted = true;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Calls: from the command that asks for one to the commit that settles it.
+//!
+//! The record of a call is durable before its delivery begins, and counts the delivery. Whether there is another is decided by the run's turn;
+//! this file keeps the record, delivers, and hands answers on.
+
+use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
+use abide_dispatch::journal::UNANSWERED_MAX;
+use abide_dispatch::{Answer, Call, Metadata};
+use abide_store::tables::dispatches::{self, Dispatch, DispatchInput, DispatchState};
+use abide_store::tables::encode;
+use abide_workflow::command::{StartActivity, StepIdentity};
+use abide_workflow::failure::code;
+use abide_workflow::{CommandId, Failure, Message, Timestamp};
+
+use super::claim::Phase;
+use super::commits::After;
+use super::schedule::{DueKey, What};
+use super::slot::{Envelope, From, Item, OpenCall, Run};
+use super::{Shard, planted};
+use crate::config::Config;
+use crate::event::{CallId, Effect, Notice};
+
+impl Shard {
+    /// Deliveries under way from here.
+    pub(super) fn calls_out(&self) -> usize {
+        self.calling.len()
+    }
+
+    /// A new call: recorded and, once that is durable, delivered.
+    pub(super) fn start_call(&mut self, run: &mut Run, command: CommandId, start: StartActivity) {
+        let origin = run.instance.origin();
+        let execution = origin.execution_id().to_string();
+        let keyed_by = if planted!(self, KeyWithoutRun) { origin.instance_id.as_str() } else { &execution };
+        let (key, parent_item) = keys(&origin.workflow, keyed_by, &start.step);
+        let timeout = start.attempt_timeout.unwrap_or(Config::ATTEMPT_TIMEOUT);
+        let dispatch = Dispatch {
+            instance_id: origin.instance_id.as_str().to_owned(),
+            run_number: origin.run.0,
+            correlation_id: origin.correlation_id.clone(),
+            command: command.0,
+            activity: start.activity,
+            step: start.step.path,
+            parent_item,
+            state: DispatchState::Sent,
+            attempt: 0,
+            unanswered: 0,
+            fencing_token: self.fencing_token(),
+            created_at: self.now.wall.0,
+            sent_at: self.now.wall.0,
+            deadline_at: start.deadline.map(|deadline| deadline.0),
+            attempt_timeout_ms: timeout.0,
+            not_before: None,
+            reason: None,
+            secrets: start.secrets,
+            input: DispatchInput::Inline(Vec::new()),
+        };
+        let mut call = OpenCall { key, dispatch, input: start.input, out: false, answered: false };
+        self.send(run.row.run, command, &mut call);
+        run.calls.insert(command, call);
+    }
+
+    /// Records a delivery and makes it once the record is durable. What goes down sends nothing new: it records that it did not.
+    fn send(&mut self, run: u64, command: CommandId, call: &mut OpenCall) {
+        let draining = matches!(self.phase, Phase::Draining(_));
+        call.dispatch.state = if draining { DispatchState::Pending } else { DispatchState::Sent };
+        call.dispatch.fencing_token = self.fencing_token();
+        call.dispatch.sent_at = self.now.wall.0;
+        call.dispatch.not_before = None;
+        self.write_call(run, call);
+        if draining {
+            return;
+        }
+        call.out = true;
+        call.answered = false;
+        let Some((id, outgoing)) = outgoing(run, command, call, self.now.wall) else { return };
+        self.calling.insert((run, command.0, id.attempt));
+        self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
+    }
+
+    fn write_call(&mut self, run: u64, call: &mut OpenCall) {
+        let bytes = serde_json::to_vec(&*call.input).unwrap_or_default();
+        call.dispatch.input = DispatchInput::Inline(bytes);
+        let row = encode(&call.dispatch);
+        call.dispatch.input = DispatchInput::Inline(Vec::new());
+        let key = dispatches::key(run, &call.key);
+        if call.dispatch.attempt == 0 { self.commits.create(key, row) } else { self.commits.put(key, row) }
+    }
+
+    /// The run wants another delivery.
+    pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, attempt: u32, not_before: Timestamp) {
+        let number = run.row.run;
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        call.dispatch.unanswered = 0;
+        call.dispatch.attempt = attempt;
+        call.out = false;
+        call.answered = false;
+        if not_before <= self.now.wall {
+            return self.send(number, command, call);
+        }
+        call.dispatch.state = DispatchState::FailedRetryable;
+        call.dispatch.not_before = Some(not_before.0);
+        self.write_call(number, call);
+        let due = delivery_due(not_before.0, number, command);
+        let id = run.instance.origin().instance_id.clone();
+        self.commits.then(After::Due(due, id));
+    }
+
+    /// A delivery is due, or was under way when the last owner stopped.
+    pub(super) fn deliver_call(&mut self, run: &mut Run, command: CommandId) {
+        let (number, token) = (run.row.run, self.fencing_token());
+        let id = run.instance.origin().instance_id.clone();
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        if call.out || call.answered {
+            return;
+        }
+        if call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0) {
+            let failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
+            return self.fail_call(run, command, failure);
+        }
+        match (call.dispatch.state, call.dispatch.not_before) {
+            (DispatchState::Pending, _) => {}
+            // Answered; the run holds the answer and will decide.
+            (DispatchState::FailedRetryable, None) => return,
+            (DispatchState::FailedRetryable, Some(not_before)) if not_before > self.now.wall.0 => {
+                return self.schedule.add(delivery_due(not_before, number, command), id);
+            }
+            (DispatchState::FailedRetryable, Some(_)) => {}
+            (DispatchState::Sent, _) if call.dispatch.fencing_token == token => return,
+            (DispatchState::Sent, _) => {
+                // An orphan: it may have been delivered, and nobody will ever tell.
+                call.dispatch.unanswered += 1;
+                if call.dispatch.unanswered >= UNANSWERED_MAX {
+                    let message = format!("{UNANSWERED_MAX} deliveries in a row were never answered");
+                    return self.fail_call(run, command, Failure::last(POISON, message));
+                }
+                if !planted!(self, AttemptNotPersisted) {
+                    call.dispatch.attempt += 1;
+                }
+                self.effects.push(Effect::Tell(Notice::Redelivered));
+            }
+        }
+        self.send(number, command, call);
+        run.written = self.commits.number();
+    }
+
+    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        call.answered = true;
+        let attempt = call.dispatch.attempt;
+        let message = Message::ActivityFailed { command, attempt, failure };
+        run.push(Envelope { message, from: From::Call(command) });
+    }
+
+    /// Nobody waits for the call any more.
+    pub(super) fn cancel_call(&mut self, run: &mut Run, command: CommandId) {
+        let Some(call) = run.calls.remove(&command) else { return };
+        self.commits.delete(dispatches::key(run.row.run, &call.key));
+        if call.out {
+            let attempt = call.dispatch.attempt;
+            self.calling.remove(&(run.row.run, command.0, attempt));
+            let instance_id = run.instance.origin().instance_id.clone();
+            let id = CallId { instance_id, run: run.row.run, command, attempt };
+            self.commits.then(After::Effect(Effect::CancelCall(id)));
+        }
+    }
+
+    /// An activity answered, or its delivery failed.
+    pub(super) fn on_answered(&mut self, call: CallId, answer: Answer) {
+        self.calling.remove(&(call.run, call.command.0, call.attempt));
+        let CallId { instance_id, run, command, attempt } = call;
+        let message = match answer {
+            Answer::Completed(result) => Message::ActivityCompleted { command, result },
+            Answer::Failed(failure) => {
+                let failure = Failure {
+                    code: failure.code,
+                    message: failure.message,
+                    state: None,
+                    retryable: failure.retryable,
+                };
+                Message::ActivityFailed { command, attempt, failure }
+            }
+        };
+        let envelope = Envelope { message, from: From::Call(command) };
+        self.offer(instance_id, Item::Message { run, envelope });
+    }
+
+    /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
+    pub(super) fn note_answer(&mut self, run: &mut Run, envelope: &mut Envelope) {
+        let (Message::ActivityCompleted { command, .. } | Message::ActivityFailed { command, .. }) =
+            &envelope.message
+        else {
+            return;
+        };
+        let Some(call) = run.calls.get_mut(command) else { return };
+        call.out = false;
+        call.answered = true;
+        if let Message::ActivityFailed { failure, .. } = &mut envelope.message
+            && failure.code == code::ATTEMPT_TIMEOUT
+            && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
+        {
+            *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
+        }
+    }
+
+    /// After the turn that took an answer: the call is settled unless the run asked for another delivery, or keeps the answer for later.
+    pub(super) fn settle_call(&mut self, run: &mut Run, command: CommandId) {
+        let held = run.instance.expects(command);
+        let number = run.row.run;
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        if call.out || call.dispatch.not_before.is_some() || call.dispatch.state == DispatchState::Pending {
+            return;
+        }
+        if held {
+            call.dispatch.state = DispatchState::FailedRetryable;
+            return self.write_call(number, call);
+        }
+        let key = dispatches::key(number, &call.key);
+        run.calls.remove(&command);
+        self.commits.delete(key);
+    }
+}
+
+/// The code of a call that was given up because nobody ever answered it.
+const POISON: &str = "Poison";
+
+fn delivery_due(at: i64, run: u64, command: CommandId) -> DueKey {
+    DueKey { at, run, what: What::Delivery, number: command.0 }
+}
+
+/// The key of the work, and of the item that fanned out into it.
+fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], Option<[u8; 32]>) {
+    let lineage: Vec<FanOut> = step
+        .lineage
+        .iter()
+        .map(|l| FanOut { visit: l.visit, redrive: l.redrive, index: l.index })
+        .collect();
+    let of = |step_path: &str, visit, redrive, lineage: &[FanOut]| {
+        IdempotencyKey::of(&WorkIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage }).0
+    };
+    let own = of(&step.path, step.visit, step.redrive, &lineage);
+    // The item is the fan-out itself: the map or parallel, without what is below it.
+    let parent = lineage.split_last().map(|(last, outer)| of("", last.visit, last.redrive, outer));
+    (own, parent)
+}
+
+fn outgoing(run: u64, command: CommandId, call: &OpenCall, now: Timestamp) -> Option<(CallId, Call)> {
+    let dispatch = &call.dispatch;
+    let instance_id = abide_workflow::InstanceId::new(dispatch.instance_id.clone()).ok()?;
+    let execution_id = format!("{}/{}", dispatch.instance_id, dispatch.run_number);
+    let id = CallId { instance_id, run, command, attempt: dispatch.attempt };
+    let left = dispatch.deadline_at.map(|deadline| u64::try_from(deadline.saturating_sub(now.0)).unwrap_or(0));
+    let metadata = Metadata {
+        correlation_id: dispatch.correlation_id.clone(),
+        execution_id,
+        idempotency_key: IdempotencyKey(call.key).to_string(),
+        retry_attempt: dispatch.attempt,
+        deadline_epoch_ms: dispatch.deadline_at,
+        dispatched_at_epoch_ms: now.0,
+        parent_item_id: dispatch.parent_item.map(|key| IdempotencyKey(key).to_string()),
+    };
+    let attempt_timeout_ms = left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
+    let call = Call {
+        activity: dispatch.activity.clone(),
+        input: call.input.clone(),
+        metadata,
+        attempt_timeout_ms,
+    };
+    Some((id, call))
+}

@@ -1,0 +1,160 @@
+//! What clients ask, served one instance at a time.
+
+use abide_store::tables::encode;
+use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
+use abide_workflow::{InstanceId, Message, RunNumber};
+
+use super::Shard;
+use super::claim::Phase;
+use super::commits::After;
+use super::slot::{Envelope, From, Item, Known, Slot, is_over};
+use crate::event::Effect;
+use crate::request::{Refused, Reply, Request, Ticket};
+
+impl Shard {
+    pub(super) fn on_asked(&mut self, ticket: Ticket, request: Request) {
+        match &self.phase {
+            Phase::Working(_) => {}
+            // What was under way is being found; it does not take long.
+            Phase::Recovering(_) if self.early.len() < self.config.waiting_max => {
+                return self.early.push_back((ticket, request));
+            }
+            Phase::Draining(_) => return self.refuse(ticket, Refused::Draining),
+            _ => return self.refuse(ticket, Refused::NotReady),
+        }
+        if self.waiting >= self.config.waiting_max {
+            return self.refuse(ticket, Refused::Busy);
+        }
+        let id = match &request {
+            Request::Start(start) => start.instance_id.clone(),
+            Request::Deliver { instance_id, .. }
+            | Request::Restart { instance_id }
+            | Request::Purge { instance_id }
+            | Request::AwaitEnd { instance_id } => instance_id.clone(),
+        };
+        self.offer(id, Item::Asked(ticket, request));
+    }
+
+    /// Requests that came while the shard was being recovered.
+    pub(super) fn serve_early(&mut self) {
+        while let Some((ticket, request)) = self.early.pop_front() {
+            self.on_asked(ticket, request);
+        }
+    }
+
+    /// One request, with enough known of its instance. False if it has to wait for more.
+    pub(super) fn serve_request(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        request: Request,
+    ) -> bool {
+        match request {
+            Request::Start(start) => self.serve_start(slot, ticket, *start),
+            Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message),
+            Request::Restart { .. } => self.serve_restart(id, slot, ticket),
+            Request::Purge { .. } => self.serve_purge(id, slot, ticket),
+            Request::AwaitEnd { .. } => match &mut slot.known {
+                Known::Run(run) => run.awaiting.push(ticket),
+                other => {
+                    let why = Self::why_unreadable(id, other);
+                    self.refuse(ticket, why);
+                }
+            },
+        }
+        true
+    }
+
+    fn serve_deliver(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, message: Message) {
+        match &mut slot.known {
+            Known::Run(run) => {
+                let resumes = matches!(message, Message::Resume { .. });
+                if run.row.status == RunStatus::Parked && resumes {
+                    // It can be read, so it may go on. Whether it was suspended besides is its own business.
+                    run.row.parked = None;
+                    run.row.status = super::slot::row_status(run.instance.status());
+                    run.unfinished = true;
+                    self.write_row(run);
+                    run.written = self.commits.number();
+                    self.mark_for_feed(run);
+                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                }
+                if super::planted!(self, TerminalReopened) && run.has_ended() {
+                    run.row.status = RunStatus::Running;
+                    self.write_row(run);
+                    run.written = self.commits.number();
+                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                }
+                run.push(Envelope { message, from: From::Client(ticket) });
+            }
+            Known::Unreadable { row: Some(row), last_page, .. } if !is_over(row.status) => {
+                if let Message::Terminate { reason } = message {
+                    let mut row = row.clone();
+                    let last_page = *last_page;
+                    self.terminate_unreadable(id, &mut row, last_page, &reason);
+                    slot.known = Known::Nothing;
+                    self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                } else {
+                    let why = Self::why_unreadable(id, &slot.known);
+                    self.refuse(ticket, why);
+                }
+            }
+            other => {
+                let why = Self::why_unreadable(id, other);
+                self.refuse(ticket, why);
+            }
+        }
+    }
+
+    fn serve_restart(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket) {
+        let run = match &mut slot.known {
+            Known::Run(run) if run.has_ended() => run,
+            Known::Run(run) => {
+                let run = RunNumber(run.row.run_number);
+                return self.refuse(ticket, Refused::Live { instance_id: id.clone(), run });
+            }
+            other => {
+                let why = Self::why_unreadable(id, other);
+                return self.refuse(ticket, why);
+            }
+        };
+        let origin = run.instance.origin();
+        let start = crate::request::Start {
+            instance_id: id.clone(),
+            plan: run.plan.clone(),
+            input: origin.input.clone(),
+            event: origin.event.clone(),
+            correlation_id: origin.correlation_id.clone(),
+            entity_id: origin.entity_id.clone(),
+            repeat: None,
+            await_end: None,
+        };
+        self.serve_start(slot, ticket, start);
+    }
+
+    fn serve_purge(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket) {
+        let row = match &slot.known {
+            Known::Row(Some(row)) if row.status != RunStatus::Purged => row.clone(),
+            Known::Run(run) => run.row.clone(),
+            Known::Unreadable { row: Some(row), .. } => (**row).clone(),
+            other => {
+                let why = Self::why_unreadable(id, other);
+                return self.refuse(ticket, why);
+            }
+        };
+        if !is_over(row.status) {
+            let run = RunNumber(row.run_number);
+            return self.refuse(ticket, Refused::Live { instance_id: id.clone(), run });
+        }
+        slot.known = Known::Row(Some(self.purge(id, row)));
+        self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
+    }
+
+    /// The row of an instance that cannot be read says so.
+    pub(super) fn write_parked(&mut self, id: &InstanceId, row: &InstanceRow) {
+        self.commits.put(instances::key(id.as_str()), encode(row));
+        self.commits.hurry();
+        self.mark_row_for_feed(id, row);
+    }
+}

@@ -1,0 +1,242 @@
+//! An instance in a shard's memory: what is known of it, and what waits for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use abide_store::tables::dedupe::Answer as KeptAnswer;
+use abide_store::tables::dispatches::Dispatch;
+use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
+use abide_workflow::json::Json;
+use abide_workflow::{CommandId, Instance, Message, Plan, Status};
+
+use super::schedule::DueKey;
+use crate::event::Depth;
+use crate::lease::Monotonic;
+use crate::post::{ChildStart, Post};
+use crate::request::{Repeat, Request, Ticket};
+use crate::run::Book;
+
+/// An instance that something is wanted of.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) known: Known,
+    /// What waits until enough is known.
+    pub(super) items: VecDeque<Item>,
+    /// The answer kept under the key of a client that asks to start it.
+    pub(super) answer: Option<KeptAnswer>,
+    /// The key that was looked for.
+    pub(super) looked_for: Option<[u8; 32]>,
+    /// A child whose plan is being looked for, with its row in the inbox.
+    pub(super) child: Option<(u64, ChildStart)>,
+}
+
+/// What is known of an instance.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// Nothing yet.
+    Nothing,
+    /// It is being looked up.
+    LookingUp(Depth),
+    /// The store could not say; look again then.
+    LookAgain(Depth, Monotonic),
+    /// The row of its id, or that there is none.
+    Row(Option<InstanceRow>),
+    /// Its run.
+    Run(Box<Run>),
+    /// As before, and something else is being asked: a child's plan, or an answer kept for a client.
+    Asking(Box<Known>),
+    /// It is there and cannot be read.
+    Unreadable { row: Option<Box<InstanceRow>>, last_page: u64, reason: String },
+}
+
+/// Something for an instance.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A client's request.
+    Asked(Ticket, Request),
+    /// A message for one run.
+    Message { run: u64, envelope: Envelope },
+    /// A message of another run, in the shard's inbox under this sequence.
+    Post { sequence: u64, post: Post },
+    /// A call may have to be delivered.
+    Deliver { run: u64, command: CommandId },
+    /// The run counts as stuck.
+    Stuck { run: u64, due: DueKey },
+    /// The run's public row may be old.
+    Feed { run: u64 },
+    /// The run has been kept long enough.
+    Expire { run: u64, expiry: super::sweep::ExpiryKey },
+}
+
+impl Slot {
+    pub(super) fn new() -> Self {
+        Self { known: Known::Nothing, items: VecDeque::new(), answer: None, looked_for: None, child: None }
+    }
+
+    /// Something else is being asked.
+    pub(super) fn ask(&mut self) {
+        let known = std::mem::replace(&mut self.known, Known::Nothing);
+        self.known = Known::Asking(Box::new(known));
+    }
+
+    /// It was answered. False if nothing was asked.
+    pub(super) fn asked(&mut self) -> bool {
+        match std::mem::replace(&mut self.known, Known::Nothing) {
+            Known::Asking(known) => {
+                self.known = *known;
+                true
+            }
+            other => {
+                self.known = other;
+                false
+            }
+        }
+    }
+
+    /// The key of a client's start whose kept answer must be looked for first. The run may be in memory; the answer is in the store.
+    pub(super) fn key_to_look_for(&self) -> Option<[u8; 32]> {
+        let Some(Item::Asked(_, Request::Start(start))) = self.items.front() else { return None };
+        let key = start.repeat.map(|repeat| repeat.key)?;
+        let known = match &self.known {
+            Known::Run(run) => run.repeat.is_some_and(|repeat| repeat.key == key),
+            _ => false,
+        };
+        (!known && self.looked_for != Some(key)).then_some(key)
+    }
+}
+
+impl Item {
+    /// How much must be known to serve it.
+    pub(super) fn depth(&self) -> Depth {
+        match self {
+            Self::Asked(_, Request::Start(start)) => {
+                Depth::Row { repeat: start.repeat.map(|repeat| repeat.key) }
+            }
+            Self::Asked(_, Request::Purge { .. })
+            | Self::Feed { .. }
+            | Self::Expire { .. }
+            | Self::Post { post: Post::StartChild(_), .. } => Depth::Row { repeat: None },
+            _ => Depth::Run,
+        }
+    }
+}
+
+/// A message with where it came from.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub(super) message: Message,
+    pub(super) from: From,
+}
+
+/// Where a message came from, and so what is to be done when it is taken.
+#[derive(Clone, Debug)]
+pub(super) enum From {
+    /// A client: answer.
+    Client(Ticket),
+    /// A call: settle it.
+    Call(CommandId),
+    /// A timer: delete its row.
+    Timer(DueKey),
+    /// The inbox: delete its row.
+    Inbox(u64),
+}
+
+/// A run in memory. It may be ahead of the store.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) row: InstanceRow,
+    pub(super) plan: Arc<Plan>,
+    pub(super) instance: Instance,
+    pub(super) book: Book,
+    pub(super) calls: BTreeMap<CommandId, OpenCall>,
+    /// Messages that wait for a turn, and where each came from.
+    pub(super) messages: VecDeque<Message>,
+    pub(super) froms: VecDeque<From>,
+    /// There is more to do without any message.
+    pub(super) unfinished: bool,
+    /// The inbox row that says so.
+    pub(super) continuation: Option<u64>,
+    pub(super) last_page: u64,
+    /// Parts changed since the last fold: bytes, and the page that has them.
+    pub(super) unfolded: BTreeMap<Vec<u8>, (Option<Vec<u8>>, u64)>,
+    pub(super) unfolded_bytes: usize,
+    pub(super) folding: Option<Folding>,
+    /// The gathering that has its newest rows.
+    pub(super) written: u64,
+    /// Clients that wait for its end.
+    pub(super) awaiting: Vec<Ticket>,
+    /// The request that began it, to recognise a repeat before the first is durable.
+    pub(super) repeat: Option<Repeat>,
+    /// It is in the queue of runs that wait for room.
+    pub(super) queued: bool,
+    /// Since when it rests, if it is in the queue of those that do.
+    pub(super) resting: Option<Monotonic>,
+}
+
+/// A fold under way: parts still to be written, all of them as of this page or later.
+#[derive(Debug)]
+pub(super) struct Folding {
+    pub(super) until_page: u64,
+    pub(super) names: VecDeque<Vec<u8>>,
+}
+
+/// A call that is not settled.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    pub(super) key: [u8; 32],
+    /// Its record, without the input.
+    pub(super) dispatch: Dispatch,
+    pub(super) input: Json,
+    /// A delivery is under way from here.
+    pub(super) out: bool,
+    /// An answer waits for its turn.
+    pub(super) answered: bool,
+}
+
+impl Run {
+    /// Whether a turn would do anything.
+    pub(super) fn wants_turn(&self) -> bool {
+        self.unfinished || !self.messages.is_empty()
+    }
+
+    pub(super) fn push(&mut self, envelope: Envelope) {
+        self.messages.push_back(envelope.message);
+        self.froms.push_back(envelope.from);
+    }
+
+    /// Whether it can be dropped from memory: nothing waits, and the store has all of it.
+    pub(super) fn rests(&self, durable: u64) -> bool {
+        !self.wants_turn() && self.written <= durable && self.awaiting.is_empty() && self.folding.is_none()
+    }
+
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        const FIXED: usize = 4 * 1024;
+        FIXED + self.unfolded_bytes * 3
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.instance.status().is_terminal()
+    }
+}
+
+/// The row's spelling of a run's status.
+pub(super) fn row_status(status: Status) -> RunStatus {
+    match status {
+        Status::Pending => RunStatus::Pending,
+        Status::Running => RunStatus::Running,
+        Status::Suspended => RunStatus::Suspended,
+        Status::Completed | Status::ContinuedAsNew => RunStatus::Completed,
+        Status::Failed | Status::Canceled => RunStatus::Failed,
+        Status::Terminated => RunStatus::Terminated,
+    }
+}
+
+/// Whether a row's run has ended.
+pub(super) fn is_over(status: RunStatus) -> bool {
+    use RunStatus::{Completed, Failed, Parked, Pending, Purged, Running, Suspended, Terminated};
+    match status {
+        Completed | Failed | Terminated | Purged => true,
+        Pending | Running | Suspended | Parked => false,
+    }
+}

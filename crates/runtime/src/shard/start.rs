@@ -1,0 +1,278 @@
+//! Beginning a run: by a client, or as another run's child.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use abide_store::tables::dedupe::{self, Answer};
+use abide_store::tables::dispatches::DispatchInput;
+use abide_store::tables::expiries::{self, Expired, Expiry};
+use abide_store::tables::inbox;
+use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
+use abide_store::tables::encode;
+use abide_workflow::failure::code;
+use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
+use semver::VersionReq;
+
+use super::Shard;
+use super::commits::After;
+use super::slot::{Item, Known, OpenCall, Run, Slot, is_over};
+use crate::event::{Effect, Notice, PlanError};
+use crate::post::{self, ChildStart, Post};
+use crate::request::{Refused, Reply, Start, Started, Ticket};
+use crate::run::{Book, StoredRun};
+
+impl Run {
+    /// A run before its first turn.
+    pub(super) fn begin(row: InstanceRow, plan: Arc<Plan>, instance: Instance, written: u64) -> Self {
+        Self {
+            row,
+            plan,
+            instance,
+            book: Book::default(),
+            calls: BTreeMap::new(),
+            messages: VecDeque::new(),
+            froms: VecDeque::new(),
+            unfinished: true,
+            continuation: None,
+            last_page: 0,
+            unfolded: BTreeMap::new(),
+            unfolded_bytes: 0,
+            folding: None,
+            written,
+            awaiting: Vec::new(),
+            repeat: None,
+            queued: false,
+            resting: None,
+        }
+    }
+
+    /// A run as it lies in the store. Its calls are not out from here until they are delivered.
+    pub(super) fn load(stored: StoredRun) -> Self {
+        let mut run = Self::begin(stored.row, stored.plan, stored.instance, 0);
+        run.unfinished = false;
+        run.book = stored.book;
+        run.last_page = stored.last_page;
+        for (name, bytes) in stored.unfolded {
+            run.unfolded_bytes += name.len() + bytes.as_ref().map_or(0, Vec::len);
+            run.unfolded.insert(name, (bytes, stored.last_page));
+        }
+        for stored in stored.calls {
+            let mut dispatch = stored.dispatch;
+            let input = match std::mem::replace(&mut dispatch.input, DispatchInput::Inline(Vec::new())) {
+                DispatchInput::Inline(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+                DispatchInput::Stored(_) => serde_json::Value::Null,
+            };
+            let command = CommandId(dispatch.command);
+            let call =
+                OpenCall { key: stored.idempotency_key, dispatch, input: Arc::new(input), out: false, answered: false };
+            run.calls.insert(command, call);
+        }
+        run
+    }
+}
+
+impl Shard {
+    pub(super) fn serve_start(&mut self, slot: &mut Slot, ticket: Ticket, start: Start) {
+        let id = start.instance_id.clone();
+        if let Some(repeat) = start.repeat
+            && let Some(reply) = self.repeated(slot, &id, repeat)
+        {
+            let Repeated { reply, written } = reply;
+            if let (Reply::Started(_), Some(awaiting), Known::Run(run)) =
+                (&reply, start.await_end, &mut slot.known)
+            {
+                run.awaiting.push(awaiting);
+            } else if let Some(awaiting) = start.await_end {
+                // The run is not in memory: it is looked up for this one.
+                let request = crate::request::Request::AwaitEnd { instance_id: id };
+                slot.items.push_front(Item::Asked(awaiting, request));
+                self.waiting += 1;
+            }
+            if let Some(after) = self.commits.when_durable(written, After::Effect(Effect::Reply(ticket, reply))) {
+                self.follow(after);
+            }
+            return;
+        }
+        let previous = match &slot.known {
+            Known::Row(row) => row.as_ref(),
+            Known::Run(run) => Some(&run.row),
+            Known::Unreadable { row: Some(row), .. } => Some(&**row),
+            other => {
+                let why = Self::why_unreadable(&id, other);
+                return self.refuse(ticket, why);
+            }
+        };
+        if let Some(row) = previous.filter(|row| !is_over(row.status)) {
+            let run = RunNumber(row.run_number);
+            return self.refuse(ticket, Refused::Live { instance_id: id, run });
+        }
+        let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
+        if let Known::Run(run) = &slot.known {
+            self.feed_last(run);
+        }
+        let mut origin = Origin::new(id.clone(), RunNumber(run_number), &start.plan);
+        origin.input = start.input;
+        origin.event = start.event;
+        origin.correlation_id = start.correlation_id;
+        origin.entity_id = start.entity_id;
+        let mut run = self.begin_run(start.plan, origin);
+        run.awaiting.extend(start.await_end);
+        run.repeat = start.repeat;
+        let started = Started { instance_id: id, run: RunNumber(run_number), created_at: self.now.wall };
+        if let Some(repeat) = start.repeat {
+            self.keep_answer(&repeat, &started);
+        }
+        let reply = Reply::Started(started);
+        if super::planted!(self, EarlyAcknowledgement) {
+            self.reply(ticket, reply);
+        } else {
+            self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+        }
+        slot.known = Known::Run(Box::new(run));
+    }
+
+    /// The answer to a request that came before.
+    fn repeated(&self, slot: &Slot, id: &InstanceId, repeat: crate::request::Repeat) -> Option<Repeated> {
+        let refused = |written| Repeated { reply: Reply::Refused(Refused::KeyReused), written };
+        if let Known::Run(run) = &slot.known
+            && let Some(first) = run.repeat.filter(|first| first.key == repeat.key)
+        {
+            let started = Started {
+                instance_id: id.clone(),
+                run: RunNumber(run.row.run_number),
+                created_at: Timestamp(run.row.created_at),
+            };
+            let reply = Repeated { reply: Reply::Started(started), written: run.written };
+            return Some(if first.payload == repeat.payload { reply } else { refused(run.written) });
+        }
+        let answer = slot.answer.as_ref().filter(|_| slot.looked_for == Some(repeat.key))?;
+        if answer.expires_at <= self.now.wall.0 {
+            return None;
+        }
+        let started = post::decode(&answer.answer).ok();
+        match started {
+            Some(started) if answer.payload_digest == repeat.payload => {
+                Some(Repeated { reply: Reply::Started(started), written: 0 })
+            }
+            _ => Some(refused(0)),
+        }
+    }
+
+    /// The answer is kept for as long as a repeat is recognised.
+    fn keep_answer(&mut self, repeat: &crate::request::Repeat, started: &Started) {
+        let expires_at = self.now.wall.plus(self.config.repeat_window).0;
+        let answer = Answer {
+            payload_digest: repeat.payload,
+            answered_at: self.now.wall.0,
+            expires_at,
+            answer: post::encode(started),
+        };
+        self.commits.put(dedupe::key(dedupe::IDEMPOTENCY_KEY, &repeat.key), encode(&answer));
+        let what = Expired::Dedupe { scope: dedupe::IDEMPOTENCY_KEY.to_owned(), digest: repeat.key };
+        let sequence = self.next_sequence();
+        self.commits.create(expiries::key(expires_at, sequence), encode(&Expiry { what }));
+    }
+
+    /// A run in memory, with nothing of it written: its first turn writes all.
+    fn begin_run(&mut self, plan: Arc<Plan>, origin: Origin) -> Run {
+        let row = InstanceRow {
+            run: self.next_sequence(),
+            run_number: origin.run.0,
+            status: RunStatus::Pending,
+            definition: origin.workflow.clone(),
+            version: origin.version.clone(),
+            definition_hash: origin.plan_hash.0,
+            folded_turn: 0,
+            last_turn: 0,
+            created_at: self.now.wall.0,
+            updated_at: self.now.wall.0,
+            correlation_id: origin.correlation_id.clone(),
+            entity_id: origin.entity_id.clone(),
+            parked: None,
+        };
+        self.commits.then(After::Effect(Effect::Tell(Notice::Began)));
+        Run::begin(row, plan, Instance::pending(origin, self.now.wall), self.commits.number())
+    }
+
+    /// A child's plan is looked for; the child waits in front of everything else for its id.
+    pub(super) fn find_plan(&mut self, id: &InstanceId, slot: &mut Slot, sequence: u64, start: ChildStart) {
+        let range = start.version.as_deref().map(VersionReq::parse).transpose();
+        let workflow = start.workflow.clone();
+        slot.child = Some((sequence, start));
+        match range {
+            Ok(range) => {
+                slot.ask();
+                self.effects.push(Effect::FindPlan { instance_id: id.clone(), workflow, range });
+            }
+            Err(error) => {
+                let failure = Failure::last(code::WORKFLOW_NOT_FOUND, error.to_string());
+                self.refuse_child(slot, failure);
+            }
+        }
+    }
+
+    pub(super) fn on_plan_found(&mut self, id: &InstanceId, result: Result<Arc<Plan>, PlanError>) {
+        let Some(mut slot) = self.slots.remove(id) else { return };
+        if slot.child.is_some() && slot.asked() {
+            match result {
+                Ok(plan) => self.begin_child(id, &mut slot, plan),
+                Err(PlanError::NotFound(reason)) => {
+                    self.refuse_child(&mut slot, Failure::last(code::WORKFLOW_NOT_FOUND, reason));
+                }
+                Err(PlanError::Unavailable(_)) => {
+                    if let Some((sequence, start)) = slot.child.take() {
+                        slot.items.push_front(Item::Post { sequence, post: Post::StartChild(start) });
+                        self.waiting += 1;
+                        let depth = crate::event::Depth::Row { repeat: None };
+                        slot.known = Known::LookAgain(depth, super::later(self.now.mono, super::back_off(4)));
+                    }
+                }
+            }
+        }
+        self.slots.insert(id.clone(), slot);
+        self.serve(id);
+    }
+
+    fn begin_child(&mut self, id: &InstanceId, slot: &mut Slot, plan: Arc<Plan>) {
+        let previous = match &slot.known {
+            Known::Row(row) => row.clone(),
+            Known::Run(run) => Some(run.row.clone()),
+            Known::Unreadable { row, .. } => row.as_deref().cloned(),
+            _ => None,
+        };
+        if previous.as_ref().is_some_and(|row| !is_over(row.status)) {
+            let failure = Failure::last("InstanceLive", format!("instance {id} is live already"));
+            return self.refuse_child(slot, failure);
+        }
+        let Some((sequence, start)) = slot.child.take() else { return };
+        let input: serde_json::Value = serde_json::from_str(&start.input).unwrap_or_default();
+        if let Err(mismatches) = plan.check_input(&input) {
+            let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
+            slot.child = Some((sequence, start));
+            return self.refuse_child(slot, Failure::last(code::INPUT_INVALID, reason));
+        }
+        let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
+        let mut origin = Origin::new(id.clone(), RunNumber(run_number), &plan);
+        origin.input = Arc::new(input);
+        origin.correlation_id = start.correlation_id;
+        origin.entity_id = start.entity_id;
+        origin.parent = Some(start.parent);
+        let run = self.begin_run(plan, origin);
+        self.commits.delete(inbox::key(sequence));
+        slot.known = Known::Run(Box::new(run));
+    }
+
+    /// The child cannot be: its parent is told, in the commit that forgets the request.
+    fn refuse_child(&mut self, slot: &mut Slot, failure: Failure) {
+        let Some((sequence, start)) = slot.child.take() else { return };
+        self.commits.delete(inbox::key(sequence));
+        let message = Message::ChildFailed { command: start.parent.command, failure };
+        let parent = start.parent;
+        self.post(parent.instance_id.clone(), Post::ToParent { parent, message });
+    }
+}
+
+struct Repeated {
+    reply: Reply,
+    written: u64,
+}

@@ -1,0 +1,217 @@
+//! Deleting what has been kept long enough: ended runs, kept answers, and the rows of runs that no id leads to any more.
+//!
+//! A purge is one commit that forgets the run; its rows go in slices afterwards, and a sweep may stop anywhere and begin again.
+
+use std::collections::{HashMap, VecDeque};
+
+use abide_store::rows::{Key, Scan, ScanPage, StoreError};
+use abide_store::tables::dedupe::{self, Answer};
+use abide_store::tables::expiries::{self, Expired, Expiry};
+use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
+use abide_store::tables::{decode, dispatches, encode, pages, parts, payloads};
+use abide_workflow::InstanceId;
+
+use super::slot::{Item, Known, Slot, is_over};
+use super::{Shard, later};
+use crate::event::{Effect, Notice, ScanPurpose};
+use crate::lease::Monotonic;
+
+/// The row of an expiry.
+pub(super) type ExpiryKey = Key;
+
+/// How far sweeping has come.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    next: Option<Monotonic>,
+    scanning: bool,
+    queue: VecDeque<(Key, Expired)>,
+    current: Option<Current>,
+    /// Instances of an expiry that are still to be looked at.
+    open: HashMap<Key, usize>,
+}
+
+/// What is being deleted.
+#[derive(Debug)]
+struct Current {
+    expiry: Key,
+    what: Swept,
+}
+
+#[derive(Debug)]
+enum Swept {
+    /// The rows of a run: which table, and what is left of it.
+    Run { run: u64, table: usize },
+    Answer,
+}
+
+/// Expiries looked at in one go, and rows deleted in one.
+const SLICE: usize = 100;
+
+impl Shard {
+    pub(super) fn keep_sweep(&mut self) {
+        let now = self.now.mono;
+        if self.sweep.scanning || self.sweep.current.is_some() || !self.commits.has_room() {
+            return;
+        }
+        if let Some((key, what)) = self.sweep.queue.pop_front() {
+            return self.sweep_one(key, what);
+        }
+        let next = *self.sweep.next.get_or_insert(later(now, self.config.sweep_every));
+        if next <= now && self.sweep.open.is_empty() {
+            self.sweep.scanning = true;
+            self.sweep.next = Some(later(now, self.config.sweep_every));
+            let due = expiries::due_before(self.now.wall.0.saturating_add(1)).at_most(SLICE);
+            self.effects.push(Effect::Scan(ScanPurpose::Expiries, due));
+        }
+    }
+
+    pub(super) fn on_expiries(&mut self, result: Result<ScanPage, StoreError>) {
+        self.sweep.scanning = false;
+        let page = match result {
+            Ok(page) => page,
+            Err(error) => return self.tell(Notice::Unreadable { reason: error.to_string() }),
+        };
+        if page.rows.len() == SLICE {
+            // There is more; what is found twice because its deletion is not durable yet is deleted twice.
+            self.sweep.next = Some(self.now.mono);
+        }
+        for row in page.rows {
+            match decode::<Expiry>(&row.value) {
+                Ok(expiry) => self.sweep.queue.push_back((row.key, expiry.what)),
+                Err(error) => self.tell(Notice::Unreadable { reason: error.to_string() }),
+            }
+        }
+    }
+
+    fn sweep_one(&mut self, key: Key, what: Expired) {
+        match what {
+            Expired::Ended(ended) => {
+                let ended: Vec<(InstanceId, u64)> = ended
+                    .into_iter()
+                    .filter_map(|(id, run)| InstanceId::new(id).ok().map(|id| (id, run)))
+                    .collect();
+                self.sweep.open.insert(key.clone(), ended.len());
+                for (id, run) in ended {
+                    self.offer(id, Item::Expire { run, expiry: key.clone() });
+                }
+            }
+            Expired::Run(run) => {
+                self.sweep.current = Some(Current { expiry: key, what: Swept::Run { run, table: 0 } });
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, remains(run, 0)));
+            }
+            Expired::Dedupe { scope, digest } => {
+                let row = dedupe::key(&scope, &digest);
+                self.sweep.current = Some(Current { expiry: key, what: Swept::Answer });
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
+            }
+            // Kinds that nothing writes yet.
+            Expired::EntityEvents { .. } | Expired::Payload { .. } | Expired::Source(_) => {}
+        }
+    }
+
+    pub(super) fn on_remains(&mut self, result: Result<ScanPage, StoreError>) {
+        let Some(Current { expiry, what }) = self.sweep.current.take() else { return };
+        let page = match result {
+            Ok(page) => page,
+            // Found again with the next look at what is due.
+            Err(error) => {
+                if super::damaged_at(&error).is_some() {
+                    self.tell(Notice::Unreadable { reason: error.to_string() });
+                }
+                return;
+            }
+        };
+        self.commits.make_room(SLICE + 1, 0);
+        match what {
+            Swept::Answer => {
+                for row in page.rows {
+                    let old = decode::<Answer>(&row.value).is_ok_and(|answer| answer.expires_at <= self.now.wall.0);
+                    if old {
+                        self.commits.delete(row.key);
+                    }
+                }
+                self.commits.delete(expiry);
+            }
+            Swept::Run { run, table } => {
+                for row in page.rows {
+                    self.commits.delete(row.key);
+                }
+                let (table, next) = match page.next {
+                    Some(rest) => (table, Some(rest)),
+                    None if table + 1 < TABLES => (table + 1, Some(remains(run, table + 1))),
+                    None => (table, None),
+                };
+                match next {
+                    Some(scan) => {
+                        self.sweep.current = Some(Current { expiry, what: Swept::Run { run, table } });
+                        self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
+                    }
+                    None => self.commits.delete(expiry),
+                }
+            }
+        }
+    }
+
+    /// A run has been kept long enough.
+    pub(super) fn serve_expire(&mut self, id: &InstanceId, slot: &mut Slot, run: u64, expiry: &ExpiryKey) {
+        let row = match &slot.known {
+            Known::Row(Some(row)) => Some(row.clone()),
+            Known::Run(run) => Some(run.row.clone()),
+            Known::Unreadable { row: Some(row), .. } => Some((**row).clone()),
+            _ => None,
+        };
+        self.commits.make_room(8, 0);
+        match row {
+            Some(row) if row.run == run && row.status == RunStatus::Purged => {
+                self.commits.delete(instances::key(id.as_str()));
+                slot.known = Known::Row(None);
+            }
+            // A rewound run lives again; it has its own expiry when it ends again.
+            Some(row) if row.run == run && !is_over(row.status) => {}
+            Some(row) if row.run == run => slot.known = Known::Row(Some(self.purge(id, row))),
+            _ => self.forget_run(run),
+        }
+        let left = self.sweep.open.get_mut(expiry).map(|left| {
+            *left = left.saturating_sub(1);
+            *left
+        });
+        if left == Some(0) {
+            self.sweep.open.remove(expiry);
+            self.commits.delete(expiry.clone());
+        }
+    }
+
+    /// Forgets a run that has ended, in one commit. The id remembers its run number for a while, so that a new run is not taken for this one.
+    pub(super) fn purge(&mut self, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
+        self.feed_gone(id, &row);
+        self.forget_run(row.run);
+        row.status = RunStatus::Purged;
+        row.updated_at = self.now.wall.0;
+        self.commits.put(instances::key(id.as_str()), encode(&row));
+        let at = self.now.wall.plus(self.config.repeat_window).0;
+        let sequence = self.next_sequence();
+        let what = Expired::Ended(vec![(id.as_str().to_owned(), row.run)]);
+        self.commits.create(expiries::key(at, sequence), encode(&Expiry { what }));
+        row
+    }
+
+    fn forget_run(&mut self, run: u64) {
+        let sequence = self.next_sequence();
+        let expiry = Expiry { what: Expired::Run(run) };
+        self.commits.create(expiries::key(self.now.wall.0, sequence), encode(&expiry));
+        self.sweep.next = self.sweep.next.map(|_| self.now.mono);
+    }
+}
+
+/// Tables that have rows of a run.
+const TABLES: usize = 4;
+
+fn remains(run: u64, table: usize) -> Scan {
+    let scan = match table {
+        0 => pages::of_run(run),
+        1 => parts::of_run(run),
+        2 => payloads::of_run(run),
+        _ => dispatches::of_run(run),
+    };
+    scan.at_most(SLICE)
+}

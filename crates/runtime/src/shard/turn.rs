@@ -1,0 +1,266 @@
+//! One turn of one run, and the rows it becomes: all of them in one gathering, so all of them or none.
+
+use abide_store::tables::pages::{self, Page};
+use abide_store::tables::parts::{self, Part};
+use abide_store::tables::{encode, inbox, instances};
+use abide_workflow::history::HistoryEvent;
+use abide_workflow::{Corrupt, InstanceId, Message, Turn, advance};
+
+use super::commits::After;
+use super::slot::{Folding, From, Known, Run, Slot, row_status};
+use super::{Shard, planted};
+use crate::event::Effect;
+use crate::post::{self, Post};
+use crate::request::{Refused, Reply};
+use crate::run::Change;
+
+/// Turns one run takes before others come.
+const TURNS_AT_ONCE: usize = 8;
+/// Pages after which the changed parts are folded into rows of their own.
+const FOLD_PAGES: u64 = 32;
+/// Bytes of changed parts after which they are folded.
+const FOLD_BYTES: usize = 64 * 1024;
+/// Part rows written beside one turn.
+const FOLD_ROWS: usize = 64;
+
+impl Shard {
+    /// Takes the turns of runs that had no room before, as far as there is room now.
+    pub(super) fn take_ready_turns(&mut self) {
+        self.serve_posted();
+        let mut rounds = self.ready.len();
+        while rounds > 0 && self.commits.has_room() {
+            rounds -= 1;
+            let Some(id) = self.ready.pop_front() else { return };
+            if let Some(Slot { known: Known::Run(run), .. }) = self.slots.get_mut(&id) {
+                run.queued = false;
+            }
+            self.serve(&id);
+            self.serve_posted();
+        }
+    }
+
+    /// Turns until the run rests, or others must come first.
+    pub(super) fn take_turns(&mut self, id: &InstanceId, run: &mut Run) -> Result<(), Corrupt> {
+        for _ in 0..TURNS_AT_ONCE {
+            if !run.wants_turn() {
+                return Ok(());
+            }
+            if !self.commits.has_room() {
+                break;
+            }
+            self.take_turn(run)?;
+        }
+        if run.wants_turn() && !run.queued {
+            run.queued = true;
+            self.ready.push_back(id.clone());
+        }
+        Ok(())
+    }
+
+    fn take_turn(&mut self, run: &mut Run) -> Result<(), Corrupt> {
+        let limits = &self.config.run.turn;
+        let rows = (limits.messages_max + limits.commands_max) * 2 + self.fold_rows() + 16;
+        self.commits.make_room(rows, 0);
+        self.turn_of(run)
+    }
+
+    /// One turn, whatever room there is: it belongs to what is gathered already.
+    pub(super) fn turn_of(&mut self, run: &mut Run) -> Result<(), Corrupt> {
+        let now = self.now.wall;
+        let inbox = run.messages.make_contiguous();
+        let mut turn = advance(&run.plan, &mut run.instance, inbox, now, &self.config.run)?;
+        let mut changes: Vec<Change> =
+            turn.changes.drain(..).map(|change| (change.key.to_bytes(), change.value)).collect();
+        let answered = self.take_messages(run, &turn, &mut changes);
+        for command in std::mem::take(&mut turn.commands) {
+            self.obey(run, command, &mut changes);
+        }
+        for command in answered {
+            self.settle_call(run, command);
+        }
+        self.note_continuation(run, turn.unfinished);
+        self.note_stuck(run, &mut changes);
+        self.write_pages(run, &turn.history, changes);
+        self.note_status(run);
+        self.fold(run);
+        run.written = self.commits.number();
+        match turn.next_run.take() {
+            Some(next) => self.continue_as_new(run, *next),
+            None => Ok(()),
+        }
+    }
+
+    /// What is to be done for each message taken. Gives back the calls that were answered.
+    fn take_messages(
+        &mut self,
+        run: &mut Run,
+        turn: &Turn,
+        changes: &mut Vec<Change>,
+    ) -> Vec<abide_workflow::CommandId> {
+        let mut answered = Vec::new();
+        for position in 0..turn.consumed {
+            let (Some(message), Some(from)) = (run.messages.pop_front(), run.froms.pop_front()) else { break };
+            let refusal = turn.refused.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
+            match from {
+                From::Client(ticket) => {
+                    let reply = match refusal {
+                        Some(refusal) => Reply::Refused(Refused::Message(refusal.clone())),
+                        None => Reply::Accepted,
+                    };
+                    if planted!(self, EarlyAcknowledgement) {
+                        self.reply(ticket, reply);
+                    } else {
+                        self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+                    }
+                }
+                From::Call(command) => answered.push(command),
+                From::Timer(due) => self.timer_taken(run, &due, changes),
+                From::Inbox(sequence) => {
+                    self.commits.delete(inbox::key(sequence));
+                    self.commits.hurry();
+                    if let Message::ChildCompleted { command, .. } | Message::ChildFailed { command, .. } = message
+                        && let Some((_, change)) = run.book.clear_child(command)
+                    {
+                        changes.push(change);
+                    }
+                }
+            }
+        }
+        answered
+    }
+
+    /// A turn that was cut short leaves a note, so that a crash does not leave the run waiting for nothing.
+    fn note_continuation(&mut self, run: &mut Run, unfinished: bool) {
+        run.unfinished = unfinished;
+        match (unfinished, run.continuation) {
+            (true, None) => {
+                let sequence = self.next_sequence();
+                run.continuation = Some(sequence);
+                let post = Post::Continue { run: run.row.run };
+                let waiting = inbox::Waiting {
+                    instance_id: run.instance.origin().instance_id.as_str().to_owned(),
+                    received_at: self.now.wall.0,
+                    message: post::encode(&post),
+                };
+                self.commits.create(inbox::key(sequence), encode(&waiting));
+            }
+            (false, Some(sequence)) => {
+                self.commits.delete(inbox::key(sequence));
+                run.continuation = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The turn's page: what it told and what it changed. More than one if that is too much for one row.
+    pub(super) fn write_pages(&mut self, run: &mut Run, history: &[HistoryEvent], changes: Vec<Change>) {
+        if history.is_empty() && changes.is_empty() {
+            return;
+        }
+        let bytes_max = self.config.store.value_bytes_max - self.config.store.value_bytes_max / 64;
+        let events = serde_json::to_vec(history).unwrap_or_default();
+        let size = |change: &Change| change.0.len() + change.1.as_ref().map_or(0, Vec::len) + 16;
+        let total: usize = changes.iter().map(size).sum();
+        let first_event = history.first().map_or(0, |event| event.sequence);
+        if events.len() + total <= bytes_max {
+            let count = u32::try_from(history.len()).unwrap_or(u32::MAX);
+            return self.write_page(run, first_event, count, events, changes);
+        }
+        for event in history {
+            let events = serde_json::to_vec(&[event]).unwrap_or_default();
+            self.write_page(run, event.sequence, 1, events, Vec::new());
+        }
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for change in changes {
+            if bytes + size(&change) > bytes_max && !some.is_empty() {
+                self.write_page(run, 0, 0, Vec::new(), std::mem::take(&mut some));
+                bytes = 0;
+            }
+            bytes += size(&change);
+            some.push(change);
+        }
+        self.write_page(run, 0, 0, Vec::new(), some);
+    }
+
+    fn write_page(
+        &mut self,
+        run: &mut Run,
+        first_event: u64,
+        events_count: u32,
+        events: Vec<u8>,
+        changes: Vec<Change>,
+    ) {
+        run.last_page += 1;
+        let page = Page { first_event, events_count, at: self.now.wall.0, events, changes };
+        self.commits.create(pages::key(run.row.run, run.last_page), encode(&page));
+        self.commits.hurry();
+        for (name, bytes) in page.changes {
+            run.unfolded_bytes += name.len() + bytes.as_ref().map_or(0, Vec::len);
+            run.unfolded.insert(name, (bytes, run.last_page));
+        }
+    }
+
+    /// Folds the changed parts into rows of their own when there are many pages over the last fold, a slice beside each turn. A row may be
+    /// newer than the fold says: the pages laid over it end in the same bytes.
+    fn fold(&mut self, run: &mut Run) {
+        if run.has_ended() {
+            run.folding = None;
+            return;
+        }
+        let pages = run.last_page - run.row.folded_turn;
+        if run.folding.is_none() && (pages >= FOLD_PAGES || run.unfolded_bytes >= FOLD_BYTES && pages > 1) {
+            let names = run.unfolded.keys().cloned().collect();
+            run.folding = Some(Folding { until_page: run.last_page, names });
+        }
+        let Some(folding) = &mut run.folding else { return };
+        for _ in 0..self.fold_rows() {
+            let Some(name) = folding.names.pop_front() else { break };
+            let Some((bytes, page)) = run.unfolded.get(&name) else { continue };
+            let key = parts::key(run.row.run, &name);
+            match bytes {
+                Some(bytes) => self.commits.put(key, encode(&Part::new(&name, *page, bytes.clone()))),
+                None => self.commits.delete(key),
+            }
+        }
+        if !folding.names.is_empty() {
+            return;
+        }
+        let until = folding.until_page;
+        run.folding = None;
+        run.row.folded_turn = until;
+        run.unfolded.retain(|_, (_, page)| *page > until);
+        run.unfolded_bytes =
+            run.unfolded.iter().map(|(name, (bytes, _))| name.len() + bytes.as_ref().map_or(0, Vec::len)).sum();
+        self.write_row(run);
+    }
+
+    fn fold_rows(&self) -> usize {
+        FOLD_ROWS.min(self.config.store.commit_rows_max / 8)
+    }
+
+    /// The row of the id says what the run's status says, in the same commit.
+    fn note_status(&mut self, run: &mut Run) {
+        let status = row_status(run.instance.status());
+        if status == run.row.status {
+            return;
+        }
+        run.row.status = status;
+        if planted!(self, StatusApart) && run.has_ended() {
+            return;
+        }
+        self.write_row(run);
+        self.mark_for_feed(run);
+        if run.has_ended() {
+            self.commits.then(After::Forget(run.instance.origin().instance_id.clone()));
+        }
+    }
+
+    /// Writes the row of the run's id.
+    pub(super) fn write_row(&mut self, run: &mut Run) {
+        run.row.last_turn = run.last_page;
+        run.row.updated_at = self.now.wall.0;
+        let key = instances::key(run.instance.origin().instance_id.as_str());
+        self.commits.put(key, encode(&run.row));
+        self.commits.hurry();
+    }
+}
