@@ -26,7 +26,12 @@ pub fn definition(start: &str, states: &Value) -> Value {
 
 /// Three tasks, one after the other.
 pub fn three_tasks() -> Value {
-    let task = |output: &str, next: &str| json!({"type": "task", "activity": "Work", "input": {"id": "$.input.id", "before": "$.state.a?"}, "output": output, "next": next});
+    three_tasks_of("Work")
+}
+
+/// The same with another activity.
+pub fn three_tasks_of(activity: &str) -> Value {
+    let task = |output: &str, next: &str| json!({"type": "task", "activity": activity, "input": {"id": "$.input.id", "before": "$.state.a?"}, "output": output, "next": next});
     definition(
         "A",
         &json!({
@@ -38,14 +43,30 @@ pub fn three_tasks() -> Value {
 
 /// A parallel of so many branches, each with one task.
 pub fn parallel(branches: usize) -> Value {
+    parallel_of("Work", branches)
+}
+
+/// The same with another activity.
+pub fn parallel_of(activity: &str, branches: usize) -> Value {
     let branch = json!({"startAt": "Do", "states": {
-        "Do": {"type": "task", "activity": "Work", "input": {"id": "$.input.id"}, "output": "$.state.x", "next": "Done"},
+        "Do": {"type": "task", "activity": activity, "input": {"id": "$.input.id"}, "output": "$.state.x", "next": "Done"},
         "Done": {"type": "succeed", "output": "$.state.x"}}});
     definition(
         "Fan",
         &json!({
             "Fan": {"type": "parallel", "branches": vec![branch; branches], "output": "$.state.all", "next": "End"},
             "End": {"type": "succeed"},
+        }),
+    )
+}
+
+/// Waits for an event and ends with its payload.
+pub fn waiting(event: &str) -> Value {
+    definition(
+        "Wait",
+        &json!({
+            "Wait": {"type": "wait", "waitType": "externalEvent", "eventName": event, "output": "$.state.event", "next": "End"},
+            "End": {"type": "succeed", "output": "$.state.event"},
         }),
     )
 }

@@ -38,11 +38,8 @@ pub fn commits(run: u64) -> Vec<Rows> {
         };
         let mut rows: Rows = vec![page(run, number + 1, first_event, &turn)];
         first_event += turn.history.len() as u64;
-        if let Some((key, mut call)) = called.take() {
-            call.state = DispatchState::Acked;
-            call.settled_at = Some(NOW);
-            call.input = DispatchInput::Dropped;
-            rows.push((key, Some(encode(&call))));
+        if let Some((key, _)) = called.take() {
+            rows.push((key, None));
         }
         if let Some(call) = turn.commands.iter().find_map(|command| dispatch(run, command)) {
             rows.push((call.0.clone(), Some(encode(&call.1))));
@@ -92,20 +89,24 @@ fn page(run: u64, turn_number: u64, first_event: u64, turn: &Turn) -> (Key, Opti
 fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
     let CommandKind::StartActivity(start) = &command.kind else { return None };
     let call = Dispatch {
+        instance_id: format!("0198c2a4-7d31-7a52-9c6f-{run:012x}"),
+        run_number: 1,
+        correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
         command: command.id.0,
         activity: start.activity.clone(),
         step: "A".to_owned(),
+        parent_item: None,
         state: DispatchState::Sent,
         attempt: 0,
-        failures: 0,
+        unanswered: 0,
         fencing_token: 3,
         created_at: NOW,
-        sent_at: Some(NOW),
-        attempt_deadline_at: Some(NOW + 10_000),
+        sent_at: NOW,
         deadline_at: start.deadline.map(|at| at.0),
+        attempt_timeout_ms: 10_000,
         not_before: None,
-        settled_at: None,
         reason: None,
+        secrets: Vec::new(),
         input: DispatchInput::Inline(serde_json::to_vec(&*start.input).unwrap_or_default()),
     };
     let mut idempotency_key = [7; 32];
@@ -147,6 +148,7 @@ fn instance_row(run: u64, last_turn: u64, status: RunStatus) -> (Key, Option<Vec
         updated_at: NOW,
         correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
         entity_id: None,
+        parked: None,
     };
     (instances::key(&format!("0198c2a4-7d31-7a52-9c6f-{run:012x}")), Some(encode(&row)))
 }

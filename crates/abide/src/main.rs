@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Turns allocate much and briefly, on many threads; the system's allocator is slow at that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Durable orchestration in one binary.
 #[derive(Parser)]
 #[command(name = "abide", version, about, arg_required_else_help = true)]
@@ -27,6 +31,8 @@ enum Command {
     Graph(commands::graph::Args),
     /// Run a definition in memory, with mocked activities and skipped time
     Run(commands::run::Args),
+    /// Run the server
+    Serve(commands::serve::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,5 +40,6 @@ fn main() -> ExitCode {
         Command::Validate(args) => commands::validate::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Serve(args) => commands::serve::run(args),
     }
 }

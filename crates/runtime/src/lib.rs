@@ -7,6 +7,7 @@ pub mod config;
 pub mod crash;
 pub mod definitions;
 pub mod event;
+pub mod fsck;
 pub mod hands;
 pub mod lease;
 pub mod moment;

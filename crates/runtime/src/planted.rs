@@ -31,6 +31,27 @@ pub enum Bug {
     KeyWithoutRun,
     /// Calls under way are not delivered again after a crash.
     OrphansForgotten,
-    /// An unknown outcome is taken for a failure.
-    UnknownAssumedLost,
+    /// An unknown outcome is taken for a success.
+    UnknownAssumedDone,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::NoFence,
+        Self::EarlyAcknowledgement,
+        Self::LostTimer,
+        Self::DoubleDelivery,
+        Self::EarlyDeletion,
+        Self::EarlyCompletion,
+        Self::TerminalReopened,
+        Self::EventLostAtContinue,
+        Self::StaleRecovery,
+        Self::AttemptNotPersisted,
+        Self::ChildEndDoubled,
+        Self::StatusApart,
+        Self::KeyWithoutRun,
+        Self::OrphansForgotten,
+        Self::UnknownAssumedDone,
+    ];
 }

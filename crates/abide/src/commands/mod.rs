@@ -2,6 +2,7 @@
 
 pub(crate) mod graph;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod validate;
 
 /// Exit codes, the same for all commands.

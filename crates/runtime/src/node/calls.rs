@@ -20,6 +20,8 @@ pub(super) struct Calls<T> {
     answers: mpsc::UnboundedSender<Incoming>,
     metrics: Arc<Metrics>,
     running: HashMap<CallId, AbortHandle>,
+    /// Under which claim of the shard calls are made.
+    pub(super) claim: u64,
 }
 
 impl<T: Transport + 'static> Calls<T> {
@@ -29,7 +31,7 @@ impl<T: Transport + 'static> Calls<T> {
         answers: mpsc::UnboundedSender<Incoming>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { activities, slots, answers, metrics, running: HashMap::new() }
+        Self { activities, slots, answers, metrics, running: HashMap::new(), claim: 0 }
     }
 
     /// Begins a call as soon as there is a slot.
@@ -37,11 +39,11 @@ impl<T: Transport + 'static> Calls<T> {
         crash::point("before-call");
         let (activities, slots) = (Arc::clone(&self.activities), Arc::clone(&self.slots));
         let (answers, metrics) = (self.answers.clone(), Arc::clone(&self.metrics));
-        let named = id.clone();
+        let (named, claim) = (id.clone(), self.claim);
         let task = tokio::spawn(async move {
             let Ok(_slot) = slots.acquire_owned().await else { return };
             metrics.calls_running.add(1);
-            let answered = Answering { metrics: &metrics, id: Some(named), answers: &answers };
+            let answered = Answering { metrics: &metrics, id: Some(named), claim, answers: &answers };
             let answer = activities.deliver(call).await;
             crash::point("after-call");
             answered.with(answer);
@@ -73,6 +75,7 @@ impl<T: Transport + 'static> Calls<T> {
 struct Answering<'a> {
     metrics: &'a Metrics,
     id: Option<CallId>,
+    claim: u64,
     answers: &'a mpsc::UnboundedSender<Incoming>,
 }
 
@@ -80,7 +83,7 @@ impl Answering<'_> {
     fn with(mut self, answer: Answer) {
         if let Some(id) = self.id.take() {
             // A shard that is gone waits for no answer.
-            drop(self.answers.send(Incoming::Event(Event::Answered(id, answer))));
+            drop(self.answers.send(Incoming::Event(self.claim, Event::Answered(id, answer))));
         }
     }
 }
@@ -95,7 +98,7 @@ impl Drop for Answering<'_> {
                 retryable: true,
                 outcome_unknown: true,
             };
-            drop(self.answers.send(Incoming::Event(Event::Answered(id, Answer::Failed(failure)))));
+            drop(self.answers.send(Incoming::Event(self.claim, Event::Answered(id, Answer::Failed(failure)))));
         }
     }
 }

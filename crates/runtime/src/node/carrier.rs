@@ -25,8 +25,10 @@ use crate::shard::Shard;
 pub(super) enum Incoming {
     /// A client's request.
     Ask { request: Request, reply: oneshot::Sender<Reply>, end: Option<oneshot::Sender<Reply>> },
-    /// The result of an effect.
-    Event(Event),
+    /// The result of an effect, wanted under this claim of the shard. Under another one it would be taken for something else.
+    Event(u64, Event),
+    /// There may be messages from elsewhere.
+    Hint,
     /// The node goes down.
     Drain,
 }
@@ -69,6 +71,7 @@ impl<S: Store> Carrier<S> {
         mut calls: Calls<T>,
     ) {
         loop {
+            calls.claim += 1;
             let stopped = self.carry(&mut incoming, &mut calls).await;
             self.metrics.shard_stopped(self.id);
             calls.cancel_all();
@@ -138,7 +141,9 @@ impl<S: Store> Carrier<S> {
                 }
                 Event::Asked(ticket, request)
             }
-            Incoming::Event(event) => event,
+            Incoming::Event(claim, _) if claim != calls.claim => return,
+            Incoming::Event(_, event) => event,
+            Incoming::Hint => Event::ArrivalsHinted,
             Incoming::Drain => Event::Drain,
         };
         if let Event::Answered(id, _) = &event {
@@ -170,13 +175,13 @@ impl<S: Store> Carrier<S> {
             }
             Effect::Tell(notice) => self.told(&notice),
             Effect::Stopped(why) => return Some(why),
-            other => self.begin(other, ready),
+            other => self.begin(other, ready, calls.claim),
         }
         None
     }
 
     /// Begins something of the store's. Reads are mostly there at once; then no task is needed.
-    fn begin(&self, effect: Effect, ready: &mut Vec<Event>) {
+    fn begin(&self, effect: Effect, ready: &mut Vec<Event>, claim: u64) {
         crash::point(match &effect {
             Effect::Commit(..) => "before-commit",
             Effect::Post(..) => "before-post",
@@ -205,10 +210,10 @@ impl<S: Store> Carrier<S> {
                 _ => "",
             });
             if let Some(hinted) = hinted {
-                drop(hinted.send(Incoming::Event(Event::ArrivalsHinted)));
+                drop(hinted.send(Incoming::Hint));
             }
             if let Some(own) = own {
-                drop(own.send(Incoming::Event(event)));
+                drop(own.send(Incoming::Event(claim, event)));
             }
         });
     }

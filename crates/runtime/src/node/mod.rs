@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_dispatch::Transport;
-use abide_store::rows::{Health, PartitionError, PrivateRows};
+use abide_store::rows::{Health, PartitionError};
 use abide_workflow::{InstanceId, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;

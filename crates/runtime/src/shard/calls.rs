@@ -54,7 +54,7 @@ impl Shard {
             secrets: start.secrets,
             input: DispatchInput::Inline(Vec::new()),
         };
-        let mut call = OpenCall { key, dispatch, input: start.input, out: false, answered: false };
+        let mut call = OpenCall { key, dispatch, input: start.input, out: false, answered: false, recorded: false };
         self.send(run.row.run, command, &mut call);
         run.calls.insert(command, call);
     }
@@ -83,7 +83,8 @@ impl Shard {
         let row = encode(&call.dispatch);
         call.dispatch.input = DispatchInput::Inline(Vec::new());
         let key = dispatches::key(run, &call.key);
-        if call.dispatch.attempt == 0 { self.commits.create(key, row) } else { self.commits.put(key, row) }
+        if call.recorded { self.commits.put(key, row) } else { self.commits.create(key, row) }
+        call.recorded = true;
     }
 
     /// The run wants another delivery.
@@ -141,6 +142,19 @@ impl Shard {
         }
         self.send(number, command, call);
         run.written = self.commits.number();
+    }
+
+    #[cfg(feature = "faults")]
+    pub(super) fn deliver_unrecorded(&mut self, run: u64, key: [u8; 32], dispatch: Dispatch) {
+        let command = CommandId(dispatch.command);
+        let input = match &dispatch.input {
+            DispatchInput::Inline(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
+            DispatchInput::Stored(_) => serde_json::Value::Null,
+        };
+        let call = OpenCall { key, dispatch, input: input.into(), out: false, answered: false, recorded: true };
+        if let Some((id, call)) = outgoing(run, command, &call, self.now.wall) {
+            self.effects.push(Effect::Call(id, Box::new(call)));
+        }
     }
 
     fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
@@ -203,16 +217,20 @@ impl Shard {
     }
 
     /// After the turn that took an answer: the call is settled unless the run asked for another delivery, or keeps the answer for later.
-    pub(super) fn settle_call(&mut self, run: &mut Run, command: CommandId) {
-        let held = run.instance.expects(command);
+    pub(super) fn settle_call(&mut self, run: &mut Run, command: CommandId, completed: bool) {
+        let held = !completed && run.instance.expects(command);
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
         if call.out || call.dispatch.not_before.is_some() || call.dispatch.state == DispatchState::Pending {
             return;
         }
         if held {
-            call.dispatch.state = DispatchState::FailedRetryable;
-            return self.write_call(number, call);
+            run.held.push(command);
+            if call.dispatch.state != DispatchState::FailedRetryable {
+                call.dispatch.state = DispatchState::FailedRetryable;
+                self.write_call(number, call);
+            }
+            return;
         }
         let key = dispatches::key(number, &call.key);
         run.calls.remove(&command);

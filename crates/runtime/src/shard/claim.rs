@@ -125,6 +125,10 @@ impl Shard {
                     ownership: Ownership::new(self.config.lease, self.now.mono),
                 };
                 self.phase = Phase::Taking(watch, owned);
+                if planted!(self, StaleRecovery) {
+                    let calls = abide_store::tables::dispatches::all();
+                    self.effects.push(Effect::Scan(crate::event::ScanPurpose::Dispatches, calls));
+                }
                 self.commits.hurry();
                 self.commit_next();
             }
@@ -189,7 +193,7 @@ impl Shard {
 
     pub(super) fn on_commit_answered(&mut self, id: CommitId, outcome: CommitOutcome) {
         let now = self.now.mono;
-        let unknown_assumed_lost = planted!(self, UnknownAssumedLost);
+        let assumed_done = planted!(self, UnknownAssumedDone);
         let Some(commit) = self.commits.in_flight.as_mut().filter(|commit| commit.id == id) else { return };
         match outcome {
             CommitOutcome::Committed(receipt) => self.committed(receipt.head),
@@ -197,10 +201,7 @@ impl Shard {
                 commit.tries += 1;
                 commit.waiting = Waiting::Retry(later(now, back_off(commit.tries)));
             }
-            CommitOutcome::Unknown { .. } if unknown_assumed_lost => {
-                commit.waiting = Waiting::Retry(now);
-                commit.id = CommitId(commit.id.0 ^ 1 << 127);
-            }
+            CommitOutcome::Unknown { .. } if assumed_done => self.committed(None),
             // Also when it says that another owner has the shard: an earlier copy of this commit may have arrived after all.
             CommitOutcome::Unknown { .. } | CommitOutcome::Fenced | CommitOutcome::Conflict(_) => {
                 commit.waiting = Waiting::Head;

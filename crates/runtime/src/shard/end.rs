@@ -93,6 +93,12 @@ impl Shard {
 
     /// The next run of the instance begins in the same commit as this one ends.
     pub(super) fn continue_as_new(&mut self, run: &mut Run, next: Instance) -> Result<(), Corrupt> {
+        #[cfg(feature = "faults")]
+        let next = if planted!(self, EventLostAtContinue) {
+            Instance::pending(next.origin().clone(), self.now.wall)
+        } else {
+            next
+        };
         self.feed_last(run);
         let number = self.next_sequence();
         let mut row = run.row.clone();
@@ -109,7 +115,6 @@ impl Shard {
         // Answers name commands of the run that ended. Their rows have gone with it, or go with them.
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
-                From::Client(_) if planted!(self, EventLostAtContinue) => {}
                 From::Client(_) => {
                     begun.messages.push_back(message);
                     begun.froms.push_back(from);
@@ -156,7 +161,7 @@ impl Shard {
     pub(super) fn terminate_unreadable(
         &mut self,
         id: &InstanceId,
-        row: &mut abide_store::tables::instances::Instance,
+        row: &mut instances::Instance,
         last_page: u64,
         reason: &str,
     ) {

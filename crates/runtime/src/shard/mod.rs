@@ -40,6 +40,7 @@ use commits::{After, Commits};
 use schedule::{Pace, Schedule};
 use slot::Slot;
 
+pub(crate) use slot::row_status;
 pub(crate) use view::view_of_stored;
 
 /// One shard on one node.
@@ -235,9 +236,11 @@ impl Shard {
         self.sequence
     }
 
+    /// New in every claim: a node that lost the shard and took it again must not take an old commit for its own.
     fn next_commit_id(&mut self) -> CommitId {
         self.commits_made += 1;
-        CommitId(u128::from(self.config.incarnation) << 64 | u128::from(self.commits_made))
+        let claim = u128::from(self.fencing_token() & 0xff_ffff) << 40;
+        CommitId(u128::from(self.config.incarnation) << 64 | claim | u128::from(self.commits_made))
     }
 
     fn reply(&mut self, ticket: Ticket, reply: Reply) {

@@ -74,6 +74,10 @@ impl Shard {
             ScanPurpose::Remains => self.on_remains(result),
             ScanPurpose::Arrivals => self.on_arrivals(result),
             _ if matches!(self.phase, Phase::Recovering(_)) => self.on_recovered(purpose, result),
+            #[cfg(feature = "faults")]
+            _ if matches!(self.phase, Phase::Taking(..)) && planted!(self, StaleRecovery) => {
+                self.deliver_stale(result);
+            }
             _ => {}
         }
     }
@@ -123,6 +127,16 @@ impl Shard {
         let at = call.not_before.unwrap_or(call.sent_at);
         self.schedule.add(DueKey { at, run, what: What::Delivery, number: call.command }, id);
         Ok(())
+    }
+
+    /// A planted mistake: calls go out again before the shard is ours.
+    #[cfg(feature = "faults")]
+    fn deliver_stale(&mut self, result: Result<ScanPage, StoreError>) {
+        for row in result.into_iter().flat_map(|page| page.rows) {
+            if let (Ok((run, key)), Ok(dispatch)) = (dispatches::read_key(&row.key), decode(&row.value)) {
+                self.deliver_unrecorded(run, key, dispatch);
+            }
+        }
     }
 
     fn found_message(&mut self, row: &abide_store::rows::Row) -> Result<(), String> {

@@ -111,8 +111,8 @@ impl Shard {
         let run = match &mut slot.known {
             Known::Run(run) if run.has_ended() => run,
             Known::Run(run) => {
-                let run = RunNumber(run.row.run_number);
-                return self.refuse(ticket, Refused::Live { instance_id: id.clone(), run });
+                let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(run.row.run_number) };
+                return self.refuse_when_durable(&slot.known, ticket, refused);
             }
             other => {
                 let why = Self::why_unreadable(id, other);
@@ -144,11 +144,20 @@ impl Shard {
             }
         };
         if !is_over(row.status) {
-            let run = RunNumber(row.run_number);
-            return self.refuse(ticket, Refused::Live { instance_id: id.clone(), run });
+            let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
+            return self.refuse_when_durable(&slot.known, ticket, refused);
         }
         slot.known = Known::Row(Some(self.purge(id, row)));
         self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
+    }
+
+    /// Refuses because of a run that may be ahead of the store: what is said of it must not be undone by a crash.
+    pub(super) fn refuse_when_durable(&mut self, known: &Known, ticket: Ticket, why: Refused) {
+        let written = if let Known::Run(run) = known { run.written } else { 0 };
+        let effect = Effect::Reply(ticket, Reply::Refused(why));
+        if let Some(after) = self.commits.when_durable(written, After::Effect(effect)) {
+            self.follow(after);
+        }
     }
 
     /// The row of an instance that cannot be read says so.

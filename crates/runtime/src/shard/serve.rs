@@ -96,6 +96,7 @@ impl Shard {
                 !over
             }
             Known::Unreadable { row, .. } => row.is_some(),
+            Known::Asking(_) | Known::LookingUp(_) => true,
             _ => !slot.items.is_empty(),
         };
         if keep || !slot.items.is_empty() {

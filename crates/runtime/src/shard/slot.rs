@@ -149,6 +149,8 @@ pub(super) struct Run {
     pub(super) instance: Instance,
     pub(super) book: Book,
     pub(super) calls: BTreeMap<CommandId, OpenCall>,
+    /// Calls whose failure the run holds, to decide upon when it is resumed.
+    pub(super) held: Vec<CommandId>,
     /// Messages that wait for a turn, and where each came from.
     pub(super) messages: VecDeque<Message>,
     pub(super) froms: VecDeque<From>,
@@ -191,6 +193,8 @@ pub(super) struct OpenCall {
     pub(super) out: bool,
     /// An answer waits for its turn.
     pub(super) answered: bool,
+    /// Its record has been written.
+    pub(super) recorded: bool,
 }
 
 impl Run {
@@ -221,7 +225,7 @@ impl Run {
 }
 
 /// The row's spelling of a run's status.
-pub(super) fn row_status(status: Status) -> RunStatus {
+pub(crate) fn row_status(status: Status) -> RunStatus {
     match status {
         Status::Pending => RunStatus::Pending,
         Status::Running => RunStatus::Running,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use abide_store::tables::dedupe::{self, Answer};
-use abide_store::tables::dispatches::DispatchInput;
+use abide_store::tables::dispatches::{DispatchInput, DispatchState};
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
@@ -30,6 +30,7 @@ impl Run {
             instance,
             book: Book::default(),
             calls: BTreeMap::new(),
+            held: Vec::new(),
             messages: VecDeque::new(),
             froms: VecDeque::new(),
             unfinished: true,
@@ -63,8 +64,17 @@ impl Run {
                 DispatchInput::Stored(_) => serde_json::Value::Null,
             };
             let command = CommandId(dispatch.command);
-            let call =
-                OpenCall { key: stored.idempotency_key, dispatch, input: Arc::new(input), out: false, answered: false };
+            if dispatch.state == DispatchState::FailedRetryable && dispatch.not_before.is_none() {
+                run.held.push(command);
+            }
+            let call = OpenCall {
+                key: stored.idempotency_key,
+                dispatch,
+                input: Arc::new(input),
+                out: false,
+                answered: false,
+                recorded: true,
+            };
             run.calls.insert(command, call);
         }
         run
@@ -103,8 +113,8 @@ impl Shard {
             }
         };
         if let Some(row) = previous.filter(|row| !is_over(row.status)) {
-            let run = RunNumber(row.run_number);
-            return self.refuse(ticket, Refused::Live { instance_id: id, run });
+            let refused = Refused::Live { instance_id: id, run: RunNumber(row.run_number) };
+            return self.refuse_when_durable(&slot.known, ticket, refused);
         }
         let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
         if let Known::Run(run) = &slot.known {

@@ -69,7 +69,12 @@ impl Shard {
         self.sweep.scanning = false;
         let page = match result {
             Ok(page) => page,
-            Err(error) => return self.tell(Notice::Unreadable { reason: error.to_string() }),
+            Err(error) => {
+                if super::damaged_at(&error).is_some() {
+                    self.tell(Notice::Unreadable { reason: error.to_string() });
+                }
+                return;
+            }
         };
         if page.rows.len() == SLICE {
             // There is more; what is found twice because its deletion is not durable yet is deleted twice.

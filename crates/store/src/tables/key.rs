@@ -51,6 +51,35 @@ pub enum Table {
 }
 
 impl Table {
+    const ALL: [Self; 20] = [
+        Self::Head,
+        Self::Instance,
+        Self::Part,
+        Self::Page,
+        Self::Inbox,
+        Self::Arrival,
+        Self::Source,
+        Self::Outbox,
+        Self::Dispatch,
+        Self::Timer,
+        Self::Dedupe,
+        Self::Expiry,
+        Self::Entity,
+        Self::EntityEvent,
+        Self::Definition,
+        Self::DefaultVersion,
+        Self::Route,
+        Self::StateDocument,
+        Self::Registry,
+        Self::Payload,
+    ];
+
+    /// The table a key belongs to, if it is one that this program knows.
+    pub fn of(key: &Key) -> Option<Self> {
+        let tag = key.as_bytes().first()?;
+        Self::ALL.into_iter().find(|table| *table as u8 == *tag)
+    }
+
     /// A scan of the whole table in a partition.
     pub fn scan(self) -> Scan {
         Scan::prefix(&[self as u8])

@@ -1,0 +1,145 @@
+//! What Restate calls when it is measured beside Abide: the same three workloads, written with its Rust SDK.
+//!
+//! `abide-bench-restate ADDRESS` serves them there until it is killed. Steps do what `core.echo` does: they return what they
+//! are given. Nothing is measured here; the `compare` program of the benchmarks does that for both systems.
+//!
+//! | workload | handler |
+//! |---|---|
+//! | W1 | `Tasks/three`: three `ctx.run`, one after the other, in a plain service: a keyed workflow costs Restate more |
+//! | W3 | `Waiting/{key}/run`: waits for a promise; `Waiting/{key}/raise` resolves it |
+//! | W4 | `Tasks/fan`: so many `ctx.run` at once |
+
+use std::env;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::task::Poll;
+use std::time::Duration;
+
+use restate_sdk::endpoint::ServiceOptions;
+use restate_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What a step is given and gives back.
+#[derive(Clone, Serialize, Deserialize)]
+struct Work {
+    id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Box<Work>>,
+}
+
+impl Work {
+    fn after(&self, before: &Self) -> Self {
+        Self { id: self.id.clone(), before: Some(Box::new(before.clone())) }
+    }
+}
+
+/// How many steps at once, and what each is given.
+#[derive(Serialize, Deserialize)]
+struct Fan {
+    id: String,
+    branches: usize,
+}
+
+struct Tasks;
+
+#[restate_sdk::service]
+impl Tasks {
+    #[handler]
+    async fn three(&self, ctx: Context<'_>, input: Json<Work>) -> Result<Json<Work>, HandlerError> {
+        let input = input.into_inner();
+        let a = echo(&ctx, "A", input.clone()).await?;
+        echo(&ctx, "B", input.after(&a)).await?;
+        Ok(Json(echo(&ctx, "C", input.after(&a)).await?))
+    }
+
+    #[handler]
+    async fn fan(&self, ctx: Context<'_>, input: Json<Fan>) -> Result<Json<Vec<Work>>, HandlerError> {
+        let Fan { id, branches } = input.into_inner();
+        let work = Work { id, before: None };
+        let steps = (0..branches).map(|_| echo(&ctx, "Do", work.clone())).collect();
+        Ok(Json(all(steps).await?))
+    }
+
+    #[handler]
+    async fn fan_calls(&self, ctx: Context<'_>, input: Json<Fan>) -> Result<u64, HandlerError> {
+        let Fan { id, branches } = input.into_inner();
+        let mut calls = DurableFuturesUnordered::new();
+        for _ in 0..branches {
+            calls.push(ctx.service_client::<TasksClient>().one(Json(Work { id: id.clone(), before: None })).call());
+        }
+        let mut n = 0;
+        while let Some((_, r)) = calls.next().await? { r?; n += 1; }
+        Ok(n)
+    }
+
+    #[handler]
+    async fn one(&self, _ctx: Context<'_>, input: Json<Work>) -> Result<Json<Work>, HandlerError> {
+        Ok(input)
+    }
+}
+
+struct Waiting;
+
+#[restate_sdk::workflow]
+impl Waiting {
+    #[handler]
+    async fn run(&self, ctx: WorkflowContext<'_>, _input: Json<Work>) -> Result<Json<Work>, HandlerError> {
+        Ok(ctx.promise::<Json<Work>>("go").await?)
+    }
+
+    #[handler]
+    async fn raise(&self, ctx: SharedWorkflowContext<'_>, payload: Json<Work>) -> Result<(), HandlerError> {
+        ctx.resolve_promise::<Json<Work>>("go", payload);
+        Ok(())
+    }
+}
+
+async fn echo(ctx: &Context<'_>, name: &str, work: Work) -> Result<Work, TerminalError> {
+    let answer = ctx.run(|| async { Ok(Json(work)) }).name(name).await?;
+    Ok(answer.into_inner())
+}
+
+/// Waits for all of these. The SDK has no combinator for `ctx.run`, and its steps share one reader that knows one waker:
+/// so all of them are polled with the handler's own, whichever of them has news.
+async fn all<T, E, F: Future<Output = Result<T, E>>>(steps: Vec<F>) -> Result<Vec<T>, E> {
+    let mut steps: Vec<Pin<Box<F>>> = steps.into_iter().map(Box::pin).collect();
+    let mut answers = Vec::with_capacity(steps.len());
+    poll_fn(|cx| {
+        let mut index = 0;
+        while let Some(step) = steps.get_mut(index) {
+            match step.as_mut().poll(cx) {
+                Poll::Ready(Ok(answer)) => {
+                    answers.push(answer);
+                    drop(steps.remove(index));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => index += 1,
+            }
+        }
+        if steps.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await?;
+    Ok(answers)
+}
+
+fn main() -> ExitCode {
+    let Some(address) = env::args().nth(1).and_then(|address| address.parse::<SocketAddr>().ok()) else {
+        eprintln!("usage: abide-bench-restate ADDRESS");
+        return ExitCode::FAILURE;
+    };
+    let mut options = ServiceOptions::new();
+    if let Some(ms) = env::args().nth(2).and_then(|ms| ms.parse().ok()) { options = options.inactivity_timeout(Duration::from_millis(ms)); }
+    #[allow(deprecated)]
+    let endpoint = Endpoint::builder().bind(Tasks).bind_with_options(Waiting, options).build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(HttpServer::new(endpoint).listen_and_serve(address)),
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,198 @@
+//! `compare`: Abide beside Restate, measured with the same client. Run by `scripts/bench compare`; asserts nothing.
+//!
+//! Every run begins with an empty folder and ends with its processes killed and the folder removed. The systems take turns, run
+//! by run, so that a machine that grows slower or faster does so for both. Client, server and service share the machine, and all
+//! listen on 127.0.0.1 only. Abide's activities run inside its server, Restate's service is a process of its own: the tables
+//! say so, because that is part of the difference.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
+mod abide;
+mod figures;
+mod http;
+mod load;
+mod measure;
+mod process;
+mod restate;
+mod system;
+mod trace;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::figures::{Runs, table};
+use crate::measure::{Cell, Spans};
+use crate::system::{System, Workload};
+
+/// Of W4 at once: enough to keep both systems busy.
+const W4_IN_FLIGHT: usize = 8;
+/// A traced run is short: its log has a line for every sync.
+const TRACED: Spans = Spans { warm_up: Duration::from_secs(2), measured: Duration::from_secs(4) };
+
+/// Measures Abide beside Restate.
+#[derive(Parser)]
+#[command(name = "scripts/bench compare", disable_version_flag = true)]
+struct Options {
+    /// Only these workloads.
+    #[arg(long, value_delimiter = ',', default_value = "w1,w3,w4")]
+    only: Vec<Workload>,
+    /// W1: how many at once.
+    #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
+    in_flight: Vec<usize>,
+    /// W3: how many wait.
+    #[arg(long, default_value_t = 10_000)]
+    waiting: usize,
+    /// How long W1 and W4 are measured.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How long they run before that.
+    #[arg(long, default_value_t = 4)]
+    warm_up: u64,
+    /// Runs of each workload on each system.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Abide alone.
+    #[arg(long)]
+    skip_restate: bool,
+    /// Restate alone.
+    #[arg(long, conflicts_with = "skip_restate")]
+    skip_abide: bool,
+    /// No extra runs under strace.
+    #[arg(long)]
+    skip_strace: bool,
+    /// Writes all figures to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// The program of Abide.
+    #[arg(long, hide = true, default_value = "target/release/abide")]
+    abide: PathBuf,
+    /// The program of Restate's server.
+    #[arg(long, hide = true, required_unless_present = "skip_restate")]
+    restate_server: Option<PathBuf>,
+    /// The program of the service it calls.
+    #[arg(long, hide = true, required_unless_present = "skip_restate")]
+    restate_service: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    // One thread: the client must not take more of the machine than it needs.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    match runtime.block_on(unless_interrupted(compare(&options))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &io::Error) -> ExitCode {
+    eprintln!("compare: {error}");
+    ExitCode::FAILURE
+}
+
+/// Ctrl-C and a polite kill end the processes under measurement too, and their folder: what is dropped cleans up.
+async fn unless_interrupted(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Err(io::Error::other("interrupted")),
+        _ = terminate.recv() => Err(io::Error::other("terminated")),
+    }
+}
+
+async fn compare(options: &Options) -> io::Result<()> {
+    let systems = systems(options)?;
+    let spans = Spans {
+        warm_up: Duration::from_secs(options.warm_up),
+        measured: Duration::from_secs(options.seconds),
+    };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores, shared by client, server and service; {} runs each, in turns", options.runs);
+    println!("median (lowest–highest)");
+    let can_trace = !options.skip_strace && trace::is_possible();
+    if !can_trace {
+        println!("syncs are not counted: strace is skipped, missing or not allowed");
+    }
+    let mut cells = Vec::new();
+    for cell in plan(options) {
+        let mut all: Vec<Runs> = systems.iter().map(|_| Runs::default()).collect();
+        for run in 1..=options.runs {
+            for (system, runs) in systems.iter().zip(&mut all) {
+                eprintln!("  {}, {}: run {run}, {}", cell.workload, cell.count, system.key());
+                runs.push(measure::run(system, cell, spans).await?);
+            }
+        }
+        if can_trace && cell.workload != Workload::W3 {
+            for (system, runs) in systems.iter().zip(&mut all) {
+                eprintln!("  {}, {}: traced, {}", cell.workload, cell.count, system.key());
+                runs.push(measure::syncs(system, cell, TRACED).await?);
+            }
+        }
+        print(cell, &systems, &all);
+        cells.push(cell_json(cell, &systems, &all));
+        // After every workload, so that what was measured is kept whatever comes next.
+        if let Some(file) = &options.json {
+            let labels: Map<String, Value> =
+                systems.iter().map(|system| (system.key().to_owned(), json!(system.label()))).collect();
+            let document = json!({
+                "cores": cores, "runs": options.runs, "seconds": options.seconds,
+                "systems": labels, "workloads": cells,
+            });
+            std::fs::write(file, format!("{document:#}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+fn systems(options: &Options) -> io::Result<Vec<Arc<dyn System>>> {
+    let found = |path: &PathBuf| {
+        path.canonicalize().map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    };
+    let mut systems: Vec<Arc<dyn System>> = Vec::new();
+    if !options.skip_abide {
+        systems.push(Arc::new(abide::Abide::new(found(&options.abide)?)));
+    }
+    if let (false, Some(server), Some(service)) =
+        (options.skip_restate, &options.restate_server, &options.restate_service)
+    {
+        systems.push(Arc::new(restate::Restate::new(found(server)?, found(service)?)));
+    }
+    Ok(systems)
+}
+
+fn plan(options: &Options) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for workload in &options.only {
+        let counts = match workload {
+            Workload::W1 => options.in_flight.clone(),
+            Workload::W3 => vec![options.waiting],
+            Workload::W4 => vec![W4_IN_FLIGHT],
+        };
+        cells.extend(counts.into_iter().map(|count| Cell { workload: *workload, count }));
+    }
+    cells
+}
+
+fn print(cell: Cell, systems: &[Arc<dyn System>], all: &[Runs]) {
+    let unit = if cell.workload == Workload::W3 { "of them" } else { "in flight" };
+    let columns: Vec<(&str, &Runs)> = systems.iter().map(|system| system.label()).zip(all).collect();
+    println!("\n{}, {} {unit}\n{}", cell.workload, cell.count, table(&columns));
+}
+
+fn cell_json(cell: Cell, systems: &[Arc<dyn System>], all: &[Runs]) -> Value {
+    let figures: Map<String, Value> =
+        systems.iter().zip(all).map(|(system, runs)| (system.key().to_owned(), runs.json())).collect();
+    let count = if cell.workload == Workload::W3 { "waiting" } else { "inFlight" };
+    json!({"workload": cell.workload.to_string(), count: cell.count, "figures": figures})
+}

@@ -1,0 +1,183 @@
+//! One run of one workload on one system, from an empty folder to figures.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::figures::{Figure, Figures};
+use crate::http::{self, Request};
+use crate::load::{self, ClosedLoop, Load, Tally};
+use crate::process::{self, Running, Usage};
+use crate::system::{self, System, Workload, accepted};
+use crate::trace;
+
+/// Connections that start, raise and ask in W3.
+const W3_IN_FLIGHT: usize = 64;
+/// How long all wait before memory is looked at and they are raised.
+const SETTLE: Duration = Duration::from_secs(2);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// A workload, and how many at once.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell {
+    pub(crate) workload: Workload,
+    /// W3: how many wait. Otherwise: how many are in flight.
+    pub(crate) count: usize,
+}
+
+/// How long a closed loop runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Spans {
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
+}
+
+/// The figures of one run.
+pub(crate) async fn run(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> io::Result<Figures> {
+    let (running, ready_seconds) = system::start(system, cell.workload, false).await?;
+    let mut figures = match cell.workload {
+        Workload::W3 => waiting(system, &running, cell.count).await,
+        Workload::W1 | Workload::W4 => closed_loop(system, &running, cell, spans).await,
+    };
+    figures.set(Figure::ReadySeconds, ready_seconds);
+    figures.set(Figure::PeakMib, running.usage().iter().map(|usage| usage.peak_mib).sum());
+    Ok(figures)
+}
+
+/// The syncs of a run, and nothing else: tracing costs time.
+pub(crate) async fn syncs(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> io::Result<Figures> {
+    let (running, _) = system::start(system, cell.workload, true).await?;
+    let load = looped(system, &running, cell);
+    let closed_loop = ClosedLoop::start(&load);
+    tokio::time::sleep(spans.warm_up).await;
+    let from = trace::moment();
+    closed_loop.begin();
+    tokio::time::sleep(spans.measured).await;
+    let (tally, until) = (closed_loop.end(), trace::moment());
+    let syncs = trace::syncs(running.place.folder(), from, until)? as f64;
+    let mut figures = Figures::default();
+    figures.set(Figure::SyncsPerSecond, syncs / (until - from));
+    figures.set(Figure::SyncsPerWorkflow, syncs / finished(&tally));
+    Ok(figures)
+}
+
+fn looped(system: &Arc<dyn System>, running: &Running, cell: Cell) -> Load {
+    let (make, judge) = (Arc::clone(system), Arc::clone(system));
+    Load {
+        port: running.place.api,
+        in_flight: cell.count,
+        make: Arc::new(move |number| make.start_and_wait(cell.workload, number)),
+        judge: Arc::new(move |answer| judge.judge(answer)),
+    }
+}
+
+async fn closed_loop(system: &Arc<dyn System>, running: &Running, cell: Cell, spans: Spans) -> Figures {
+    let closed_loop = ClosedLoop::start(&looped(system, running, cell));
+    tokio::time::sleep(spans.warm_up).await;
+    let (counted, machine) = (counters(system, running).await, process::machine());
+    let (used, started) = (running.usage(), trace::moment());
+    closed_loop.begin();
+    tokio::time::sleep(spans.measured).await;
+    let mut tally = closed_loop.end();
+    let (seconds, now_used) = (trace::moment() - started, running.usage());
+    let (now_machine, now_counted) = (process::machine(), counters(system, running).await);
+    let workflows = finished(&tally);
+    let mut figures = Figures::default();
+    figures.set(Figure::WorkflowsPerSecond, workflows / seconds);
+    if cell.workload == Workload::W4 {
+        figures.set(Figure::StepsPerSecond, workflows * system::BRANCHES as f64 / seconds);
+    }
+    figures.set(Figure::P50Ms, tally.percentile_ms(0.50));
+    figures.set(Figure::P99Ms, tally.percentile_ms(0.99));
+    let own = cpu(&mut figures, &used, &now_used, workflows) + now_machine.1 - machine.1;
+    figures.set(Figure::OthersPercent, (now_machine.0 - machine.0 - own) * 100.0 / seconds);
+    if let (Some(before), Some(after)) = (counted, now_counted) {
+        figures.set(Figure::CommitsPerWorkflow, (after.commits - before.commits) / workflows);
+        figures.set(Figure::RowsPerWorkflow, (after.rows - before.rows) / workflows);
+    }
+    errors(&mut figures, &tally);
+    figures
+}
+
+async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> Figures {
+    let load = |make: load::Make, judge: load::Judge| Load {
+        port: running.place.api,
+        in_flight: W3_IN_FLIGHT,
+        make,
+        judge,
+    };
+    let [starting, raising, asking, judging] = std::array::from_fn(|_| Arc::clone(system));
+    let start = load(Arc::new(move |number| starting.start_waiting(number)), Arc::new(accepted));
+    let raise = load(Arc::new(move |number| raising.raise(number)), Arc::new(accepted));
+    let ask =
+        load(Arc::new(move |number| asking.outcome(number)), Arc::new(move |answer| judging.judge(answer)));
+
+    let resident = |running: &Running| running.usage().iter().map(|usage| usage.resident_mib).sum::<f64>();
+    let (used, resident_before) = (running.usage(), resident(running));
+    let (start_seconds, mut tally) = load::each(&start, count as u64).await;
+    tokio::time::sleep(SETTLE).await;
+    let resident_waiting = resident(running);
+    let (raise_seconds, raised) = load::each(&raise, count as u64).await;
+    let (ask_seconds, asked) = load::each(&ask, count as u64).await;
+    for other in [raised, asked] {
+        tally.errors += other.errors;
+        tally.first_error = tally.first_error.or(other.first_error);
+    }
+    let mut figures = Figures::default();
+    figures.set(Figure::StartSeconds, start_seconds);
+    figures.set(Figure::FinishSeconds, raise_seconds + ask_seconds);
+    figures.set(Figure::WaitingGrownMib, resident_waiting - resident_before);
+    cpu(&mut figures, &used, &running.usage(), count as f64);
+    errors(&mut figures, &tally);
+    figures
+}
+
+fn finished(tally: &Tally) -> f64 {
+    tally.latencies_us.len() as f64
+}
+
+/// Sets what a workflow cost, and returns what all of them cost, in seconds.
+fn cpu(figures: &mut Figures, before: &[Usage], after: &[Usage], workflows: f64) -> f64 {
+    let spent = before.iter().zip(after).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
+    let spent: Vec<f64> = spent.collect();
+    let total = spent.iter().sum::<f64>();
+    figures.set(Figure::CpuMs, total * 1000.0 / workflows);
+    // What the server calls is a process of its own in one of the systems: say whose time it was.
+    if let [server, _] = spent.as_slice() {
+        figures.set(Figure::CpuServerMs, server * 1000.0 / workflows);
+    }
+    total
+}
+
+fn errors(figures: &mut Figures, tally: &Tally) {
+    figures.set(Figure::Errors, tally.errors as f64);
+    if let Some(error) = &tally.first_error {
+        eprintln!("    {} errors, the first: {error}", tally.errors);
+    }
+}
+
+struct Counters {
+    commits: f64,
+    rows: f64,
+}
+
+async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counters> {
+    let request: Request = system.counters()?;
+    let answer = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
+    let text = String::from_utf8(answer.body).ok()?;
+    Some(Counters {
+        commits: sum(&text, "abide_commits_total")?,
+        rows: sum(&text, "abide_commit_rows_total")?,
+    })
+}
+
+/// The sum over all labels of a counter in the text format of Prometheus.
+fn sum(text: &str, name: &str) -> Option<f64> {
+    let of_it = text.lines().filter_map(|line| line.strip_prefix(name));
+    let values = of_it.filter(|rest| rest.starts_with(['{', ' '])).filter_map(|rest| {
+        // Behind the labels, or behind the name; a time may follow.
+        let rest = rest.rsplit_once('}').map_or(rest, |(_, rest)| rest);
+        rest.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    values.reduce(|sum, value| sum + value)
+}

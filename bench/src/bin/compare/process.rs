@@ -1,0 +1,166 @@
+//! Processes under measurement: started in a folder of their own, looked at through /proc, ended by their id.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::http::local;
+
+/// The kernel's unit for CPU time in /proc, the same on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Where a system runs: a fresh folder, and ports that were free a moment ago.
+pub(crate) struct Place {
+    folder: TempDir,
+    pub(crate) api: u16,
+    pub(crate) admin: u16,
+    pub(crate) node: u16,
+    pub(crate) service: u16,
+}
+
+impl Place {
+    pub(crate) fn new() -> io::Result<Self> {
+        // All four are held while they are chosen, or the same one could come twice.
+        let held: Vec<TcpListener> =
+            (0..4).map(|_| TcpListener::bind(local(0))).collect::<io::Result<_>>()?;
+        let mut ports = Vec::new();
+        for listener in &held {
+            ports.push(listener.local_addr()?.port());
+        }
+        let [api, admin, node, service] =
+            ports.try_into().map_err(|_| io::Error::other("four ports were asked for"))?;
+        Ok(Self { folder: tempfile::tempdir()?, api, admin, node, service })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// The processes of a system. Dropping ends them and removes their folder.
+pub(crate) struct Running {
+    children: Vec<Child>,
+    pub(crate) place: Place,
+}
+
+impl Running {
+    /// Starts these programs in this order.
+    pub(crate) fn start(place: Place, programs: Vec<Command>) -> io::Result<Self> {
+        let mut running = Self { children: Vec::new(), place };
+        for (number, mut program) in programs.into_iter().enumerate() {
+            let log = File::create(running.log(number))?;
+            program.current_dir(running.place.folder()).stdin(Stdio::null());
+            program.stdout(log.try_clone()?).stderr(log);
+            let child = program.spawn().map_err(|error| {
+                io::Error::other(format!("{} does not start: {error}", program.get_program().display()))
+            })?;
+            running.children.push(child);
+        }
+        Ok(running)
+    }
+
+    /// What a process said last, if one of them has ended by itself.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let mut ended = None;
+        for (number, child) in self.children.iter_mut().enumerate() {
+            if let Ok(Some(status)) = child.try_wait() {
+                ended = Some((number, status));
+            }
+        }
+        ended.map(|(number, status)| format!("a process ended: {status}\n{}", self.last_words(number)))
+    }
+
+    /// The end of the server's log.
+    pub(crate) fn last_words(&self, number: usize) -> String {
+        let log = fs::read(self.log(number)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines.iter().skip(lines.len().saturating_sub(20)).map(|line| format!("  {line}\n")).collect()
+    }
+
+    /// What each process has used until now, with its children.
+    pub(crate) fn usage(&self) -> Vec<Usage> {
+        let parents = parents();
+        self.children.iter().map(|child| Usage::of(&tree(child.id(), &parents))).collect()
+    }
+
+    fn log(&self, number: usize) -> std::path::PathBuf {
+        self.place.folder().join(format!("process-{number}.log"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // Its data are thrown away: no need to ask nicely. One that has ended already has no id to misuse.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What a process and its children have used.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) resident_mib: f64,
+    pub(crate) peak_mib: f64,
+}
+
+impl Usage {
+    fn of(pids: &[u32]) -> Self {
+        let mut usage = Self::default();
+        for pid in pids {
+            let ticks = stat(*pid).map(|fields| fields.iter().skip(11).take(2).sum::<u64>());
+            usage.cpu_seconds += ticks.unwrap_or_default() as f64 / TICKS_PER_SECOND;
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            usage.resident_mib += kib(&status, "VmRSS:") as f64 / 1024.0;
+            usage.peak_mib += kib(&status, "VmHWM:") as f64 / 1024.0;
+        }
+        usage
+    }
+}
+
+/// CPU time of the whole machine that was not idle, and of this process, in seconds.
+pub(crate) fn machine() -> (f64, f64) {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let first = stat.lines().next().unwrap_or_default();
+    // user nice system idle iowait irq softirq steal; what follows is part of the first two.
+    let fields = first.split_whitespace().skip(1).take(8).enumerate();
+    let busy = fields.filter(|(number, _)| !matches!(number, 3 | 4));
+    let ticks: f64 = busy.filter_map(|(_, field)| field.parse::<f64>().ok()).sum();
+    (ticks / TICKS_PER_SECOND, Usage::of(&[std::process::id()]).cpu_seconds)
+}
+
+fn kib(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
+
+/// The numbers of /proc/PID/stat behind the name, from the state on; what is no number is zero.
+fn stat(pid: u32) -> Option<Vec<u64>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect())
+}
+
+fn parents() -> BTreeMap<u32, u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, u32::try_from(*stat(pid)?.get(1)?).ok()?))).collect()
+}
+
+fn tree(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let mut all = vec![root];
+    let mut seen = 0;
+    while let Some(parent) = all.get(seen).copied() {
+        all.extend(parents.iter().filter(|(_, its)| **its == parent).map(|(pid, _)| *pid));
+        seen += 1;
+    }
+    all
+}

@@ -1,0 +1,128 @@
+//! What every request handler is given: the node, what activities there are, the limits, and whether the server is stopping.
+//!
+//! Knows nothing of HTTP.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_runtime::Node;
+use abide_runtime::hands::Store;
+use abide_store::rows::Health;
+use abide_workflow::Timestamp;
+use tokio::sync::{Semaphore, watch};
+
+/// What a request may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AppLimits {
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// Bytes of a run's input.
+    pub payload_bytes_max: u64,
+}
+
+/// The server as request handlers see it. Cheap to clone.
+#[derive(Debug)]
+pub struct App<S> {
+    inner: Arc<Inner<S>>,
+}
+
+#[derive(Debug)]
+struct Inner<S> {
+    node: Node<S>,
+    registry: String,
+    limits: AppLimits,
+    stopping: watch::Sender<bool>,
+    probes: Arc<Semaphore>,
+}
+
+/// How long a readiness probe may take. A disk that hangs makes the question hang too.
+const PROBE_MAX: Duration = Duration::from_secs(2);
+/// Probes asked at the same time, each on a thread that a disk may hold; more wait.
+const PROBES_MAX: usize = 4;
+/// How often a server that starts looks whether it is ready.
+const READY_EVERY: Duration = Duration::from_millis(5);
+
+impl<S> Clone for App<S> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<S: Store> App<S> {
+    /// A node, and the activities its definitions may name, as the JSON text that validation reads.
+    pub fn new(node: Node<S>, registry: String, limits: AppLimits) -> Self {
+        let probes = Arc::new(Semaphore::new(PROBES_MAX));
+        Self {
+            inner: Arc::new(Inner { node, registry, limits, stopping: watch::Sender::new(false), probes }),
+        }
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node<S> {
+        &self.inner.node
+    }
+
+    /// The activities that definitions may name.
+    pub(crate) fn registry(&self) -> &str {
+        &self.inner.registry
+    }
+
+    pub(crate) fn limits(&self) -> AppLimits {
+        self.inner.limits
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.node().now()
+    }
+
+    /// Whoever waits for something long is to answer now.
+    pub fn stop(&self) {
+        self.inner.stopping.send_replace(true);
+    }
+
+    /// Resolves when the server is stopping.
+    pub(crate) fn stopping(&self) -> impl Future<Output = ()> + Send + use<S> {
+        let mut stopping = self.inner.stopping.subscribe();
+        async move {
+            // The sender lives as long as the app: whoever waits here holds one, or the server is gone.
+            drop(stopping.wait_for(|stopping| *stopping).await);
+        }
+    }
+
+    /// Whether requests can be served; the reason if not.
+    pub(crate) async fn readiness(&self) -> Result<(), String> {
+        let hangs = || Err("the store does not answer".to_owned());
+        self.probe(|app| app.node().readiness()).await.unwrap_or_else(hangs)
+    }
+
+    /// Whether the store takes reads and commits.
+    pub(crate) async fn store_is_usable(&self) -> bool {
+        self.probe(|app| app.node().store().health() == Health::Usable).await.unwrap_or(false)
+    }
+
+    /// Asks something that a disk may keep from answering: none if it does not answer in time.
+    async fn probe<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (app, probes) = (self.clone(), Arc::clone(&self.inner.probes));
+        let answer = async move {
+            let probe = probes.acquire_owned().await.ok()?;
+            let asked = tokio::task::spawn_blocking(move || {
+                let _probe = probe;
+                question(&app)
+            });
+            asked.await.ok()
+        };
+        tokio::time::timeout(PROBE_MAX, answer).await.ok()?
+    }
+
+    /// Resolves when every shard is at work and the store is usable.
+    pub async fn ready(&self) {
+        while self.readiness().await.is_err() {
+            tokio::time::sleep(READY_EVERY).await;
+        }
+    }
+}

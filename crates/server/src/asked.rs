@@ -1,0 +1,188 @@
+//! One request, before anybody knows what it means: correlation id, parameters, and a body that is bounded, timed and of the right kind.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use abide_workflow::{InstanceId, Timestamp, json};
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde_json::Value;
+use url::form_urlencoded;
+
+use crate::correlation::CorrelationId;
+use crate::envelope;
+use crate::error::ApiError;
+
+/// Bytes of a path and its query.
+const URI_BYTES_MAX: usize = 8 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    correlation: CorrelationId,
+    parts: Parts,
+    body: Body,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Infallible> {
+        let (parts, body) = request.into_parts();
+        Ok(Self { correlation: CorrelationId::of(&parts.headers), parts, body })
+    }
+}
+
+impl Asked {
+    pub(crate) fn correlation(&self) -> &CorrelationId {
+        &self.correlation
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The response to it: what the handler made, or why it made none.
+    pub(crate) fn answer(&self, answer: Result<Response, ApiError>, now: Timestamp) -> Response {
+        answer.unwrap_or_else(|error| envelope::failed(&error, &self.correlation, now))
+    }
+
+    /// A response with data.
+    pub(crate) fn succeed<T: Serialize>(&self, status: StatusCode, now: Timestamp, data: &T) -> Response {
+        envelope::succeeded(status, &self.correlation, now, data)
+    }
+
+    /// A part of the path, percent-decoded.
+    pub(crate) async fn param(&mut self, name: &str) -> Result<String, ApiError> {
+        let params = RawPathParams::from_request_parts(&mut self.parts, &()).await;
+        let params = params.map_err(|_| ApiError::invalid("", "the path is not UTF-8"))?;
+        let found = params.iter().find(|(param, _)| *param == name);
+        found.map(|(_, value)| value.to_owned()).ok_or_else(|| ApiError::internal(&format!("no {{{name}}}")))
+    }
+
+    /// The instance the path names.
+    pub(crate) async fn instance_id(&mut self) -> Result<InstanceId, ApiError> {
+        let id = self.param("id").await?;
+        InstanceId::new(id).map_err(|error| ApiError::invalid("instanceId", error.to_string()))
+    }
+
+    /// The query's parameters, in this order. A parameter that nobody knows is refused: it would be ignored without a word.
+    pub(crate) fn query<const N: usize>(
+        &self,
+        names: [&str; N],
+    ) -> Result<[Option<Cow<'_, str>>; N], ApiError> {
+        let mut values = [const { None }; N];
+        let Some(query) = self.parts.uri.query() else { return Ok(values) };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let place = names.iter().position(|known| *known == name);
+            match place.and_then(|place| values.get_mut(place)) {
+                Some(empty @ None) => *empty = Some(value),
+                Some(Some(_)) => return Err(ApiError::invalid(name, "the parameter is there twice")),
+                None => return Err(ApiError::invalid(name, "there is no such parameter")),
+            }
+        }
+        Ok(values)
+    }
+
+    /// What holds of every request, whatever it is about.
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
+        let uri = &self.parts.uri;
+        let bytes = uri.path().len() + uri.query().map_or(0, |query| query.len() + 1);
+        if bytes > URI_BYTES_MAX {
+            let message = format!("the URI has {bytes} bytes; the limit is {URI_BYTES_MAX}");
+            return Err(ApiError::refused(StatusCode::URI_TOO_LONG, message));
+        }
+        Ok(())
+    }
+
+    /// The body's bytes. They are taken: a second call gets none.
+    pub(crate) async fn bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
+        self.check_kind()?;
+        let too_large = || {
+            let message = format!("the body has more than {bytes_max} bytes");
+            ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message)
+        };
+        let told =
+            self.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if told.is_some_and(|told| told > bytes_max as u64) {
+            return Err(too_large());
+        }
+        let body = Limited::new(std::mem::take(&mut self.body), bytes_max).collect();
+        match tokio::time::timeout(BODY_TIME_MAX, body).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(_)) => Err(ApiError::invalid("", "the body broke off")),
+            Err(_) => Err(ApiError::refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+        }
+    }
+
+    /// The body as JSON, or none if it is empty.
+    pub(crate) async fn json(&mut self, bytes_max: usize) -> Result<Option<Value>, ApiError> {
+        let bytes = self.bytes(bytes_max).await?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(json::parse(text(&bytes)?)?))
+    }
+
+    /// A body of another kind is not guessed at: what one reader takes for JSON another takes for a form.
+    fn check_kind(&self) -> Result<(), ApiError> {
+        let headers = self.headers();
+        let refused = |message| Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        let kinds = headers.get_all(CONTENT_TYPE);
+        if !kinds.iter().all(|kind| is_json(kind.as_bytes())) {
+            return refused("the content type must be application/json, in UTF-8");
+        }
+        let encoding = headers.get(CONTENT_ENCODING);
+        if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            return refused("a body must not be compressed");
+        }
+        Ok(())
+    }
+}
+
+/// The text of a body.
+pub(crate) fn text(bytes: &Bytes) -> Result<&str, ApiError> {
+    std::str::from_utf8(bytes).map_err(|_| ApiError::invalid("", "the body is not UTF-8"))
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let mut parts = content_type.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/json"));
+    let utf_8 = |parameter: &[u8]| {
+        let charset = parameter.to_ascii_lowercase();
+        matches!(charset.as_slice(), b"" | b"charset=utf-8" | b"charset=\"utf-8\"")
+    };
+    json && parts.all(utf_8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_json_in_utf_8_is_json() {
+        for json in ["application/json", "Application/JSON; charset=UTF-8", "application/json;"] {
+            assert!(is_json(json.as_bytes()), "{json}");
+        }
+        for other in [
+            "",
+            "text/plain",
+            "application/jsonp",
+            "application/json; charset=utf-16",
+            "text/json",
+            "application/json; x=y",
+        ] {
+            assert!(!is_json(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The configuration file: every key with its type and its default. docs/reference/abide.toml says what each is for.
+//!
+//! What the command line and the environment say goes before the file. Nothing here opens or starts anything.
+
+mod iso;
+mod options;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use abide_workflow::Duration;
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be configured.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The HTTP interface.
+    pub server: ServerConfig,
+    /// Where everything is kept.
+    pub store: StoreConfig,
+    /// How runs are worked on.
+    pub runtime: RuntimeConfig,
+    /// What the activity `http.request` may reach.
+    pub http: HttpConfig,
+}
+
+/// `[server]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ServerConfig {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Whether an address that others can reach may be listened on, though nobody is asked who they are.
+    pub insecure: bool,
+    /// Bytes of a request's body.
+    pub body_bytes_max: usize,
+}
+
+/// `[store]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct StoreConfig {
+    /// The folder.
+    pub data: PathBuf,
+    /// How many shards a new store is divided into. Fixed from then on.
+    pub shards: u32,
+}
+
+/// `[runtime]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct RuntimeConfig {
+    /// Activities that run at the same time on this node.
+    pub max_concurrent_activity_functions: usize,
+    /// Instances with waiting work on this node; more are told to come back.
+    pub max_concurrent_orchestrator_functions: usize,
+    /// Whether instances stay in memory between turns.
+    pub extended_sessions_enabled: bool,
+    /// Bytes of memory for them on this node.
+    pub hot_instances_bytes: usize,
+    /// How long an ended run is kept.
+    #[serde(with = "iso")]
+    pub retention: Duration,
+    /// How long a repeated request is recognised.
+    #[serde(with = "iso")]
+    pub idempotency_window: Duration,
+    /// Overdue work taken up per second on this node after a restart.
+    pub recovery_rate: u32,
+    /// How long calls under way may go on when the server is stopped.
+    #[serde(with = "iso")]
+    pub drain_grace: Duration,
+}
+
+/// `[http]`
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct HttpConfig {
+    /// Hosts, addresses and networks that may be called though they are private.
+    pub allow: Vec<String>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070));
+        Self { listen, insecure: false, body_bytes_max: 1024 * 1024 }
+    }
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { data: PathBuf::from("./abide-data"), shards: 16 }
+    }
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        Self {
+            max_concurrent_activity_functions: 1_000,
+            max_concurrent_orchestrator_functions: 10_000,
+            extended_sessions_enabled: true,
+            hot_instances_bytes: 64 * 1024 * 1024,
+            retention: Duration::hours(30 * 24),
+            idempotency_window: Duration::hours(7 * 24),
+            recovery_rate: 10_000,
+            drain_grace: Duration::seconds(30),
+        }
+    }
+}
+
+/// What goes before the file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Overrides {
+    /// `--listen`, `ABIDE_LISTEN`
+    pub listen: Option<SocketAddr>,
+    /// `--data`, `ABIDE_DATA`
+    pub data: Option<PathBuf>,
+    /// `--insecure`
+    pub insecure: bool,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{} cannot be read", file.display())]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The file is not as it should be.
+    #[error("{}: {reason}", file.display())]
+    Invalid {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// A value out of its range.
+    #[error("{key} is {value}; it must be {expected}")]
+    Range {
+        /// Which, with its table.
+        key: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// An entry of `http.allow`.
+    #[error("http.allow: {0}")]
+    Allow(#[from] abide_dispatch::guard::AllowedError),
+}
+
+impl Config {
+    /// The defaults, changed by a file if there is one, changed by what goes before it.
+    pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Self, ConfigError> {
+        let mut config = match file {
+            None => Self::default(),
+            Some(file) => {
+                let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
+                let text = std::fs::read_to_string(file).map_err(unreadable)?;
+                let invalid = |reason: String| ConfigError::Invalid { file: file.to_owned(), reason };
+                Self::parse(&text).map_err(|error| invalid(error.to_string()))?
+            }
+        };
+        config.server.listen = overrides.listen.unwrap_or(config.server.listen);
+        config.server.insecure |= overrides.insecure;
+        if let Some(data) = overrides.data {
+            config.store.data = data;
+        }
+        Ok(config)
+    }
+
+    fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! From keys that count per node to options of the runtime, which count per shard; and to what the guard of outgoing calls allows.
+
+use std::time::Duration as StdDuration;
+
+use abide_dispatch::GuardConfig;
+use abide_runtime::node::Options;
+use abide_runtime::placement::ShardCount;
+use abide_store::rows::Capabilities;
+
+use super::{Config, ConfigError, HttpConfig, RuntimeConfig, StoreConfig};
+
+/// A shard that could hardly hold anything would refuse what a burst brings.
+const WAITING_MIN: usize = 16;
+
+impl StoreConfig {
+    /// How many shards.
+    pub fn shard_count(&self) -> Result<ShardCount, ConfigError> {
+        let (value, expected) = (u64::from(self.shards), "from 1 to 4096");
+        ShardCount::new(self.shards).ok_or(ConfigError::Range { key: "store.shards", value, expected })
+    }
+}
+
+impl HttpConfig {
+    /// What may be called.
+    pub fn guard(&self) -> Result<GuardConfig, ConfigError> {
+        let allow = self.allow.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?;
+        Ok(GuardConfig { allow, ..GuardConfig::default() })
+    }
+}
+
+impl Config {
+    /// Options for a new incarnation of a node on a store.
+    pub fn node_options(
+        &self,
+        node: String,
+        incarnation: u64,
+        capabilities: &Capabilities,
+    ) -> Result<Options, ConfigError> {
+        let count = self.store.shard_count()?;
+        let shards = self.store.shards as usize;
+        let runtime = &self.runtime;
+        runtime.check()?;
+        let mut shard = abide_runtime::Config::new(node, incarnation, count, capabilities);
+        shard.waiting_max = (runtime.max_concurrent_orchestrator_functions / shards).max(WAITING_MIN);
+        shard.resting_bytes_max = runtime.hot_instances_bytes / shards;
+        if !runtime.extended_sessions_enabled {
+            shard.resting_bytes_max = 0;
+            shard.resting_max = StdDuration::ZERO;
+        }
+        shard.retention = runtime.retention;
+        shard.repeat_window = runtime.idempotency_window;
+        shard.overdue_per_second = (runtime.recovery_rate / self.store.shards).max(1);
+        Ok(Options {
+            shard,
+            activities_max: runtime.max_concurrent_activity_functions,
+            drain_grace: StdDuration::from_millis(runtime.drain_grace.0),
+        })
+    }
+}
+
+impl RuntimeConfig {
+    /// None of these may be nothing: no work would ever be done.
+    fn check(&self) -> Result<(), ConfigError> {
+        let expected = "at least 1";
+        for (key, nothing) in [
+            ("runtime.maxConcurrentActivityFunctions", self.max_concurrent_activity_functions == 0),
+            ("runtime.maxConcurrentOrchestratorFunctions", self.max_concurrent_orchestrator_functions == 0),
+            ("runtime.recoveryRate", self.recovery_rate == 0),
+        ] {
+            if nothing {
+                return Err(ConfigError::Range { key, value: 0, expected });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The reference file, the mapping to the runtime, and what is refused.
+
+use std::io::Write;
+use std::time::Duration as StdDuration;
+
+use abide_store::rows::{Capabilities, Durability, Limits};
+
+use super::*;
+
+const REFERENCE: &str = include_str!("../../../../docs/reference/abide.toml");
+const CAPABILITIES: Capabilities =
+    Capabilities { limits: Limits::LOCAL, durability: Durability::Memory, shared: false };
+
+#[test]
+fn the_reference_file_has_every_key_with_its_default() {
+    assert_eq!(Config::parse(REFERENCE).unwrap(), Config::default());
+    let reference: toml::Table = toml::from_str(REFERENCE).unwrap();
+    assert_eq!(reference, toml::Table::try_from(Config::default()).unwrap());
+}
+
+#[test]
+fn every_key_of_the_reference_file_is_explained() {
+    let mut explained = false;
+    for line in REFERENCE.lines() {
+        let is_key = line.contains(" = ") && !line.starts_with('#');
+        assert!(!is_key || explained, "{line}");
+        explained = line.starts_with('#');
+    }
+}
+
+#[test]
+fn the_command_line_goes_before_the_file_and_the_file_before_the_defaults() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"[server]\nlisten = \"127.0.0.1:1\"\n[store]\ndata = \"a\"\nshards = 4\n").unwrap();
+    let overrides = Overrides { listen: None, data: Some("b".into()), insecure: true };
+    let config = Config::load(Some(file.path()), overrides).unwrap();
+    assert_eq!(config.server.listen.port(), 1);
+    assert_eq!((config.store.data, config.store.shards), ("b".into(), 4));
+    assert!(config.server.insecure);
+    assert_eq!(config.runtime, RuntimeConfig::default());
+}
+
+#[test]
+fn what_is_unknown_or_of_another_type_is_refused_with_its_place() {
+    for (text, told) in [
+        ("[server]\nlissten = \"127.0.0.1:1\"", "lissten"),
+        ("[servers]", "servers"),
+        ("[runtime]\nretention = \"30 days\"", "ISO-8601"),
+        ("[server]\nlisten = \"localhost\"", "listen"),
+        ("[store]\nshards = -1", "shards"),
+    ] {
+        let error = Config::parse(text).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn what_counts_per_node_is_divided_among_its_shards() {
+    let options = |config: &Config| config.node_options("n".to_owned(), 1, &CAPABILITIES).unwrap();
+    let mut config = Config::default();
+    let all = options(&config);
+    assert_eq!(all.activities_max, 1_000);
+    assert_eq!(all.shard.waiting_max, 625);
+    assert_eq!(all.shard.resting_bytes_max, 4 * 1024 * 1024);
+    assert_eq!(all.shard.overdue_per_second, 625);
+    assert_eq!(all.drain_grace, StdDuration::from_secs(30));
+    config.store.shards = 4_096;
+    assert_eq!(options(&config).shard.waiting_max, 16);
+    config.runtime.extended_sessions_enabled = false;
+    let cold = options(&config).shard;
+    assert_eq!((cold.resting_bytes_max, cold.resting_max), (0, StdDuration::ZERO));
+}
+
+#[test]
+fn numbers_that_no_work_could_be_done_with_are_refused() {
+    let refused = |change: fn(&mut Config)| {
+        let mut config = Config::default();
+        change(&mut config);
+        config.node_options("n".to_owned(), 1, &CAPABILITIES).unwrap_err().to_string()
+    };
+    assert!(refused(|config| config.store.shards = 0).contains("store.shards is 0"));
+    assert!(refused(|config| config.store.shards = 4_097).contains("4096"));
+    assert!(refused(|config| config.runtime.recovery_rate = 0).contains("recoveryRate"));
+    let allow = HttpConfig { allow: vec!["10.1.2.3/8".to_owned()] };
+    assert!(allow.guard().unwrap_err().to_string().contains("10.0.0.0/8"));
+}

@@ -1,0 +1,26 @@
+//! The server: configuration, the HTTP interface, metrics, and the composition root that puts a store, activities and a node together.
+//!
+//! It is: how the runtime is reached from outside. It is not: deciding anything about runs, which the runtime does, or about definitions,
+//! which validation does.
+//!
+//! ```text
+//!  socket ─► listen ─► rest (a file per resource) ─► App: node, definitions ─► envelope or error ─► socket
+//! ```
+
+mod app;
+mod asked;
+pub mod config;
+mod correlation;
+mod envelope;
+mod error;
+mod layout;
+mod listen;
+pub mod logging;
+mod metrics;
+mod rest;
+pub mod serve;
+
+pub use app::{App, AppLimits};
+pub use config::Config;
+pub use rest::router;
+pub use serve::{ServeError, Server};

@@ -1,0 +1,151 @@
+//! A node's counters and gauges in Prometheus's text format. The names are an interface: dashboards and alerts are built on them.
+
+use std::fmt::Write;
+
+use abide_runtime::node::Metrics;
+
+/// A metric: its name, what it counts, and how Prometheus should take it.
+#[derive(Debug)]
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    kind: &'static str,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: "counter" }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: "gauge" }
+}
+
+const STARTED: Metric = counter("abide_instances_started_total", "Runs begun.");
+const ENDED: Metric = counter("abide_instances_ended_total", "Runs ended, by how.");
+const STUCK: Metric =
+    counter("abide_instances_stuck_total", "Runs found alive for longer than they should be.");
+const PARKED: Metric = counter("abide_instances_parked_total", "Runs set aside because they cannot go on.");
+const CALLS_RUNNING: Metric = gauge("abide_calls_running", "Activity calls running now.");
+const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed for good.");
+const REDELIVERED: Metric = counter(
+    "abide_calls_redelivered_total",
+    "Activity calls delivered again after their first owner stopped.",
+);
+const COMMITS: Metric = counter("abide_commits_total", "Commits sent to the store.");
+const COMMIT_ROWS: Metric = counter("abide_commit_rows_total", "Rows in those commits.");
+const COMMIT_BYTES: Metric = counter("abide_commit_bytes_total", "Bytes in those commits.");
+const SHARDS_WORKING: Metric = gauge("abide_shards_working", "Shards at work on this node.");
+const IN_MEMORY: Metric = gauge("abide_instances_in_memory", "Instances in this node's memory.");
+const DURATION: Metric = Metric {
+    name: "abide_instance_duration_seconds",
+    help: "How long runs took, from their acceptance to their end.",
+    kind: "histogram",
+};
+const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store takes reads and commits, else 0.");
+
+/// All metrics of a node.
+pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
+    let mut text = Page::default();
+    text.single(&STARTED, metrics.began.get());
+    text.head(&ENDED);
+    for (status, count) in [
+        ("Completed", metrics.completed.get()),
+        ("Failed", metrics.failed.get()),
+        ("Terminated", metrics.terminated.get()),
+    ] {
+        text.line(format_args!("{}{{status=\"{status}\"}} {count}", ENDED.name));
+    }
+    text.single(&STUCK, metrics.stuck.get());
+    text.single(&PARKED, metrics.parked.get());
+    text.single(&CALLS_RUNNING, metrics.calls_running.get());
+    text.single(&CALLS_FAILED, metrics.calls_failed.get());
+    text.single(&REDELIVERED, metrics.redelivered.get());
+    text.single(&COMMITS, metrics.commits.get());
+    text.single(&COMMIT_ROWS, metrics.rows.get());
+    text.single(&COMMIT_BYTES, metrics.bytes.get());
+    text.single(&SHARDS_WORKING, metrics.shards_working());
+    text.single(&IN_MEMORY, metrics.instances_in_memory());
+    text.histogram(&DURATION, metrics);
+    text.single(&STORE_USABLE, u8::from(store_usable));
+    text.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn head(&mut self, metric: &Metric) {
+        self.line(format_args!("# HELP {} {}", metric.name, metric.help));
+        self.line(format_args!("# TYPE {} {}", metric.name, metric.kind));
+    }
+
+    fn single(&mut self, metric: &Metric, value: impl std::fmt::Display) {
+        self.head(metric);
+        self.line(format_args!("{} {value}", metric.name));
+    }
+
+    fn histogram(&mut self, metric: &Metric, metrics: &Metrics) {
+        self.head(metric);
+        let name = metric.name;
+        // The total is read first: a bucket may run ahead of it, and must not.
+        let (count, sum_ms) = metrics.durations.total();
+        for (bound_ms, within) in metrics.durations.buckets() {
+            let within = within.min(count);
+            self.line(format_args!("{name}_bucket{{le=\"{}\"}} {within}", Seconds(bound_ms)));
+        }
+        self.line(format_args!("{name}_bucket{{le=\"+Inf\"}} {count}"));
+        self.line(format_args!("{name}_sum {}", Seconds(sum_ms)));
+        self.line(format_args!("{name}_count {count}"));
+    }
+}
+
+/// Milliseconds written as seconds, exactly.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (seconds, ms) = (self.0 / 1000, self.0 % 1000);
+        if ms == 0 {
+            return write!(f, "{seconds}");
+        }
+        let fraction = format!("{ms:03}");
+        write!(f, "{seconds}.{}", fraction.trim_end_matches('0'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_belongs_to_a_metric_with_help_and_type() {
+        let text = render(&Metrics::default(), true);
+        let mut declared = Vec::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                declared.push(rest.split(' ').next().unwrap());
+            } else if !line.starts_with('#') {
+                let name = line.split(['{', ' ']).next().unwrap();
+                let metric = declared.last().unwrap();
+                assert!(name.starts_with(metric), "{line}");
+                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
+        assert_eq!((declared.len(), helps), (14, 14));
+        assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
+        assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
+    }
+
+    #[test]
+    fn milliseconds_are_written_as_seconds_without_rounding() {
+        for (ms, text) in [(0, "0"), (1, "0.001"), (50, "0.05"), (1_000, "1"), (86_400_001, "86400.001")] {
+            assert_eq!(Seconds(ms).to_string(), text);
+        }
+    }
+}

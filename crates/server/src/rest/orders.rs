@@ -1,0 +1,96 @@
+//! Events and orders for an instance: `POST /api/instances/{id}/events/{name}` and `…/suspend`, `resume`, `terminate`, `rewind`, `restart`.
+//!
+//! Each is taken when it is durable. Whether a run takes one is for the run to say.
+
+use std::sync::Arc;
+
+use abide_runtime::hands::Store;
+use abide_runtime::{Reply, Request};
+use abide_workflow::limits::definition::NAME_CHARS_MAX;
+use abide_workflow::{InstanceId, Message, Refusal};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::Value;
+
+use super::body::Fields;
+use super::instances::Named;
+use super::start;
+use crate::app::App;
+use crate::asked::Asked;
+use crate::error::ApiError;
+
+/// Characters of a reason.
+const REASON_CHARS_MAX: usize = 1_024;
+/// The reason of an order that came without one.
+const NO_REASON: &str = "no reason given";
+
+/// Raises an event. The body is its payload; no body is null.
+pub(super) async fn raise_event<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let id = asked.instance_id().await?;
+    let [] = asked.query([])?;
+    let name = asked.param("name").await?;
+    let chars = name.chars().count();
+    if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(ApiError::from(Refusal::EventName { chars }).at("name"));
+    }
+    let payload = asked.json(app.limits().body_bytes_max).await?.unwrap_or(Value::Null);
+    deliver(app, asked, id, Message::EventRaised { name, payload: Arc::new(payload) }).await
+}
+
+/// Stops a run where it is; it keeps what reaches it.
+pub(super) async fn suspend<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let (id, reason) = order(app, asked).await?;
+    deliver(app, asked, id, Message::Suspend { reason }).await
+}
+
+/// Lets a suspended or parked run go on.
+pub(super) async fn resume<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let (id, reason) = order(app, asked).await?;
+    deliver(app, asked, id, Message::Resume { reason }).await
+}
+
+/// Ends a run.
+pub(super) async fn terminate<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let (id, reason) = order(app, asked).await?;
+    deliver(app, asked, id, Message::Terminate { reason }).await
+}
+
+/// Lets a failed run go on at the state that failed.
+pub(super) async fn rewind<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let (id, reason) = order(app, asked).await?;
+    deliver(app, asked, id, Message::Rewind { reason }).await
+}
+
+/// Begins a new run with the input and the version of the last one.
+pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let (instance_id, _) = order(app, asked).await?;
+    let reply = app.node().ask(Request::Restart { instance_id }).await?;
+    start::accepted(app, asked, &start::started(reply)?)
+}
+
+/// Whom an order is for, and why it is given.
+async fn order<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<(InstanceId, String), ApiError> {
+    let id = asked.instance_id().await?;
+    let [] = asked.query([])?;
+    let mut fields = Fields::of(asked.json(app.limits().body_bytes_max).await?)?;
+    let reason = fields.name("reason", REASON_CHARS_MAX)?;
+    fields.end()?;
+    Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned())))
+}
+
+async fn deliver<S: Store>(
+    app: &App<S>,
+    asked: &mut Asked,
+    instance_id: InstanceId,
+    message: Message,
+) -> Result<Response, ApiError> {
+    let request = Request::Deliver { instance_id: instance_id.clone(), message };
+    match app.node().ask(request).await? {
+        Reply::Accepted => {
+            let named = Named { instance_id: instance_id.as_str() };
+            Ok(asked.succeed(StatusCode::ACCEPTED, app.now(), &named))
+        }
+        Reply::Refused(refused) => Err(refused.into()),
+        other => Err(ApiError::internal(&format!("a message was answered by {other:?}"))),
+    }
+}

@@ -1,0 +1,169 @@
+//! `POST /api/instances`: begins a run, and waits for its end if the client likes. The busiest path of the server.
+
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use abide_runtime::hands::Store;
+use abide_runtime::{Reply, Request, Start, Started};
+use abide_workflow::{Duration, ExecutionId, InstanceId, Timestamp, json};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use semver::VersionReq;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::body::Fields;
+use super::instance_json::InstanceJson;
+use super::repeat::RepeatKey;
+use crate::app::App;
+use crate::asked::Asked;
+use crate::correlation;
+use crate::envelope::Text;
+use crate::error::ApiError;
+
+/// The longest wait for a run's end.
+const WAIT_MAX: Duration = Duration::seconds(5 * 60);
+/// Characters of an entity's id.
+const ENTITY_CHARS_MAX: usize = 256;
+/// Characters of a definition's id; longer ones cannot be published.
+const WORKFLOW_CHARS_MAX: usize = abide_workflow::limits::definition::NAME_CHARS_MAX;
+
+/// A run that has begun, as it is told.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StartedJson<'a> {
+    instance_id: &'a str,
+    execution_id: Text<ExecutionId>,
+    created_at_utc: Text<Timestamp>,
+}
+
+/// Begins a run.
+pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let wait = wait_of(asked)?;
+    let body = asked.json(app.limits().body_bytes_max).await?;
+    let key = RepeatKey::of(asked.headers(), body.as_ref())?;
+    let mut fields = Fields::of(body)?;
+    let workflow = fields.name("workflow", WORKFLOW_CHARS_MAX)?;
+    let workflow = workflow.ok_or_else(|| ApiError::invalid("/workflow", "it must be there"))?;
+    let version = version_of(fields.text("version")?.as_deref())?;
+    let id = instance_id(fields.text("instanceId")?, key.as_ref(), &workflow, asked)?;
+    let input = fields.value("input").unwrap_or_else(|| Value::Object(Map::new()));
+    let correlation_id = correlation_of(fields.text("correlationId")?, asked, &id)?;
+    let entity_id = fields.name("entityId", ENTITY_CHARS_MAX)?;
+    fields.end()?;
+
+    let found = app.node().definitions().pick(&workflow, version.as_ref()).await;
+    let plan = found.map_err(|error| ApiError::from(error).at("/workflow"))?;
+    let (bytes, limit) = (json::size(&input), app.limits().payload_bytes_max);
+    if bytes > limit {
+        let message = format!("the input has {bytes} bytes; the limit is {limit}");
+        return Err(ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).at("/input"));
+    }
+    plan.check_input(&input).map_err(|mismatches| ApiError::mismatched("/input", mismatches))?;
+    let start = Start {
+        repeat: key.map(|key| key.to_repeat(&workflow, &id)),
+        instance_id: id,
+        plan,
+        input: Arc::new(input),
+        event: None,
+        correlation_id,
+        entity_id,
+        await_end: None,
+    };
+    let Some(wait) = wait else {
+        let reply = app.node().ask(Request::Start(Box::new(start))).await?;
+        return accepted(app, asked, &started(reply)?);
+    };
+    let begun = app.node().begin(start).await?;
+    let begin = started(begun.reply)?;
+    let ended = tokio::select! {
+        biased;
+        ended = tokio::time::timeout(wait, begun.end) => ended.ok(),
+        () = app.stopping() => None,
+    };
+    match ended {
+        Some(Ok(Reply::Ended(view))) => {
+            Ok(asked.succeed(StatusCode::OK, app.now(), &InstanceJson::of(&view)))
+        }
+        // It goes on, or nobody here can tell: the run has begun, and can be asked for.
+        _ => accepted(app, asked, &begin),
+    }
+}
+
+/// A run that has begun: where to ask for it.
+pub(super) fn accepted<S: Store>(
+    app: &App<S>,
+    asked: &Asked,
+    started: &Started,
+) -> Result<Response, ApiError> {
+    let id = &started.instance_id;
+    let data = StartedJson {
+        instance_id: id.as_str(),
+        execution_id: Text(ExecutionId { instance: id.clone(), run: started.run }),
+        created_at_utc: Text(started.created_at),
+    };
+    let mut response = asked.succeed(StatusCode::ACCEPTED, app.now(), &data);
+    let location = HeaderValue::try_from(format!("/api/instances/{id}"));
+    let location = location.map_err(|error| ApiError::internal(&error))?;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// What a request to begin a run is answered.
+pub(super) fn started(reply: Reply) -> Result<Started, ApiError> {
+    match reply {
+        Reply::Started(started) => Ok(started),
+        Reply::Refused(refused) => Err(refused.into()),
+        other => Err(ApiError::internal(&format!("a start was answered by {other:?}"))),
+    }
+}
+
+fn wait_of(asked: &Asked) -> Result<Option<StdDuration>, ApiError> {
+    let [wait] = asked.query(["wait"])?;
+    let Some(wait) = wait else { return Ok(None) };
+    match Duration::parse(&wait) {
+        Ok(wait) if wait <= WAIT_MAX => Ok(Some(StdDuration::from_millis(wait.0))),
+        Ok(_) => Err(ApiError::invalid("wait", format!("the longest wait is {WAIT_MAX}"))),
+        Err(error) => Err(ApiError::invalid("wait", error.to_string())),
+    }
+}
+
+fn version_of(text: Option<&str>) -> Result<Option<VersionReq>, ApiError> {
+    let range = text.map(VersionReq::parse).transpose();
+    range.map_err(|error| ApiError::invalid("/version", format!("it is no range of versions: {error}")))
+}
+
+/// The client's id, else the one its key means, else a new one.
+fn instance_id(
+    given: Option<String>,
+    key: Option<&RepeatKey<'_>>,
+    workflow: &str,
+    asked: &Asked,
+) -> Result<InstanceId, ApiError> {
+    let invalid =
+        |error: abide_workflow::ids::InvalidInstanceId| ApiError::invalid("/instanceId", error.to_string());
+    match (given, key) {
+        (Some(given), _) => InstanceId::new(given).map_err(invalid),
+        (None, Some(key)) => key.instance_id(workflow),
+        // An id that was made for this request names the run as well.
+        (None, None) if !asked.correlation().is_given() => {
+            InstanceId::new(asked.correlation().as_str()).map_err(invalid)
+        }
+        (None, None) => InstanceId::new(Uuid::now_v7().to_string()).map_err(invalid),
+    }
+}
+
+/// The trace a run belongs to: as the body says, else as the request does, else its own. It will travel in headers.
+fn correlation_of(given: Option<String>, asked: &Asked, id: &InstanceId) -> Result<String, ApiError> {
+    match given {
+        Some(given) if correlation::is_usable(given.as_bytes()) => Ok(given),
+        Some(_) => {
+            let message = format!("it must have 1 to {} visible ASCII characters", correlation::CHARS_MAX);
+            Err(ApiError::invalid("/correlationId", message))
+        }
+        None if asked.correlation().is_given() => Ok(asked.correlation().as_str().to_owned()),
+        None => Ok(id.as_str().to_owned()),
+    }
+}

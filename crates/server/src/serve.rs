@@ -1,0 +1,133 @@
+//! The composition root: opens the store, starts the node, listens; and takes all of it down in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use abide_dispatch::local::RegisterError;
+use abide_dispatch::{Activities, Guard};
+use abide_runtime::Node;
+use abide_runtime::definitions::Definitions;
+use abide_store::rows::{PartitionError, PrivateRows};
+use abide_store_embedded::{EmbeddedStore, OpenError, Options as StoreOptions};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::app::{App, AppLimits};
+use crate::config::{Config, ConfigError};
+use crate::layout::{Layout, LayoutError};
+use crate::{listen, rest};
+
+/// Why the server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Everybody could reach it, and nobody is asked who they are.
+    #[error(
+        "{listen} can be reached by others, and nobody is asked who they are: listen on 127.0.0.1, or say --insecure if that is meant"
+    )]
+    OpenToAll {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("{listen} cannot be listened on")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The data folder.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The activities.
+    #[error(transparent)]
+    Activities(#[from] RegisterError),
+    /// No random numbers.
+    #[error("the operating system has no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// A partition's name.
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
+}
+
+/// A server at work. Dropping it without [`Server::stop`] is as good as a crash, which loses nothing but time.
+#[derive(Debug)]
+pub struct Server {
+    app: App<EmbeddedStore>,
+    address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts a server: it listens when this returns, and is ready when [`Server::ready`] says so.
+    pub async fn start(config: &Config) -> Result<Self, ServeError> {
+        let listen = config.server.listen;
+        may_listen(config)?;
+        let failed = |source| ServeError::Listen { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let app = open(config)?;
+        let (stopping, draining) = (app.stopping(), app.clone());
+        let drained = async move { draining.node().drain().await };
+        let router = rest::router(app.clone());
+        let serving = tokio::spawn(listen::serve(listener, router, stopping, drained));
+        Ok(Self { app, address, serving })
+    }
+
+    /// Where it listens; the port is the one it got, if it asked for any.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Resolves when requests can be served.
+    pub async fn ready(&self) {
+        self.app.ready().await;
+    }
+
+    /// Takes nothing new, answers who waits, lets calls end within their grace, gives up the shards.
+    pub async fn stop(self) {
+        self.app.stop();
+        if let Err(error) = self.serving.await {
+            tracing::error!(%error, "the server did not stop in order");
+        }
+    }
+}
+
+/// Nobody is asked who they are, so only this machine may be served, unless it is said that everybody may.
+fn may_listen(config: &Config) -> Result<(), ServeError> {
+    let listen = config.server.listen;
+    if listen.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    if !config.server.insecure {
+        return Err(ServeError::OpenToAll { listen });
+    }
+    tracing::warn!(%listen, "insecure: whoever can reach this address can do everything");
+    Ok(())
+}
+
+fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
+    let activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
+    let data = &config.store.data;
+    config.store.shard_count()?;
+    let store = Arc::new(EmbeddedStore::open(data, StoreOptions::default())?);
+    Layout { shards: config.store.shards }.settle(data)?;
+    let incarnation = getrandom::u64().map_err(ServeError::Random)?;
+    let options =
+        config.node_options(format!("node-{}", Uuid::now_v7()), incarnation, &store.capabilities())?;
+    let limits = AppLimits {
+        body_bytes_max: config.server.body_bytes_max,
+        payload_bytes_max: options.shard.run.payload_bytes_max,
+    };
+    let registry = activities.registry_json();
+    let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
+    let node = Node::start(store, definitions, Arc::new(activities), options)?;
+    Ok(App::new(node, registry, limits))
+}

@@ -1,0 +1,135 @@
+//! Requests that are refused before anybody looks at what they mean, and what every answer has.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{Method, Request};
+use hyper::body::Frame;
+use serde_json::json;
+
+use crate::world::{BODY_BYTES_MAX, World, echo, failed};
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_whether_it_says_so_or_not() {
+    let world = World::new().await;
+    let large = vec![b' '; BODY_BYTES_MAX + 1];
+    let told = Request::post("/api/instances").header("content-length", large.len());
+    let told = told.body(Body::from(large.clone())).unwrap();
+    assert_eq!(world.send(told).await.error(), failed(413, "VALIDATION_ERROR", ""));
+    let pieces = Pieces(large.chunks(1_000).map(Bytes::copy_from_slice).collect());
+    let untold = Request::post("/api/instances").body(Body::new(pieces)).unwrap();
+    assert_eq!(world.send(untold).await.error(), failed(413, "VALIDATION_ERROR", ""));
+}
+
+#[tokio::test]
+async fn only_json_that_is_not_compressed_is_taken() {
+    let world = World::new().await;
+    world.publish("w", &echo()).await;
+    let send = async |name: &str, value: &str| {
+        let request = Request::post("/api/instances").header(name, value);
+        world.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await
+    };
+    assert_eq!(send("content-type", "application/json; charset=utf-8").await.status, 202);
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("content-type", "application/json; charset=latin1"),
+        ("content-encoding", "gzip"),
+    ] {
+        assert_eq!(send(name, value).await.error(), failed(415, "VALIDATION_ERROR", ""), "{value}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_refused_and_so_is_json_that_hides_something() {
+    let world = World::new().await;
+    world.publish("w", &echo()).await;
+    let deep = format!("{{\"workflow\":\"w\",\"input\":{}{}}}", "[".repeat(80), "]".repeat(80));
+    for body in [
+        "",
+        "{",
+        "nonsense",
+        "{\"workflow\":\"w\"} {}",
+        "{\"workflow\":\"w\",\"workflow\":\"v\"}",
+        "{\"workflow\":\"w\",\"input\":123456789012345678901234567890}",
+        &deep,
+    ] {
+        let refused = world.ask(Method::POST, "/api/instances", body.to_owned()).await;
+        let (status, code, _) = refused.error();
+        assert_eq!((status, code.as_str()), (400, "VALIDATION_ERROR"), "{body}");
+    }
+    let not_text = world.ask(Method::POST, "/api/instances", vec![b'"', 0xff, b'"']).await;
+    assert_eq!(not_text.error(), failed(400, "VALIDATION_ERROR", ""));
+}
+
+#[tokio::test]
+async fn what_is_not_there_and_what_is_not_allowed_have_the_envelope_too() {
+    let world = World::new().await;
+    for path in
+        ["/", "/api", "/api/instances/", "/api//instances", "/api/instances/i/history/x", "/healthz/x"]
+    {
+        assert_eq!(world.get(path).await.error(), failed(404, "RESOURCE_NOT_FOUND", ""), "{path}");
+    }
+    let refused = world.ask(Method::PUT, "/api/instances/i", Body::empty()).await;
+    assert_eq!(refused.error(), failed(405, "VALIDATION_ERROR", ""));
+    let allowed = refused.headers["allow"].to_str().unwrap();
+    assert!(allowed.contains("GET") && allowed.contains("DELETE"), "{allowed}");
+    let long = world.get(&format!("/api/instances/{}", "a".repeat(9_000))).await;
+    assert_eq!(long.error(), failed(414, "VALIDATION_ERROR", ""));
+}
+
+#[tokio::test]
+async fn every_answer_has_the_callers_correlation_id_or_a_new_one() {
+    let world = World::new().await;
+    let ask = async |path: &str, id: &str| {
+        let request = Request::get(path).header("x-correlation-id", id).body(Body::empty()).unwrap();
+        world.send(request).await.headers["x-correlation-id"].to_str().unwrap().to_owned()
+    };
+    for path in ["/healthz", "/readyz", "/metrics", "/api/instances/none", "/nowhere"] {
+        assert_eq!(ask(path, "mine:1").await, "mine:1", "{path}");
+        let made = ask(path, "not mine").await;
+        assert_eq!((made.len(), made.as_bytes()[14]), (36, b'7'), "{path}");
+    }
+    let answer = world.get("/healthz").await;
+    assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+}
+
+#[tokio::test]
+async fn metrics_count_what_has_happened() {
+    let world = World::new().await;
+    world.publish("w", &echo()).await;
+    for _ in 0..3 {
+        let ended = world.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await;
+        assert_eq!(ended.status, 200);
+    }
+    let metrics = world.get("/metrics").await;
+    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "abide_instances_started_total 3",
+        "abide_instances_ended_total{status=\"Completed\"} 3",
+        "abide_instance_duration_seconds_count 3",
+        "abide_shards_working 16",
+        "abide_store_usable 1",
+    ] {
+        assert!(metrics.text.lines().any(|there| there == line), "{line} is not in {}", metrics.text);
+    }
+}
+
+/// A body that comes in pieces and does not say how long it is.
+struct Pieces(VecDeque<Bytes>);
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+}

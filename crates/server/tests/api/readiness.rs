@@ -1,0 +1,116 @@
+//! What is told when the store cannot be used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use abide_store::memory::MemoryStore;
+use abide_store::notice::Tick;
+use abide_store::public::{
+    Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError, TableSchema,
+};
+use abide_store::rows::{
+    Batch, Capabilities, CommitOutcome, Health, Key, Partition, PrivateRows, Row, Scan, ScanPage, StoreError,
+};
+use serde_json::json;
+
+use crate::world::{World, echo, failed};
+
+/// The reference store behind a switch.
+#[derive(Debug)]
+struct Switched {
+    store: MemoryStore,
+    broken: Arc<AtomicBool>,
+}
+
+impl Switched {
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    fn refuse(&self) -> Result<(), StoreError> {
+        if self.is_broken() {
+            Err(StoreError::Unavailable { reason: "switched off".to_owned() })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl PrivateRows for Switched {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn health(&self) -> Health {
+        if self.is_broken() {
+            return Health::Unusable { reason: "switched off".to_owned() };
+        }
+        self.store.health()
+    }
+
+    async fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
+        self.refuse()?;
+        self.store.read(partition, key).await
+    }
+
+    async fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
+        self.refuse()?;
+        self.store.scan(partition, scan).await
+    }
+
+    async fn commit(&self, partition: &Partition, batch: Batch) -> CommitOutcome {
+        match self.refuse() {
+            Ok(()) => self.store.commit(partition, batch).await,
+            Err(error) => CommitOutcome::Unavailable { reason: error.to_string() },
+        }
+    }
+
+    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
+        self.store.changed(partition, seen).await
+    }
+}
+
+impl PublicTables for Switched {
+    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PutError> {
+        self.store.put(table, writes).await
+    }
+
+    async fn get(
+        &self,
+        table: &'static TableSchema,
+        key: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        self.store.get(table, key).await
+    }
+
+    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
+        self.store.query(table, query).await
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let store = Switched { store: MemoryStore::default(), broken: Arc::clone(&broken) };
+    let (world, app) = World::on(store);
+    app.ready().await;
+    assert_eq!(world.get("/readyz").await.data(), json!({"health": "ready"}));
+    world.publish("w", &echo()).await;
+
+    broken.store(true, Ordering::SeqCst);
+    let unready = world.get("/readyz").await;
+    assert_eq!(unready.error(), failed(503, "SERVICE_UNAVAILABLE", ""));
+    assert_eq!(unready.headers["retry-after"], "1");
+    assert_eq!(unready.json()["error"]["message"], "switched off");
+    assert_eq!(world.get("/healthz").await.status, 200);
+    assert!(world.get("/metrics").await.text.contains("abide_store_usable 0\n"));
+    for path in ["/api/instances/i", "/api/instances/i/history", "/api/workflows/w"] {
+        let refused = world.get(path).await;
+        assert_eq!(refused.error(), failed(503, "SERVICE_UNAVAILABLE", ""), "{path}");
+        assert_eq!(refused.headers["retry-after"], "1");
+    }
+
+    broken.store(false, Ordering::SeqCst);
+    app.ready().await;
+    assert_eq!(world.get("/readyz").await.status, 200);
+}

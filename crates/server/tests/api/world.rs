@@ -1,0 +1,143 @@
+//! A server without a socket, and how to ask it.
+
+use std::sync::Arc;
+
+use abide_dispatch::{Activities, Guard, GuardConfig};
+use abide_runtime::Node;
+use abide_runtime::definitions::Definitions;
+use abide_runtime::hands::Store;
+use abide_server::{App, AppLimits, Config, router};
+use abide_store::memory::MemoryStore;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// Bytes of a body; small, so that tests can exceed it.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) struct World {
+    router: Router,
+}
+
+/// A response, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl World {
+    /// A node at work on an empty store.
+    pub(crate) async fn new() -> Self {
+        let world = Self::on(MemoryStore::default());
+        world.1.ready().await;
+        world.0
+    }
+
+    /// A node on this store, whether it works or not.
+    pub(crate) fn on<S: Store>(store: S) -> (Self, App<S>) {
+        let config = Config::default();
+        let store = Arc::new(store);
+        let activities = Activities::with_builtins(Guard::new(GuardConfig::default())).unwrap();
+        let options = config.node_options("node".to_owned(), 1, &store.capabilities()).unwrap();
+        let limits = AppLimits {
+            body_bytes_max: BODY_BYTES_MAX,
+            payload_bytes_max: options.shard.run.payload_bytes_max,
+        };
+        let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
+        let registry = activities.registry_json();
+        let node = Node::start(store, definitions, Arc::new(activities), options).unwrap();
+        let app = App::new(node, registry, limits);
+        (Self { router: router(app.clone()) }, app)
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
+        let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
+        self.send(request).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, Body::empty()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::POST, path, body.to_string()).await
+    }
+
+    /// Publishes a definition of these states, which begins with `Begin`.
+    pub(crate) async fn publish(&self, id: &str, states: &Value) -> Answer {
+        self.post("/api/workflows", &definition(id, "1.0.0", states)).await
+    }
+
+    /// A definition that waits for the event `Go` and ends with what it brought.
+    pub(crate) async fn publish_waiting(&self, id: &str) {
+        let states = json!({
+            "Begin": {
+                "type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D",
+                "output": "$.state.brought", "next": "Done",
+            },
+            "Done": {"type": "succeed", "output": "$.state.brought"},
+        });
+        let answer = self.publish(id, &states).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+}
+
+impl Answer {
+    /// The envelope, checked as far as it is the same for all.
+    pub(crate) fn json(&self) -> Value {
+        let json: Value = serde_json::from_str(&self.text).unwrap();
+        assert_eq!(self.headers["content-type"], "application/json");
+        assert_eq!(json["correlationId"], self.headers["x-correlation-id"].to_str().unwrap());
+        assert!(json["timestamp"].as_str().unwrap().ends_with('Z'));
+        let (status, part) =
+            if self.status.is_success() { ("Succeeded", "data") } else { ("Failed", "error") };
+        assert_eq!(json["status"], status);
+        assert!(json.get(part).is_some() && json.as_object().unwrap().len() == 4, "{json}");
+        json
+    }
+
+    pub(crate) fn data(&self) -> Value {
+        assert!(self.status.is_success(), "{} {}", self.status, self.text);
+        self.json()["data"].clone()
+    }
+
+    /// Status, code and target of a failure.
+    pub(crate) fn error(&self) -> (u16, String, String) {
+        let error = &self.json()["error"];
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        assert!(!text("message").is_empty());
+        (self.status.as_u16(), text("code"), text("target"))
+    }
+}
+
+pub(crate) fn definition(id: &str, version: &str, states: &Value) -> Value {
+    json!({
+        "$schema": "workflow-schema-v1.json", "id": id, "version": version,
+        "startAt": "Begin", "states": states,
+    })
+}
+
+/// Ends at once with its input.
+pub(crate) fn echo() -> Value {
+    json!({"Begin": {"type": "succeed", "output": "$.input"}})
+}
+
+pub(crate) fn failed(status: u16, code: &str, target: &str) -> (u16, String, String) {
+    (status, code.to_owned(), target.to_owned())
+}

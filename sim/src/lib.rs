@@ -1,0 +1,50 @@
+//! A cluster in one thread, by seed: several nodes run the real shards on the reference store, while time, delays, failures and the order of
+//! everything come from the dice. The same seed gives the same run.
+//!
+//! Clients and activities keep ledgers of their own; when the storm is over and everything has come to rest, [`verdict`] compares.
+//!
+//! Nothing here reads a clock or starts a thread.
+
+pub mod clients;
+pub mod cluster;
+pub mod outside;
+pub mod verdict;
+pub mod workload;
+
+use abide_runtime::planted::Bug;
+
+pub use cluster::Cluster;
+pub use verdict::Verdict;
+
+/// What one simulation is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Where the dice begin.
+    pub seed: u64,
+    /// Nodes.
+    pub nodes: usize,
+    /// Shards.
+    pub shards: u32,
+    /// Runs that clients start.
+    pub runs: usize,
+    /// How long the storm lasts, in simulated milliseconds.
+    pub storm_ms: u64,
+    /// Whether anything goes wrong at all.
+    pub faults: bool,
+    /// A mistake to make.
+    pub bug: Option<Bug>,
+}
+
+impl Scenario {
+    /// Three nodes, everything that can go wrong.
+    pub fn stormy(seed: u64) -> Self {
+        Self { seed, nodes: 3, shards: 4, runs: 24, storm_ms: 600_000, faults: true, bug: None }
+    }
+}
+
+/// Plays a scenario to its end.
+pub fn play(scenario: Scenario) -> Verdict {
+    let mut cluster = Cluster::new(scenario);
+    cluster.run();
+    verdict::judge(cluster)
+}

@@ -1,0 +1,72 @@
+//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER`.
+
+#![expect(clippy::disallowed_methods, reason = "how long to play is real time")]
+
+use std::time::{Duration, Instant};
+
+use abide_runtime::planted::Bug;
+use abide_sim::{Scenario, play};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    match arguments.first().map(String::as_str) {
+        Some("bugs") => bugs(number(1, 200)),
+        Some("seed") => println!("{:#?}", play(Scenario::stormy(number(1, 0)))),
+        _ => storm(Duration::from_secs(number(1, 60)), number(2, 0)),
+    }
+}
+
+/// Seed after seed until the time is over.
+fn storm(for_long: Duration, first: u64) {
+    let began = Instant::now();
+    let (mut seeds, mut violations) = (0u64, 0);
+    let mut sum = abide_sim::cluster::Counts::default();
+    while began.elapsed() < for_long {
+        let verdict = play(Scenario::stormy(first + seeds));
+        for violation in &verdict.violations {
+            println!("seed {}: {violation}", first + seeds);
+        }
+        violations += verdict.violations.len();
+        seeds += 1;
+        sum.commits += verdict.counts.commits;
+        sum.faults += verdict.counts.faults;
+        sum.faults_in_flight += verdict.counts.faults_in_flight;
+        sum.deliveries += verdict.counts.deliveries;
+        sum.claims += verdict.counts.claims;
+        sum.simulated_ms += verdict.counts.simulated_ms;
+    }
+    let days = sum.simulated_ms / 86_400_000;
+    println!(
+        "{seeds} seeds, {days} simulated days ({} hundredths of a year), {} commits, {} faults, {} of them with work in flight, {} deliveries, {} claims: {violations} violations",
+        days * 100 / 365,
+        sum.commits,
+        sum.faults,
+        sum.faults_in_flight,
+        sum.deliveries,
+        sum.claims
+    );
+    std::process::exit(i32::from(violations > 0));
+}
+
+/// Every mistake, until a seed finds it.
+fn bugs(seeds: u64) {
+    let mut missed = 0;
+    for bug in Bug::ALL {
+        let found = (0..seeds).find_map(|seed| {
+            let verdict = play(Scenario { bug: Some(bug), ..Scenario::stormy(seed) });
+            verdict.violations.into_iter().next().map(|violation| (seed, violation))
+        });
+        match found {
+            Some((seed, violation)) => {
+                let shown: String = violation.chars().take(110).collect();
+                println!("{:<22} seed {seed:>3}: {shown}", format!("{bug:?}"));
+            }
+            None => {
+                missed += 1;
+                println!("{:<22} not found in {seeds} seeds", format!("{bug:?}"));
+            }
+        }
+    }
+    std::process::exit(missed.min(1));
+}

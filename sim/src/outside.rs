@@ -1,0 +1,72 @@
+//! The world outside: activities that remember every delivery, recognise repeats, fail and fall silent by dice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use abide_dispatch::{Answer, Call, Failure};
+use abide_store::memory::Dice;
+
+use crate::workload;
+
+/// What activities saw.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// By idempotency key.
+    pub work: BTreeMap<String, Work>,
+}
+
+/// One piece of work.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// The activity.
+    pub activity: String,
+    /// The runs that named it: more than one is a mistake.
+    pub executions: Vec<String>,
+    /// The attempt of each delivery that arrived.
+    pub attempts: Vec<u32>,
+    /// How often it took effect, seen by the receiver, who recognises repeats.
+    pub effects: u32,
+    /// The inputs it came with.
+    pub inputs: Vec<String>,
+}
+
+impl Outside {
+    /// A delivery arrives. The answer, or `None` if there will be none.
+    pub fn receive(&mut self, call: &Call, dice: &mut Dice, calm: bool) -> Option<Answer> {
+        let work = self.work.entry(call.metadata.idempotency_key.clone()).or_default();
+        call.activity.clone_into(&mut work.activity);
+        work.attempts.push(call.metadata.retry_attempt);
+        if !work.executions.contains(&call.metadata.execution_id) {
+            work.executions.push(call.metadata.execution_id.clone());
+        }
+        let input = call.input.to_string();
+        if !work.inputs.contains(&input) {
+            work.inputs.push(input);
+        }
+        let fate = if calm { 99 } else { dice.below(100) };
+        if fate < 8 {
+            let failure = Failure {
+                code: "Unavailable".to_owned(),
+                message: "by dice".to_owned(),
+                retryable: true,
+                outcome_unknown: false,
+            };
+            return Some(Answer::Failed(failure));
+        }
+        if work.effects == 0 {
+            work.effects = 1;
+        }
+        if fate < 12 {
+            return None;
+        }
+        Some(match workload::answer(&call.activity, &call.input) {
+            Ok(result) => Answer::Completed(Arc::new(result)),
+            Err(code) => Answer::Failed(Failure {
+                code: code.to_owned(),
+                message: "it refuses".to_owned(),
+                retryable: false,
+                outcome_unknown: false,
+            }),
+        })
+    }
+}
