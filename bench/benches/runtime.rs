@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 #![expect(clippy::cast_possible_truncation, reason = "figures for people")]
+#![expect(clippy::cast_sign_loss, reason = "figures for people")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,15 +20,25 @@ use abide_store::rows::PrivateRows;
 use abide_store_embedded::{EmbeddedStore, Options as StoreOptions};
 use abide_workflow::{InstanceId, Timestamp};
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
-    let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let arguments: Vec<usize> =
+        std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
     let in_flight = if arguments.is_empty() { vec![1, 64, 512] } else { arguments };
     let shards = std::env::var("SHARDS").ok().and_then(|shards| shards.parse().ok()).unwrap_or(16);
     println!("{shards} shards; activities in process, no HTTP");
-    println!("in flight   runs/s   p50 ms   p99 ms   CPU µs/run   commits/run   rows/run   bytes/run   RSS MiB");
+    println!(
+        "in flight   runs/s   p50 ms   p99 ms   CPU µs/run   commits/run   rows/run   bytes/run   RSS MiB"
+    );
     for in_flight in in_flight {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(measure(in_flight, shards));
     }
 }
@@ -44,7 +55,7 @@ async fn measure(in_flight: usize, shards: u32) {
     let shards = ShardCount::new(shards).expect("a number of shards");
     let config = Config::new("bench".to_owned(), 1, shards, &store.capabilities());
     let options = Options { shard: config, activities_max: 1_000, drain_grace: Duration::from_secs(5) };
-    let node = Arc::new(Node::start(store, definitions, Arc::new(activities), options).expect("a node"));
+    let node = Arc::new(Node::start(store, definitions, &Arc::new(activities), options).expect("a node"));
     while node.readiness().is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -93,9 +104,8 @@ async fn measure(in_flight: usize, shards: u32) {
     }
     taken.sort_unstable();
     let runs = taken.len() as f64;
-    let at = |share: f64| {
-        taken.get((runs * share) as usize).map_or(0.0, |taken| taken.as_secs_f64() * 1_000.0)
-    };
+    let at =
+        |share: f64| taken.get((runs * share) as usize).map_or(0.0, |taken| taken.as_secs_f64() * 1_000.0);
     println!(
         "{in_flight:>9} {:>8.0} {:>8.2} {:>8.2} {:>12.1} {:>13.2} {:>10.2} {:>11.0} {:>9}",
         runs / (until - warm).as_secs_f64(),

@@ -133,7 +133,7 @@ impl Client {
         let raise = |at: usize| if at < self.events.len() { Step::Raise(at) } else { self.last() };
         match self.next {
             Step::Start => raise(0),
-            Step::Raise(0) if self.id.len() % 3 == 0 => Step::Suspend,
+            Step::Raise(0) if self.id.len().is_multiple_of(3) => Step::Suspend,
             Step::Raise(at) => raise(at + 1),
             Step::Suspend => Step::Resume,
             Step::Resume => raise(1),

@@ -12,8 +12,8 @@ use abide_runtime::definitions::Definitions;
 use abide_runtime::event::CallId;
 use abide_runtime::hands::Hands;
 use abide_runtime::lease::{LeaseTimes, Monotonic};
-use abide_runtime::planted::Bug;
 use abide_runtime::placement::{ShardCount, ShardId};
+use abide_runtime::planted::Bug;
 use abide_runtime::{Config, Effect, Event, Moment, Notice, Reply, Request, Shard, Start, Ticket};
 use abide_store::memory::{Dice, MemoryStore, Personality};
 use abide_store::rows::{CommitOutcome, PrivateRows, StoreError};
@@ -116,7 +116,9 @@ impl Happening {
             Self::Deliver(at, event) => match event {
                 Event::Asked(ticket, _) => (6, *at, ticket.0),
                 Event::Answered(id, _) => (7, *at, id.run << 32 | id.command.0 << 8 | u64::from(id.attempt)),
-                Event::CommitAnswered(_, outcome) => (8, *at, u64::from(matches!(outcome, CommitOutcome::Committed(_)))),
+                Event::CommitAnswered(_, outcome) => {
+                    (8, *at, u64::from(matches!(outcome, CommitOutcome::Committed(_))))
+                }
                 _ => (9, *at, 0),
             },
             Self::Receive(at, id, _) => (10, *at, id.run << 32 | id.command.0 << 8 | u64::from(id.attempt)),
@@ -144,9 +146,8 @@ impl Cluster {
     /// A cluster before anything happens.
     pub fn new(scenario: Scenario) -> Self {
         let store = Arc::new(MemoryStore::new(Personality::PLAIN));
-        let definitions = Arc::new(
-            Definitions::new(Arc::clone(&store)).unwrap_or_else(|error| unreachable!("{error}")),
-        );
+        let definitions =
+            Arc::new(Definitions::new(Arc::clone(&store)).unwrap_or_else(|error| unreachable!("{error}")));
         let shards = ShardCount::new(scenario.shards).unwrap_or_else(|| unreachable!("some shards"));
         for definition in workload::definitions() {
             let published = ready(definitions.publish(&definition.to_string(), None, Timestamp(EPOCH_MS)));
@@ -307,7 +308,8 @@ impl Cluster {
     /// The node, if it is in the life that was meant.
     fn node(&self, at: At) -> Option<&Node> {
         let node = self.nodes.get(at.node)?;
-        let same = node.up && node.incarnation == at.incarnation && node.claims.get(at.shard) == Some(&at.claim);
+        let same =
+            node.up && node.incarnation == at.incarnation && node.claims.get(at.shard) == Some(&at.claim);
         same.then_some(node)
     }
 
@@ -601,7 +603,8 @@ impl Cluster {
         self.clients[number].asked = Some(ticket);
         let shard = self.shards.shard_of_instance(&id).number() as usize;
         // The node that owns the shard, if there is one; else any, which says no.
-        let owner = self.nodes.iter().position(|node| node.up && node.shards.get(shard).is_some_and(Shard::is_owned));
+        let owner =
+            self.nodes.iter().position(|node| node.up && node.shards.get(shard).is_some_and(Shard::is_owned));
         let any = usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or(0);
         let node = owner.filter(|_| self.dice.below(10) > 0).unwrap_or(any);
         let claim = self.nodes[node].claims.get(shard).copied().unwrap_or(0);

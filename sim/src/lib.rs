@@ -5,6 +5,8 @@
 //!
 //! Nothing here reads a clock or starts a thread.
 
+#![expect(clippy::indexing_slicing, reason = "a simulation is a test: what is not there is a mistake in it")]
+
 pub mod clients;
 pub mod cluster;
 pub mod outside;
@@ -46,5 +48,5 @@ impl Scenario {
 pub fn play(scenario: Scenario) -> Verdict {
     let mut cluster = Cluster::new(scenario);
     cluster.run();
-    verdict::judge(cluster)
+    verdict::judge(&cluster)
 }

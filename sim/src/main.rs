@@ -9,7 +9,8 @@ use abide_sim::{Scenario, play};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let number =
+        |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     match arguments.first().map(String::as_str) {
         Some("bugs") => bugs(number(1, 200)),
         Some("seed") => println!("{:#?}", play(Scenario::stormy(number(1, 0)))),

@@ -35,7 +35,9 @@ pub(crate) fn watch(cluster: &mut Cluster, shard: ShardId, batch: &Batch) {
         if Table::of(&write.key) != Some(Table::Instance) {
             continue;
         }
-        let Some(row) = write.value.as_ref().and_then(|value| decode::<InstanceRow>(value).ok()) else { continue };
+        let Some(row) = write.value.as_ref().and_then(|value| decode::<InstanceRow>(value).ok()) else {
+            continue;
+        };
         let over = matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Terminated);
         let calls = cluster.store.scan_now(&partition, dispatches::of_run(row.run));
         if over && calls.is_ok_and(|page| !page.rows.is_empty()) {
@@ -54,15 +56,20 @@ pub(crate) fn all_ended(cluster: &Cluster) -> bool {
 }
 
 /// Judges a cluster that has come to rest.
-pub fn judge(cluster: Cluster) -> Verdict {
+pub fn judge(cluster: &Cluster) -> Verdict {
     let mut violations = cluster.seen.clone();
     for client in &cluster.clients {
-        check_client(&cluster, client, &mut violations);
+        check_client(cluster, client, &mut violations);
     }
-    check_outside(&cluster, &mut violations);
+    check_outside(cluster, &mut violations);
     match ready(fsck::check(&*cluster.store, &cluster.definitions, cluster.shards)) {
         Ok(report) => violations.extend(report.findings.iter().map(|finding| {
-            format!("fsck: {} {}: {}", finding.shard, finding.instance_id.as_deref().unwrap_or("-"), finding.what)
+            format!(
+                "fsck: {} {}: {}",
+                finding.shard,
+                finding.instance_id.as_deref().unwrap_or("-"),
+                finding.what
+            )
         })),
         Err(error) => violations.push(format!("fsck: {error}")),
     }

@@ -67,20 +67,21 @@ pub fn definitions() -> Vec<Value> {
         json!({"type": "task", "activity": activity, "input": input, "output": output, "next": next,
                "retryPolicy": {"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"}})
     };
-    let work = |n: u32, output: &str, next: &str| task("work", json!({"id": "$.input.id", "n": n}), output, next);
+    let work =
+        |n: u32, output: &str, next: &str| task("work", json!({"id": "$.input.id", "n": n}), output, next);
     let wait = |next: &str, output: &str| json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "output": output, "next": next});
     let one_event = json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "output": "$.state.event", "next": "Count"});
     vec![
         definition(
             "steps",
             "A",
-            json!({"A": work(1, "$.state.a", "B"), "B": work(2, "$.state.b", "C"), "C": work(3, "$.state.c", "End"),
+            &json!({"A": work(1, "$.state.a", "B"), "B": work(2, "$.state.b", "C"), "C": work(3, "$.state.c", "End"),
                    "End": {"type": "succeed", "output": ["$.state.a", "$.state.b", "$.state.c"]}}),
         ),
         definition(
             "map",
             "Each",
-            json!({"Each": {"type": "map", "items": "$.input.items", "maxConcurrency": 3, "output": "$.state.all", "next": "End", "iterator": {
+            &json!({"Each": {"type": "map", "items": "$.input.items", "maxConcurrency": 3, "output": "$.state.all", "next": "End", "iterator": {
                        "startAt": "Do", "states": {"Do": task("work", json!({"id": "$.input.id", "n": "$.item"}), "$.state.x", "Done"),
                                                    "Done": {"type": "succeed", "output": "$.state.x"}}}},
                    "End": {"type": "succeed", "output": "$.state.all"}}),
@@ -88,7 +89,7 @@ pub fn definitions() -> Vec<Value> {
         definition(
             "timer",
             "Wait",
-            json!({"Wait": {"type": "wait", "waitType": "duration", "duration": "PT45S", "next": "A"},
+            &json!({"Wait": {"type": "wait", "waitType": "duration", "duration": "PT45S", "next": "A"},
                    "A": work(1, "$.state.a", "Again"),
                    "Again": {"type": "wait", "waitType": "duration", "duration": "PT2M", "next": "End"},
                    "End": {"type": "succeed", "output": "$.state.a"}}),
@@ -96,27 +97,27 @@ pub fn definitions() -> Vec<Value> {
         definition(
             "events",
             "One",
-            json!({"One": wait("A", "$.state.one"), "A": work(1, "$.state.a", "Two"), "Two": wait("Three", "$.state.two"),
+            &json!({"One": wait("A", "$.state.one"), "A": work(1, "$.state.a", "Two"), "Two": wait("Three", "$.state.two"),
                    "Three": wait("End", "$.state.three"),
                    "End": {"type": "succeed", "output": ["$.state.one", "$.state.two", "$.state.three"]}}),
         ),
         definition(
             "parent",
             "Near",
-            json!({"Near": {"type": "workflow", "workflow": "child", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.near", "next": "Far"},
+            &json!({"Near": {"type": "workflow", "workflow": "child", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.near", "next": "Far"},
                    "Far": {"type": "workflow", "workflow": "child", "spread": true, "input": {"id": "$.input.id", "n": 2}, "output": "$.state.far", "next": "End"},
                    "End": {"type": "succeed", "output": ["$.state.near", "$.state.far"]}}),
         ),
         definition(
             "child",
             "A",
-            json!({"A": task("work", json!({"id": "$.input.id", "n": "$.input.n"}), "$.state.a", "End"),
+            &json!({"A": task("work", json!({"id": "$.input.id", "n": "$.input.n"}), "$.state.a", "End"),
                    "End": {"type": "succeed", "output": "$.state.a"}}),
         ),
         definition(
             "loop",
             "One",
-            json!({"One": one_event,
+            &json!({"One": one_event,
                    "Count": task("append", json!({"list": "$.input.seen", "item": "$.state.event"}), "$.state.seen", "More"),
                    "More": {"type": "choice", "choices": [{"when": {"path": "$.state.seen.full", "op": "eq", "value": true}, "next": "End"}], "default": "Next"},
                    "Next": {"type": "continueAsNew", "input": {"id": "$.input.id", "seen": "$.state.seen.list"}},
@@ -125,7 +126,7 @@ pub fn definitions() -> Vec<Value> {
         definition(
             "undone",
             "A",
-            json!({"A": {"type": "task", "activity": "work", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.a", "next": "B",
+            &json!({"A": {"type": "task", "activity": "work", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.a", "next": "B",
                          "retryPolicy": {"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"},
                          "compensateWith": {"activity": "undo", "input": {"id": "$.input.id", "n": 1}}},
                    "B": {"type": "task", "activity": "refuse", "input": {"id": "$.input.id", "n": 2}, "next": "End", "onError": "Undo",
@@ -137,14 +138,14 @@ pub fn definitions() -> Vec<Value> {
         definition(
             "patience",
             "Wait",
-            json!({"Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT3M", "timeoutNext": "Late", "output": "$.state.e", "next": "End"},
+            &json!({"Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT3M", "timeoutNext": "Late", "output": "$.state.e", "next": "End"},
                    "Late": {"type": "succeed", "output": "late"},
                    "End": {"type": "succeed", "output": "in time"}}),
         ),
     ]
 }
 
-fn definition(id: &str, start: &str, states: Value) -> Value {
+fn definition(id: &str, start: &str, states: &Value) -> Value {
     let retries = json!({"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"});
     json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0", "startAt": start,
            "configuration": {"retryPolicy": retries}, "states": states})

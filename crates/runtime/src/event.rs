@@ -119,7 +119,7 @@ pub enum LookedUp {
     /// The row of its id and the kept answer, as far as they exist.
     Row(Option<InstanceRow>, Option<KeptAnswer>),
     /// Its current run, if there is one.
-    Run(Option<StoredRun>),
+    Run(Option<Box<StoredRun>>),
     /// It is there and cannot be read.
     Unreadable(UnreadableRun),
     /// The store could not say; ask again.

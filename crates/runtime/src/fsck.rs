@@ -101,7 +101,8 @@ impl Children {
                 self.on_the_way.insert(to.to_owned());
             }
             Post::ToParent { parent, .. } => {
-                self.on_the_way.insert(format!("{}/{}/{}", parent.instance_id, parent.run.0, parent.command.0));
+                self.on_the_way
+                    .insert(format!("{}/{}/{}", parent.instance_id, parent.run.0, parent.command.0));
             }
             Post::TerminateChild { .. } | Post::Continue { .. } => {}
         }
@@ -114,7 +115,8 @@ impl Children {
                 && !self.on_the_way.contains(child_id)
                 && !self.on_the_way.contains(answer)
             {
-                let what = format!("it waits for child {child_id}, which is not live, and nothing is on its way");
+                let what =
+                    format!("it waits for child {child_id}, which is not live, and nothing is on its way");
                 report.findings.push(Finding { shard: *shard, instance_id: Some(parent.clone()), what });
             }
         }
@@ -178,7 +180,9 @@ impl<S: PrivateRows> Check<'_, S> {
         for row in self.rows(inbox).await? {
             self.report.rows += 1;
             let arrival = decode::<abide_store::tables::arrivals::Arrival>(&row.value);
-            if let Ok(letter) = arrival.map_err(drop).and_then(|a| post::decode::<Letter>(&a.message).map_err(drop)) {
+            if let Ok(letter) =
+                arrival.map_err(drop).and_then(|a| post::decode::<Letter>(&a.message).map_err(drop))
+            {
                 self.children.note_post(letter.instance_id.as_str(), &letter.post);
             }
         }
@@ -305,7 +309,7 @@ impl<S: PrivateRows> Check<'_, S> {
         let stored = known.and_then(|known| known.stored.as_ref());
         let expected =
             stored.is_some_and(|stored| stored.instance.expects(abide_workflow::CommandId(call.command)));
-        if !expected && !known.is_some_and(|known| known.stored.is_none()) {
+        if !expected && known.is_none_or(|known| known.stored.is_some()) {
             self.find(
                 Some(&call.instance_id),
                 format!("call {} of {} is waited for by nobody", call.command, call.activity),
@@ -357,8 +361,7 @@ impl<S: PrivateRows> Check<'_, S> {
         }
         self.history(run, known, status).await?;
         for (command, due_at) in &stored.book.timers {
-            let key =
-                TimerKey { due_at: *due_at, run, purpose: TimerPurpose::Wait, number: command.0 };
+            let key = TimerKey { due_at: *due_at, run, purpose: TimerPurpose::Wait, number: command.0 };
             if !known.timers.contains(&key) {
                 self.find(Some(&known.id), format!("it waits for timer {} that has no row", command.0));
             }
@@ -419,7 +422,8 @@ impl<S: PrivateRows> Check<'_, S> {
         while let Some(scan) = next {
             let scanned = self.reader.store.scan(&self.partition, scan).await?;
             for row in scanned.rows {
-                let (Ok((_, number)), Ok(page)) = (pages::read_key(&row.key), decode::<pages::Page>(&row.value))
+                let (Ok((_, number)), Ok(page)) =
+                    (pages::read_key(&row.key), decode::<pages::Page>(&row.value))
                 else {
                     self.find(Some(&known.id), format!("page {} cannot be read", row.key));
                     return Ok(());

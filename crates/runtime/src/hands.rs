@@ -103,7 +103,7 @@ impl<S: Store> Hands<S> {
         let unavailable = |error: StoreError| LookedUp::Unavailable(error.to_string());
         match depth {
             Depth::Run => match self.reader().run(own, id).await {
-                Ok(Ok(run)) => LookedUp::Run(run),
+                Ok(Ok(run)) => LookedUp::Run(run.map(Box::new)),
                 Ok(Err(unreadable)) => LookedUp::Unreadable(unreadable),
                 Err(error) => unavailable(error),
             },

@@ -128,6 +128,6 @@ fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
     };
     let registry = activities.registry_json();
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
-    let node = Node::start(store, definitions, Arc::new(activities), options)?;
+    let node = Node::start(store, definitions, &Arc::new(activities), options)?;
     Ok(App::new(node, registry, limits))
 }

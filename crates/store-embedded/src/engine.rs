@@ -69,7 +69,7 @@ impl Engine {
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
             .max_journaling_size(JOURNAL_BYTES_MAX)
-            .worker_threads(2)
+            .worker_threads(1)
             .open()?;
         let keyspace = |name, buffer_bytes| {
             database.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(buffer_bytes))

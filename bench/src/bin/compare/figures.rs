@@ -131,7 +131,9 @@ pub(crate) fn table(columns: &[(&str, &Runs)]) -> String {
         if cells.iter().any(Option::is_some) {
             let (_, name, digits) = figure.names();
             let mut row = vec![name.to_owned()];
-            row.extend(cells.iter().map(|cell| cell.as_ref().map_or("–".to_owned(), |cell| cell.text(digits))));
+            row.extend(
+                cells.iter().map(|cell| cell.as_ref().map_or("–".to_owned(), |cell| cell.text(digits))),
+            );
             rows.push(row);
         }
     }

@@ -123,7 +123,8 @@ impl Connection {
             let (name, value) = (name.trim(), value.trim());
             if name.eq_ignore_ascii_case("content-length") {
                 length = Body::Bytes(value.parse().map_err(|_| broken("no length"))?);
-            } else if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
+            } else if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked")
+            {
                 length = Body::Chunks;
             } else if name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close") {
                 self.closing = true;

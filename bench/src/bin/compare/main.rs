@@ -102,8 +102,7 @@ fn failed(error: &io::Error) -> ExitCode {
 
 /// Ctrl-C and a polite kill end the processes under measurement too, and their folder: what is dropped cleans up.
 async fn unless_interrupted(work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
         done = work => done,
         _ = interrupt.recv() => Err(io::Error::other("interrupted")),

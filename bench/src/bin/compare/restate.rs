@@ -65,9 +65,7 @@ impl System for Restate {
     fn start_and_wait(&self, workload: Workload, number: u64) -> Request {
         let id = format!("dev-{number}");
         match workload {
-            Workload::W4 => {
-                Request::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string())
-            }
+            Workload::W4 => Request::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string()),
             _ => Request::post("/Tasks/three", &json!({"id": id}).to_string()),
         }
     }

@@ -25,7 +25,17 @@ pub(crate) fn is_possible() -> bool {
 /// The same program under strace. The server stays our child (`-D`), so that it is ended and looked at as without.
 pub(crate) fn traced(program: &Command, folder: &Path) -> Command {
     let mut strace = Command::new("strace");
-    strace.args(["-D", "-f", "--seccomp-bpf", "-ttt", "-e", "trace=fdatasync,fsync", "-e", "signal=none", "-o"]);
+    strace.args([
+        "-D",
+        "-f",
+        "--seccomp-bpf",
+        "-ttt",
+        "-e",
+        "trace=fdatasync,fsync",
+        "-e",
+        "signal=none",
+        "-o",
+    ]);
     strace.arg(log(folder)).arg(program.get_program());
     strace.args(program.get_args().map(OsString::from).collect::<Vec<_>>());
     for (name, value) in program.get_envs() {
@@ -49,7 +59,8 @@ pub(crate) fn syncs(folder: &Path, from: f64, until: f64) -> io::Result<u64> {
         let mut words = line.split_whitespace().skip(1);
         let at = words.next().and_then(|at| at.parse::<f64>().ok());
         // A call that another thread interrupted has a second line, `<... fdatasync resumed>`, which is not counted.
-        let called = words.next().is_some_and(|call| call.starts_with("fdatasync(") || call.starts_with("fsync("));
+        let called =
+            words.next().is_some_and(|call| call.starts_with("fdatasync(") || call.starts_with("fsync("));
         called && at.is_some_and(|at| (from..until).contains(&at))
     });
     Ok(calls.count() as u64)

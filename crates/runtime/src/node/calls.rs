@@ -98,7 +98,9 @@ impl Drop for Answering<'_> {
                 retryable: true,
                 outcome_unknown: true,
             };
-            drop(self.answers.send(Incoming::Event(self.claim, Event::Answered(id, Answer::Failed(failure)))));
+            drop(
+                self.answers.send(Incoming::Event(self.claim, Event::Answered(id, Answer::Failed(failure)))),
+            );
         }
     }
 }

@@ -77,7 +77,7 @@ impl<S: Store> Node<S> {
     pub fn start<T: Transport + 'static>(
         store: Arc<S>,
         definitions: Arc<Definitions<S>>,
-        activities: Arc<T>,
+        activities: &Arc<T>,
         options: Options,
     ) -> Result<Self, PartitionError> {
         let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
@@ -87,10 +87,10 @@ impl<S: Store> Node<S> {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             options.shard.shards.shards().map(|_| mpsc::unbounded_channel()).unzip();
         let mut tasks = JoinSet::new();
-        for (id, (own, incoming)) in
-            options.shard.shards.shards().zip(senders.iter().cloned().zip(receivers))
+        for (id, (own, incoming)) in options.shard.shards.shards().zip(senders.iter().cloned().zip(receivers))
         {
-            let calls = calls::Calls::new(Arc::clone(&activities), Arc::clone(&slots), own, Arc::clone(&metrics));
+            let calls =
+                calls::Calls::new(Arc::clone(activities), Arc::clone(&slots), own, Arc::clone(&metrics));
             let carrier = Carrier {
                 id,
                 config: options.shard.clone(),

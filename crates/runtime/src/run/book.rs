@@ -128,7 +128,7 @@ mod tests {
         for key in [&[0xf0][..], &[0xf0, 1], &[0xf3], &[0xff, 0, 0, 0, 0, 0, 0, 0, 1], &[0xf2, 0]] {
             assert!(!book.read(key, b"12345678"), "{key:?}");
         }
-        assert!(!book.read(&super::key(0xf1, CommandId(1)), b"a/b"));
+        assert!(!book.read(&key(0xf1, CommandId(1)), b"a/b"));
         assert_eq!(book, Book::default());
     }
 }

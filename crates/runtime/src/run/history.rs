@@ -1,9 +1,9 @@
 //! A run's history and its present, as people ask for them.
 
 use abide_store::rows::{Partition, PrivateRows, StoreError};
+use abide_store::tables::decode;
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::pages::{self, Page};
-use abide_store::tables::decode;
 use abide_workflow::{InstanceId, RunNumber, Timestamp};
 use serde_json::value::RawValue;
 

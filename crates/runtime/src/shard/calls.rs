@@ -54,7 +54,8 @@ impl Shard {
             secrets: start.secrets,
             input: DispatchInput::Inline(Vec::new()),
         };
-        let mut call = OpenCall { key, dispatch, input: start.input, out: false, answered: false, recorded: false };
+        let mut call =
+            OpenCall { key, dispatch, input: start.input, out: false, answered: false, recorded: false };
         self.send(run.row.run, command, &mut call);
         run.calls.insert(command, call);
     }
@@ -83,12 +84,22 @@ impl Shard {
         let row = encode(&call.dispatch);
         call.dispatch.input = DispatchInput::Inline(Vec::new());
         let key = dispatches::key(run, &call.key);
-        if call.recorded { self.commits.put(key, row) } else { self.commits.create(key, row) }
+        if call.recorded {
+            self.commits.put(key, row)
+        } else {
+            self.commits.create(key, row)
+        }
         call.recorded = true;
     }
 
     /// The run wants another delivery.
-    pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, attempt: u32, not_before: Timestamp) {
+    pub(super) fn redeliver(
+        &mut self,
+        run: &mut Run,
+        command: CommandId,
+        attempt: u32,
+        not_before: Timestamp,
+    ) {
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.dispatch.unanswered = 0;
@@ -151,7 +162,8 @@ impl Shard {
             DispatchInput::Inline(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
             DispatchInput::Stored(_) => serde_json::Value::Null,
         };
-        let call = OpenCall { key, dispatch, input: input.into(), out: false, answered: false, recorded: true };
+        let call =
+            OpenCall { key, dispatch, input: input.into(), out: false, answered: false, recorded: true };
         if let Some((id, call)) = outgoing(run, command, &call, self.now.wall) {
             self.effects.push(Effect::Call(id, Box::new(call)));
         }
@@ -195,7 +207,7 @@ impl Shard {
             }
         };
         let envelope = Envelope { message, from: From::Call(command) };
-        self.offer(instance_id, Item::Message { run, envelope });
+        self.offer(&instance_id, Item::Message { run, envelope });
     }
 
     /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
@@ -247,13 +259,11 @@ fn delivery_due(at: i64, run: u64, command: CommandId) -> DueKey {
 
 /// The key of the work, and of the item that fanned out into it.
 fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], Option<[u8; 32]>) {
-    let lineage: Vec<FanOut> = step
-        .lineage
-        .iter()
-        .map(|l| FanOut { visit: l.visit, redrive: l.redrive, index: l.index })
-        .collect();
+    let lineage: Vec<FanOut> =
+        step.lineage.iter().map(|l| FanOut { visit: l.visit, redrive: l.redrive, index: l.index }).collect();
     let of = |step_path: &str, visit, redrive, lineage: &[FanOut]| {
-        IdempotencyKey::of(&WorkIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage }).0
+        IdempotencyKey::of(&WorkIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage })
+            .0
     };
     let own = of(&step.path, step.visit, step.redrive, &lineage);
     // The item is the fan-out itself: the map or parallel, without what is below it.
@@ -266,7 +276,8 @@ fn outgoing(run: u64, command: CommandId, call: &OpenCall, now: Timestamp) -> Op
     let instance_id = abide_workflow::InstanceId::new(dispatch.instance_id.clone()).ok()?;
     let execution_id = format!("{}/{}", dispatch.instance_id, dispatch.run_number);
     let id = CallId { instance_id, run, command, attempt: dispatch.attempt };
-    let left = dispatch.deadline_at.map(|deadline| u64::try_from(deadline.saturating_sub(now.0)).unwrap_or(0));
+    let left =
+        dispatch.deadline_at.map(|deadline| u64::try_from(deadline.saturating_sub(now.0)).unwrap_or(0));
     let metadata = Metadata {
         correlation_id: dispatch.correlation_id.clone(),
         execution_id,
@@ -276,12 +287,9 @@ fn outgoing(run: u64, command: CommandId, call: &OpenCall, now: Timestamp) -> Op
         dispatched_at_epoch_ms: now.0,
         parent_item_id: dispatch.parent_item.map(|key| IdempotencyKey(key).to_string()),
     };
-    let attempt_timeout_ms = left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
-    let call = Call {
-        activity: dispatch.activity.clone(),
-        input: call.input.clone(),
-        metadata,
-        attempt_timeout_ms,
-    };
+    let attempt_timeout_ms =
+        left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
+    let call =
+        Call { activity: dispatch.activity.clone(), input: call.input.clone(), metadata, attempt_timeout_ms };
     Some((id, call))
 }

@@ -54,18 +54,20 @@ impl Phase {
 
     pub(super) fn owned(&self) -> Option<&Owned> {
         match self {
-            Self::Taking(_, owned) | Self::Recovering(owned) | Self::Working(owned) | Self::Draining(owned) => {
-                Some(owned)
-            }
+            Self::Taking(_, owned)
+            | Self::Recovering(owned)
+            | Self::Working(owned)
+            | Self::Draining(owned) => Some(owned),
             Self::Watching(..) | Self::Reading(_) | Self::Stopped => None,
         }
     }
 
     fn owned_mut(&mut self) -> Option<&mut Owned> {
         match self {
-            Self::Taking(_, owned) | Self::Recovering(owned) | Self::Working(owned) | Self::Draining(owned) => {
-                Some(owned)
-            }
+            Self::Taking(_, owned)
+            | Self::Recovering(owned)
+            | Self::Working(owned)
+            | Self::Draining(owned) => Some(owned),
             Self::Watching(..) | Self::Reading(_) | Self::Stopped => None,
         }
     }
@@ -139,8 +141,11 @@ impl Shard {
     pub(super) fn commit_next(&mut self) {
         let lazy = self.commits.has_lazy();
         self.lazy_since = if lazy { self.lazy_since.or(Some(self.now.mono)) } else { None };
-        let waited = self.lazy_since.is_some_and(|since| later(since, self.config.lazy_linger) <= self.now.mono);
-        let Some((rows, after)) = self.commits.next(waited || lazy && self.commits.is_heavy()) else { return };
+        let waited =
+            self.lazy_since.is_some_and(|since| later(since, self.config.lazy_linger) <= self.now.mono);
+        let Some((rows, after)) = self.commits.next(waited || lazy && self.commits.is_heavy()) else {
+            return;
+        };
         self.lazy_since = None;
         let id = self.next_commit_id();
         let Some(owned) = self.phase.owned_mut() else { return };
@@ -297,4 +302,3 @@ impl Shard {
         }
     }
 }
-

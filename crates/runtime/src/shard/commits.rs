@@ -47,6 +47,9 @@ struct Change {
     fresh: bool,
 }
 
+/// Rows to be written, or deleted.
+pub(super) type Rows = Vec<(Key, Option<Vec<u8>>)>;
+
 /// A commit that was sent.
 #[derive(Debug)]
 pub(super) struct InFlight {
@@ -198,7 +201,7 @@ impl Commits {
     }
 
     /// The next gathering to commit; a hurried one, or any if `all`.
-    pub(super) fn next(&mut self, all: bool) -> Option<(BTreeMap<Key, Option<Vec<u8>>>, Vec<After>)> {
+    pub(super) fn next(&mut self, all: bool) -> Option<(Rows, Vec<After>)> {
         if self.in_flight.is_some() {
             return None;
         }
@@ -210,7 +213,8 @@ impl Commits {
             }
             None => return None,
         };
-        Some((gathering.rows.into_iter().map(|(key, change)| (key, change.value)).collect(), gathering.after))
+        let rows = gathering.rows.into_iter().map(|(key, change)| (key, change.value)).collect();
+        Some((rows, gathering.after))
     }
 
     /// The commit that was out is durable.

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use abide_store::public::{PublicKey, PublicRow, PublicWrite};
+use abide_store::tables::encode;
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::outbox::{self, Outgoing, PUBLIC};
 use abide_store::tables::public_instances::{self, PublicInstance};
-use abide_store::tables::encode;
 use abide_workflow::{InstanceId, Status};
 use serde::{Deserialize, Serialize};
 

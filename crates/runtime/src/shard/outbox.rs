@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use abide_store::rows::{Batch, CommitOutcome, Key};
 use abide_store::tables::arrivals::{self, Arrival};
+use abide_store::tables::encode;
 use abide_store::tables::inbox::{self, Waiting};
 use abide_store::tables::outbox::{self, Outgoing};
-use abide_store::tables::encode;
 use abide_workflow::InstanceId;
 
 use super::slot::Item;

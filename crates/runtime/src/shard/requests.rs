@@ -32,7 +32,7 @@ impl Shard {
             | Request::Purge { instance_id }
             | Request::AwaitEnd { instance_id } => instance_id.clone(),
         };
-        self.offer(id, Item::Asked(ticket, request));
+        self.offer(&id, Item::Asked(ticket, request));
     }
 
     /// Requests that came while the shard was being recovered.

@@ -22,25 +22,30 @@ pub(super) struct Resting {
 
 impl Shard {
     /// Something for an instance; served at once if enough is known, else when it is.
-    pub(super) fn offer(&mut self, id: InstanceId, item: Item) {
-        let slot = self.slots.entry(id.clone()).or_insert_with(Slot::new);
-        slot.items.push_back(item);
+    pub(super) fn offer(&mut self, id: &InstanceId, item: Item) {
+        match self.slots.get_mut(id) {
+            Some(slot) => slot.items.push_back(item),
+            None => {
+                let mut slot = Slot::new();
+                slot.items.push_back(item);
+                self.slots.insert(id.clone(), slot);
+            }
+        }
         self.waiting += 1;
-        self.serve(&id);
+        self.serve(id);
     }
 
     /// What turns of other runs have sent to instances of this shard.
     pub(super) fn serve_posted(&mut self) {
         while let Some((id, item)) = self.posted.pop_front() {
-            self.offer(id, item);
+            self.offer(&id, item);
         }
     }
 
     /// Does what waits for an instance, as far as it can be done.
     pub(super) fn serve(&mut self, id: &InstanceId) {
         let Some(mut slot) = self.slots.remove(id) else { return };
-        loop {
-            let Some(item) = slot.items.front() else { break };
+        while let Some(item) = slot.items.front() {
             let depth = item.depth();
             match &mut slot.known {
                 Known::LookingUp(_) | Known::Asking(_) => break,
@@ -149,7 +154,9 @@ impl Shard {
                 self.note_answer(run, &mut envelope);
                 run.push(envelope);
             }
-            Item::Deliver { run: number, command } if number == run.row.run => self.deliver_call(run, command),
+            Item::Deliver { run: number, command } if number == run.row.run => {
+                self.deliver_call(run, command)
+            }
             Item::Stuck { run: number, due } if number == run.row.run => self.found_stuck(run, &due),
             Item::Post { sequence, post } => self.serve_post(run, sequence, post),
             other => self.discard(other),
@@ -210,10 +217,9 @@ impl Shard {
                 Known::Row(row)
             }
             LookedUp::Run(None) => Known::Row(None),
-            LookedUp::Run(Some(stored)) => Self::loaded(stored, slot),
+            LookedUp::Run(Some(stored)) => Self::loaded(*stored, slot),
             LookedUp::Unreadable(unreadable) => {
-                let notice =
-                    Notice::Parked { instance_id: id.clone(), reason: unreadable.reason.clone() };
+                let notice = Notice::Parked { instance_id: id.clone(), reason: unreadable.reason.clone() };
                 let parked = unreadable.row.as_ref().is_some_and(|row| row.status == RunStatus::Parked);
                 if !parked {
                     self.effects.push(Effect::Tell(notice));
@@ -244,7 +250,11 @@ impl Shard {
         };
         if stored.row.status == RunStatus::Parked && !slot.items.front().is_some_and(resumes) {
             let reason = stored.row.parked.clone().unwrap_or_default();
-            return Known::Unreadable { row: Some(Box::new(stored.row)), last_page: stored.last_page, reason };
+            return Known::Unreadable {
+                row: Some(Box::new(stored.row)),
+                last_page: stored.last_page,
+                reason,
+            };
         }
         if stored.row.status == RunStatus::Purged {
             return Known::Row(Some(stored.row));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use abide_store::tables::dedupe::{self, Answer};
 use abide_store::tables::dispatches::{DispatchInput, DispatchState};
+use abide_store::tables::encode;
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
-use abide_store::tables::encode;
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
 use semver::VersionReq;
@@ -98,7 +98,9 @@ impl Shard {
                 slot.items.push_front(Item::Asked(awaiting, request));
                 self.waiting += 1;
             }
-            if let Some(after) = self.commits.when_durable(written, After::Effect(Effect::Reply(ticket, reply))) {
+            if let Some(after) =
+                self.commits.when_durable(written, After::Effect(Effect::Reply(ticket, reply)))
+            {
                 self.follow(after);
             }
             return;

@@ -40,7 +40,10 @@ struct Current {
 #[derive(Debug)]
 enum Swept {
     /// The rows of a run: which table, and what is left of it.
-    Run { run: u64, table: usize },
+    Run {
+        run: u64,
+        table: usize,
+    },
     Answer,
 }
 
@@ -97,7 +100,7 @@ impl Shard {
                     .collect();
                 self.sweep.open.insert(key.clone(), ended.len());
                 for (id, run) in ended {
-                    self.offer(id, Item::Expire { run, expiry: key.clone() });
+                    self.offer(&id, Item::Expire { run, expiry: key.clone() });
                 }
             }
             Expired::Run(run) => {
@@ -107,7 +110,8 @@ impl Shard {
             Expired::Dedupe { scope, digest } => {
                 let row = dedupe::key(&scope, &digest);
                 self.sweep.current = Some(Current { expiry: key, what: Swept::Answer });
-                self.effects.push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
+                self.effects
+                    .push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
             }
             // Kinds that nothing writes yet.
             Expired::EntityEvents { .. } | Expired::Payload { .. } | Expired::Source(_) => {}
@@ -130,7 +134,8 @@ impl Shard {
         match what {
             Swept::Answer => {
                 for row in page.rows {
-                    let old = decode::<Answer>(&row.value).is_ok_and(|answer| answer.expires_at <= self.now.wall.0);
+                    let old =
+                        decode::<Answer>(&row.value).is_ok_and(|answer| answer.expires_at <= self.now.wall.0);
                     if old {
                         self.commits.delete(row.key);
                     }

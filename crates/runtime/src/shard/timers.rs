@@ -171,7 +171,7 @@ impl Shard {
                     Item::Message { run: due.run, envelope: Envelope { message, from: From::Timer(due) } }
                 }
             };
-            self.offer(id, item);
+            self.offer(&id, item);
         }
     }
 

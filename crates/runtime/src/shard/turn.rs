@@ -100,7 +100,9 @@ impl Shard {
         let held = std::mem::take(&mut run.held);
         let mut answered: Vec<(CommandId, bool)> = held.into_iter().map(|command| (command, false)).collect();
         for position in 0..turn.consumed {
-            let (Some(message), Some(from)) = (run.messages.pop_front(), run.froms.pop_front()) else { break };
+            let (Some(message), Some(from)) = (run.messages.pop_front(), run.froms.pop_front()) else {
+                break;
+            };
             let refusal = turn.refused.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
             match from {
                 From::Client(ticket) => {
@@ -121,7 +123,8 @@ impl Shard {
                 From::Inbox(sequence) => {
                     self.commits.delete(inbox::key(sequence));
                     self.commits.hurry();
-                    if let Message::ChildCompleted { command, .. } | Message::ChildFailed { command, .. } = message
+                    if let Message::ChildCompleted { command, .. } | Message::ChildFailed { command, .. } =
+                        message
                         && let Some((_, change)) = run.book.clear_child(command)
                     {
                         changes.push(change);
@@ -232,8 +235,11 @@ impl Shard {
         run.folding = None;
         run.row.folded_turn = until;
         run.unfolded.retain(|_, (_, page)| *page > until);
-        run.unfolded_bytes =
-            run.unfolded.iter().map(|(name, (bytes, _))| name.len() + bytes.as_ref().map_or(0, Vec::len)).sum();
+        run.unfolded_bytes = run
+            .unfolded
+            .iter()
+            .map(|(name, (bytes, _))| name.len() + bytes.as_ref().map_or(0, Vec::len))
+            .sum();
         self.write_row(run);
     }
 
