@@ -33,6 +33,8 @@ enum Command {
     Run(commands::run::Args),
     /// Run the server
     Serve(commands::serve::Args),
+    /// Check the data folder of a server that is not running
+    Fsck(commands::fsck::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,5 +43,6 @@ fn main() -> ExitCode {
         Command::Graph(args) => commands::graph::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Serve(args) => commands::serve::run(args),
+        Command::Fsck(args) => commands::fsck::run(&args),
     }
 }

@@ -53,6 +53,14 @@ pub enum LayoutError {
 }
 
 impl Layout {
+    /// The layout of a store that is there.
+    pub(crate) fn read(folder: &Path) -> Result<Self, LayoutError> {
+        let file = folder.join(FILE);
+        let text =
+            fs::read_to_string(&file).map_err(|source| LayoutError::Io { file: file.clone(), source })?;
+        serde_json::from_str(&text).map_err(|error| LayoutError::Damaged { file, reason: error.to_string() })
+    }
+
     /// Writes the layout of a new store, or checks that an old one has it.
     pub(crate) fn settle(self, folder: &Path) -> Result<(), LayoutError> {
         let file = folder.join(FILE);

@@ -9,6 +9,7 @@
 
 mod app;
 mod asked;
+mod check;
 pub mod config;
 mod correlation;
 mod envelope;
@@ -21,6 +22,7 @@ mod rest;
 pub mod serve;
 
 pub use app::{App, AppLimits};
+pub use check::{CheckError, check};
 pub use config::Config;
 pub use rest::router;
 pub use serve::{ServeError, Server};

@@ -8,13 +8,13 @@ use abide_dispatch::{Activities, Guard};
 use abide_runtime::Node;
 use abide_runtime::definitions::Definitions;
 use abide_store::rows::{PartitionError, PrivateRows};
-use abide_store_embedded::{EmbeddedStore, OpenError, Options as StoreOptions};
+use abide_store_embedded::{EmbeddedStore, OpenError, Options as StoreOptions, SyncMode};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::app::{App, AppLimits};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Sync};
 use crate::layout::{Layout, LayoutError};
 use crate::{listen, rest};
 
@@ -117,7 +117,14 @@ fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
     let activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
     let data = &config.store.data;
     config.store.shard_count()?;
-    let store = Arc::new(EmbeddedStore::open(data, StoreOptions::default())?);
+    let sync = match config.store.sync {
+        Sync::EveryCommit => SyncMode::EveryCommit,
+        Sync::OperatingSystem => {
+            tracing::warn!("store.sync is operating-system: a power cut loses what was acknowledged");
+            SyncMode::OperatingSystem
+        }
+    };
+    let store = Arc::new(EmbeddedStore::open(data, StoreOptions { sync, ..StoreOptions::default() })?);
     Layout { shards: config.store.shards }.settle(data)?;
     let incarnation = getrandom::u64().map_err(ServeError::Random)?;
     let options =

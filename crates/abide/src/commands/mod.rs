@@ -1,5 +1,6 @@
 //! The commands, a file each. What a command prints goes to standard output; why it could not, to standard error.
 
+pub(crate) mod fsck;
 pub(crate) mod graph;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -45,6 +45,19 @@ pub struct StoreConfig {
     pub data: PathBuf,
     /// How many shards a new store is divided into. Fixed from then on.
     pub shards: u32,
+    /// When a commit is acknowledged.
+    pub sync: Sync,
+}
+
+/// `store.sync`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sync {
+    /// When it is forced to the disk.
+    #[default]
+    EveryCommit,
+    /// When the operating system has it: a power cut loses what was acknowledged.
+    OperatingSystem,
 }
 
 /// `[runtime]`
@@ -89,7 +102,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { data: PathBuf::from("./abide-data"), shards: 16 }
+        Self { data: PathBuf::from("./abide-data"), shards: 16, sync: Sync::default() }
     }
 }
 
