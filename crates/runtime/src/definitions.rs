@@ -5,6 +5,7 @@
 //! elsewhere whether it is still in use.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_store::rows::{
@@ -23,6 +24,9 @@ pub struct Definitions<S> {
     store: Arc<S>,
     partition: Partition,
     compiled: Mutex<HashMap<(String, Version), Arc<Plan>>>,
+    /// Plans of default versions, where nobody else can change which those are.
+    defaults: Mutex<HashMap<String, Arc<Plan>>>,
+    changes: AtomicU64,
 }
 
 /// What became of a publication.
@@ -94,7 +98,14 @@ const NO_REGISTRY: &str = "";
 impl<S: PrivateRows> Definitions<S> {
     /// The definitions in this store.
     pub fn new(store: Arc<S>) -> Result<Self, PartitionError> {
-        Ok(Self { store, partition: Partition::new("definitions")?, compiled: Mutex::default() })
+        let partition = Partition::new("definitions")?;
+        Ok(Self {
+            store,
+            partition,
+            compiled: Mutex::default(),
+            defaults: Mutex::default(),
+            changes: AtomicU64::new(0),
+        })
     }
 
     /// Publishes a definition, resolved with these activities; the first version of an id becomes its default.
@@ -130,7 +141,9 @@ impl<S: PrivateRows> Definitions<S> {
                 let first = DefaultVersion { version: version.to_string(), changed_at: now.0 };
                 batch = batch.create(default, encode(&first));
             }
-            match self.store.commit(&self.partition, batch).await {
+            let outcome = self.store.commit(&self.partition, batch).await;
+            self.forget_default(&id);
+            match outcome {
                 CommitOutcome::Committed(_) => return Ok((plan, Publication::New)),
                 outcome => asked |= again(outcome)?,
             }
@@ -161,7 +174,9 @@ impl<S: PrivateRows> Definitions<S> {
                 Some((_, before)) => batch.replace(default.clone(), before, encode(&changed)),
                 None => batch.create(default.clone(), encode(&changed)),
             };
-            match self.store.commit(&self.partition, batch).await {
+            let outcome = self.store.commit(&self.partition, batch).await;
+            self.forget_default(id);
+            match outcome {
                 CommitOutcome::Committed(_) => return Ok(()),
                 outcome => drop(again(outcome)?),
             }
@@ -171,6 +186,29 @@ impl<S: PrivateRows> Definitions<S> {
 
     /// The plan a new run starts with: of the default version, or of the highest in a range that is not retired.
     pub async fn pick(&self, id: &str, range: Option<&VersionReq>) -> Result<Arc<Plan>, DefinitionError> {
+        if range.is_some() || self.store.capabilities().shared {
+            return self.look_for(id, range).await;
+        }
+        if let Some(plan) = self.defaults.lock().unwrap_or_else(PoisonError::into_inner).get(id) {
+            return Ok(Arc::clone(plan));
+        }
+        let changes = self.changes.load(Ordering::SeqCst);
+        let plan = self.look_for(id, None).await?;
+        let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not if it was changed while it was being read.
+        if self.changes.load(Ordering::SeqCst) == changes && defaults.len() < COMPILED_MAX {
+            defaults.insert(id.to_owned(), Arc::clone(&plan));
+        }
+        Ok(plan)
+    }
+
+    fn forget_default(&self, id: &str) {
+        let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        defaults.remove(id);
+    }
+
+    async fn look_for(&self, id: &str, range: Option<&VersionReq>) -> Result<Arc<Plan>, DefinitionError> {
         let wanted = || range.map_or_else(|| "its default".to_owned(), ToString::to_string);
         let unknown = || DefinitionError::Unknown { id: id.to_owned(), wanted: wanted() };
         let version = match range {

@@ -46,6 +46,8 @@ pub enum Event {
     ArrivalsDropped(CommitOutcome),
     /// There may be arrivals.
     ArrivalsHinted,
+    /// These clients do not wait for an answer any more.
+    Gone(Vec<Ticket>),
     /// Finish what is under way, take nothing new, give the shard up.
     Drain,
 }
@@ -194,8 +196,8 @@ pub enum Notice {
         instance_id: InstanceId,
         /// What.
         activity: String,
-        /// Why.
-        reason: String,
+        /// The last delivery, from 0.
+        attempt: u32,
     },
     /// A run ended.
     Ended {

@@ -17,7 +17,6 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
-use restate_sdk::endpoint::ServiceOptions;
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -114,8 +113,9 @@ fn main() -> ExitCode {
     };
     // A run that waits leaves the server's places for running ones at once. With the default of a minute the first thousand of
     // each partition keep them all, and whoever raises the rest has to wait: two minutes instead of seconds for ten thousand.
-    let waiting = ServiceOptions::new().inactivity_timeout(Duration::ZERO);
-    let endpoint = Endpoint::builder().bind(Tasks).bind_with_options(Waiting, waiting).build();
+    let at_once = ServiceOptions::new().inactivity_timeout(Duration::ZERO);
+    let waiting = Waiting.into_service_definition().options(at_once);
+    let endpoint = Endpoint::builder().bind(Tasks).bind(waiting).build();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(HttpServer::new(endpoint).listen_and_serve(address)),

@@ -32,8 +32,8 @@ use crate::figures::{Runs, table};
 use crate::measure::{Cell, Spans};
 use crate::system::{System, Workload};
 
-/// Of W4 at once: enough to keep both systems busy.
-const W4_IN_FLIGHT: usize = 8;
+/// Of W4 at once: with 8 of them Restate is not busy yet.
+const W4_IN_FLIGHT: usize = 32;
 /// A traced run is short: its log has a line for every sync.
 const TRACED: Spans = Spans { warm_up: Duration::from_secs(2), measured: Duration::from_secs(4) };
 

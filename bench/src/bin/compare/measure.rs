@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::figures::{Figure, Figures};
 use crate::http::{self, Request};
 use crate::load::{self, ClosedLoop, Load, Tally};
-use crate::process::{self, Running, Usage};
+use crate::process::{self, Machine, Running, Usage};
 use crate::system::{self, System, Workload, accepted};
 use crate::trace;
 
 /// Connections that start, raise and ask in W3.
-const W3_IN_FLIGHT: usize = 64;
+const W3_IN_FLIGHT: usize = 256;
 /// How long all wait before memory is looked at and they are raised.
 const SETTLE: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -74,23 +74,19 @@ fn looped(system: &Arc<dyn System>, running: &Running, cell: Cell) -> Load {
 async fn closed_loop(system: &Arc<dyn System>, running: &Running, cell: Cell, spans: Spans) -> Figures {
     let closed_loop = ClosedLoop::start(&looped(system, running, cell));
     tokio::time::sleep(spans.warm_up).await;
-    let (counted, machine) = (counters(system, running).await, process::machine());
-    let (used, started) = (running.usage(), trace::moment());
+    let (counted, watch) = (counters(system, running).await, Watch::begin(running));
     closed_loop.begin();
     tokio::time::sleep(spans.measured).await;
     let mut tally = closed_loop.end();
-    let (seconds, now_used) = (trace::moment() - started, running.usage());
-    let (now_machine, now_counted) = (process::machine(), counters(system, running).await);
-    let workflows = finished(&tally);
-    let mut figures = Figures::default();
+    let (workflows, mut figures) = (finished(&tally), Figures::default());
+    let seconds = watch.end(running, workflows, &mut figures);
+    let now_counted = counters(system, running).await;
     figures.set(Figure::WorkflowsPerSecond, workflows / seconds);
     if cell.workload == Workload::W4 {
         figures.set(Figure::StepsPerSecond, workflows * system::BRANCHES as f64 / seconds);
     }
     figures.set(Figure::P50Ms, tally.percentile_ms(0.50));
     figures.set(Figure::P99Ms, tally.percentile_ms(0.99));
-    let own = cpu(&mut figures, &used, &now_used, workflows) + now_machine.1 - machine.1;
-    figures.set(Figure::OthersPercent, (now_machine.0 - machine.0 - own) * 100.0 / seconds);
     if let (Some(before), Some(after)) = (counted, now_counted) {
         figures.set(Figure::CommitsPerWorkflow, (after.commits - before.commits) / workflows);
         figures.set(Figure::RowsPerWorkflow, (after.rows - before.rows) / workflows);
@@ -113,7 +109,7 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
         load(Arc::new(move |number| asking.outcome(number)), Arc::new(move |answer| judging.judge(answer)));
 
     let resident = |running: &Running| running.usage().iter().map(|usage| usage.resident_mib).sum::<f64>();
-    let (used, resident_before) = (running.usage(), resident(running));
+    let (watch, resident_before) = (Watch::begin(running), resident(running));
     let (start_seconds, mut tally) = load::each(&start, count as u64).await;
     tokio::time::sleep(SETTLE).await;
     let resident_waiting = resident(running);
@@ -127,7 +123,7 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
     figures.set(Figure::StartSeconds, start_seconds);
     figures.set(Figure::FinishSeconds, raise_seconds + ask_seconds);
     figures.set(Figure::WaitingGrownMib, resident_waiting - resident_before);
-    cpu(&mut figures, &used, &running.usage(), count as f64);
+    watch.end(running, count as f64, &mut figures);
     errors(&mut figures, &tally);
     figures
 }
@@ -136,17 +132,34 @@ fn finished(tally: &Tally) -> f64 {
     tally.latencies_us.len() as f64
 }
 
-/// Sets what a workflow cost, and returns what all of them cost, in seconds.
-fn cpu(figures: &mut Figures, before: &[Usage], after: &[Usage], workflows: f64) -> f64 {
-    let spent = before.iter().zip(after).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
-    let spent: Vec<f64> = spent.collect();
-    let total = spent.iter().sum::<f64>();
-    figures.set(Figure::CpuMs, total * 1000.0 / workflows);
-    // What the server calls is a process of its own in one of the systems: say whose time it was.
-    if let [server, _] = spent.as_slice() {
-        figures.set(Figure::CpuServerMs, server * 1000.0 / workflows);
+/// CPU time and real time from one moment to another.
+struct Watch {
+    used: Vec<Usage>,
+    machine: Machine,
+    began: f64,
+}
+
+impl Watch {
+    fn begin(running: &Running) -> Self {
+        Self { used: running.usage(), machine: process::machine(), began: trace::moment() }
     }
-    total
+
+    /// Sets what a workflow cost and what others took meanwhile. Returns the seconds that have passed.
+    fn end(self, running: &Running, workflows: f64, figures: &mut Figures) -> f64 {
+        let (seconds, machine, used) = (trace::moment() - self.began, process::machine(), running.usage());
+        let spent = self.used.iter().zip(used).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
+        let spent: Vec<f64> = spent.collect();
+        let total = spent.iter().sum::<f64>();
+        figures.set(Figure::CpuMs, total * 1000.0 / workflows);
+        // What the server calls is a process of its own in one of the systems: say whose time it was.
+        if let [server, _] = spent.as_slice() {
+            figures.set(Figure::CpuServerMs, server * 1000.0 / workflows);
+        }
+        let client = machine.client_seconds - self.machine.client_seconds;
+        let others = machine.busy_seconds - self.machine.busy_seconds - client - total;
+        figures.set(Figure::OthersPercent, others.max(0.0) * 100.0 / seconds);
+        seconds
+    }
 }
 
 fn errors(figures: &mut Figures, tally: &Tally) {

@@ -126,15 +126,23 @@ impl Usage {
     }
 }
 
-/// CPU time of the whole machine that was not idle, and of this process, in seconds.
-pub(crate) fn machine() -> (f64, f64) {
+/// CPU time of the whole machine, and of this process, which is the client.
+pub(crate) struct Machine {
+    pub(crate) busy_seconds: f64,
+    pub(crate) client_seconds: f64,
+}
+
+pub(crate) fn machine() -> Machine {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal; what follows is part of the first two.
     let fields = first.split_whitespace().skip(1).take(8).enumerate();
     let busy = fields.filter(|(number, _)| !matches!(number, 3 | 4));
     let ticks: f64 = busy.filter_map(|(_, field)| field.parse::<f64>().ok()).sum();
-    (ticks / TICKS_PER_SECOND, Usage::of(&[std::process::id()]).cpu_seconds)
+    Machine {
+        busy_seconds: ticks / TICKS_PER_SECOND,
+        client_seconds: Usage::of(&[std::process::id()]).cpu_seconds,
+    }
 }
 
 fn kib(status: &str, name: &str) -> u64 {

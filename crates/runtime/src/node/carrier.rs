@@ -62,6 +62,11 @@ impl Tickets {
         self.waiting.insert(Ticket(self.last), reply);
         Ticket(self.last)
     }
+
+    /// Clients that have gone without waiting for their answer.
+    fn gone(&mut self) -> Vec<Ticket> {
+        self.waiting.extract_if(|_, reply| reply.is_closed()).map(|(ticket, _)| ticket).collect()
+    }
 }
 
 impl<S: Store> Carrier<S> {
@@ -112,7 +117,7 @@ impl<S: Store> Carrier<S> {
             }
             let wake = Duration::from_millis(shard.next_wake_ms());
             match tokio::time::timeout(wake, incoming.recv()).await {
-                Err(_) => ready.push(Event::Tick),
+                Err(_) => ready.extend([Event::Tick, Event::Gone(tickets.gone())]),
                 Ok(None) => return Stopped::Drained,
                 Ok(Some(first)) => {
                     let now = self.clock.now();
@@ -224,8 +229,8 @@ impl<S: Store> Carrier<S> {
             Notice::Owned { fencing_token } => tracing::debug!(shard = %self.id, fencing_token, "owned"),
             Notice::Stuck { instance_id, why } => tracing::warn!(%instance_id, why, "stuck"),
             Notice::Parked { instance_id, reason } => tracing::error!(%instance_id, reason, "parked"),
-            Notice::CallFailed { instance_id, activity, reason } => {
-                tracing::warn!(%instance_id, activity, reason, "a call failed for good");
+            Notice::CallFailed { instance_id, activity, attempt } => {
+                tracing::warn!(%instance_id, activity, attempt, "a call failed for good");
             }
             Notice::Unreadable { reason } => {
                 tracing::error!(shard = %self.id, reason, "something stored cannot be read");

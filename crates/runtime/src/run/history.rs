@@ -72,7 +72,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
             Ok(_) => return Ok(Ok(None)),
             Err(unreadable) => return Ok(Err(unreadable)),
         };
-        let mut found = HistoryPage::default();
+        const BYTES_MAX: usize = 2 * 1024 * 1024;
+        let (mut found, mut bytes) = (HistoryPage::default(), 0);
         let mut next = Some(pages::of_run(row.run));
         while let Some(scan) = next {
             let scanned = self.store.scan(partition, scan).await?;
@@ -86,7 +87,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
                     if sequence < from {
                         continue;
                     }
-                    if found.events.len() == events_max {
+                    bytes += event.get().len();
+                    if found.events.len() == events_max || bytes > BYTES_MAX && !found.events.is_empty() {
                         found.next = Some(sequence);
                         return Ok(Ok(Some(found)));
                     }

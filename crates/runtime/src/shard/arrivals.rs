@@ -21,6 +21,8 @@ pub(super) struct Arrivals {
     /// The last number taken from each source.
     pub(super) taken: HashMap<String, u64>,
     looked: Option<Monotonic>,
+    /// Something failed: not before this.
+    pub(super) retry_at: Option<Monotonic>,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +40,10 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Shard {
     pub(super) fn keep_arrivals(&mut self) {
+        if self.arrivals.retry_at.is_some_and(|at| at > self.now.mono) {
+            return;
+        }
+        self.arrivals.retry_at = None;
         match &mut self.arrivals.stage {
             Stage::Idle => {
                 let look = !self.config.alone
@@ -68,6 +74,7 @@ impl Shard {
                     self.tell(Notice::Unreadable { reason: error.to_string() });
                 } else {
                     self.arrivals.hinted = true;
+                    self.arrivals.retry_at = Some(super::later(self.now.mono, super::back_off(4)));
                 }
                 return;
             }
@@ -108,6 +115,7 @@ impl Shard {
         // Those that are still there are found again, known by their numbers, and deleted then.
         if !matches!(outcome, CommitOutcome::Committed(_)) {
             self.arrivals.hinted = true;
+            self.arrivals.retry_at = Some(super::later(self.now.mono, super::back_off(4)));
         }
     }
 }

@@ -245,8 +245,14 @@ impl Shard {
             return;
         }
         let key = dispatches::key(number, &call.key);
-        run.calls.remove(&command);
+        let call = run.calls.remove(&command);
         self.commits.delete(key);
+        if let (false, Some(call)) = (completed, call) {
+            let instance_id = run.instance.origin().instance_id.clone();
+            let activity = call.dispatch.activity;
+            let notice = Notice::CallFailed { instance_id, activity, attempt: call.dispatch.attempt };
+            self.commits.then(After::Effect(Effect::Tell(notice)));
+        }
     }
 }
 

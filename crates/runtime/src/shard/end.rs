@@ -78,12 +78,13 @@ impl Shard {
     }
 
     /// Clients that wait for the end are answered when it is durable.
-    pub(super) fn answer_awaiting(&mut self, run: &mut Run) {
-        if run.awaiting.is_empty() || !run.has_ended() {
+    pub(super) fn answer_awaiting(&mut self, run: &Run) {
+        if self.awaiting.is_empty() || !run.has_ended() {
             return;
         }
+        let Some(awaiting) = self.awaiting.remove(&run.instance.origin().instance_id) else { return };
         let view = self.view(run);
-        for ticket in std::mem::take(&mut run.awaiting) {
+        for ticket in awaiting {
             let reply = Effect::Reply(ticket, Reply::Ended(Box::new(view.clone())));
             if let Some(after) = self.commits.when_durable(run.written, After::Effect(reply)) {
                 self.follow(after);
@@ -109,9 +110,7 @@ impl Shard {
         row.last_turn = 0;
         row.created_at = self.now.wall.0;
         let (messages, froms) = (std::mem::take(&mut run.messages), std::mem::take(&mut run.froms));
-        let awaiting = std::mem::take(&mut run.awaiting);
         let mut begun = Run::begin(row, run.plan.clone(), next, run.written);
-        begun.awaiting = awaiting;
         // Answers name commands of the run that ended. Their rows have gone with it, or go with them.
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
@@ -151,7 +150,7 @@ impl Shard {
                 self.refuse(ticket, Refused::Parked { instance_id: id.clone(), reason: reason.clone() });
             }
         }
-        for ticket in run.awaiting {
+        for ticket in self.awaiting.remove(id).unwrap_or_default() {
             self.refuse(ticket, Refused::Parked { instance_id: id.clone(), reason: reason.clone() });
         }
         Known::Unreadable { row: Some(Box::new(row)), last_page, reason }

@@ -60,6 +60,10 @@ pub struct Shard {
     posted: VecDeque<(InstanceId, slot::Item)>,
     /// Requests that came before recovery was through.
     early: VecDeque<(Ticket, Request)>,
+    /// Clients that wait for the end of a run.
+    awaiting: HashMap<InstanceId, Vec<Ticket>>,
+    /// Instances to be served again, and when: the store could not tell of them.
+    again: VecDeque<(Monotonic, InstanceId)>,
     /// Deliveries under way from here: run, command, attempt.
     calling: HashSet<(u64, u64, u32)>,
     /// Runs that want a turn and had no room.
@@ -96,6 +100,8 @@ impl Shard {
             waiting: 0,
             posted: VecDeque::new(),
             early: VecDeque::new(),
+            awaiting: HashMap::new(),
+            again: VecDeque::new(),
             calling: HashSet::new(),
             ready: VecDeque::new(),
             resting: VecDeque::new(),
@@ -155,6 +161,7 @@ impl Shard {
             Event::Posted(target, outcome) => self.on_posted(target, &outcome),
             Event::ArrivalsDropped(outcome) => self.on_arrivals_dropped(&outcome),
             Event::ArrivalsHinted => self.arrivals.hinted = true,
+            Event::Gone(tickets) => self.on_gone(&tickets),
             Event::Drain => self.drain(),
         }
     }
@@ -187,7 +194,7 @@ impl Shard {
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn mono_wakes(&self) -> [Option<Monotonic>; 7] {
+    fn mono_wakes(&self) -> [Option<Monotonic>; 10] {
         [
             self.phase.wake(self.config.alone),
             self.commit_wake(),
@@ -196,6 +203,9 @@ impl Shard {
             self.lazy_since.map(|since| later(since, self.config.lazy_linger)),
             self.resting.front().map(|resting| later(resting.since, self.config.resting_max)),
             self.recovery_wake(),
+            self.again.front().map(|(at, _)| *at),
+            self.timers.retry_at,
+            self.arrivals.retry_at,
         ]
     }
 
@@ -216,6 +226,7 @@ impl Shard {
         }
         self.keep_commit();
         self.keep_recovery();
+        self.serve_again();
         if self.is_working() {
             self.fire_due();
             self.keep_timers();

@@ -22,7 +22,7 @@ impl Shard {
             Phase::Draining(_) => return self.refuse(ticket, Refused::Draining),
             _ => return self.refuse(ticket, Refused::NotReady),
         }
-        if self.waiting >= self.config.waiting_max {
+        if self.waiting >= self.config.waiting_max || self.ready.len() >= self.config.waiting_max {
             return self.refuse(ticket, Refused::Busy);
         }
         let id = match &request {
@@ -56,7 +56,7 @@ impl Shard {
             Request::Restart { .. } => self.serve_restart(id, slot, ticket),
             Request::Purge { .. } => self.serve_purge(id, slot, ticket),
             Request::AwaitEnd { .. } => match &mut slot.known {
-                Known::Run(run) => run.awaiting.push(ticket),
+                Known::Run(_) => self.awaiting.entry(id.clone()).or_default().push(ticket),
                 other => {
                     let why = Self::why_unreadable(id, other);
                     self.refuse(ticket, why);
@@ -158,6 +158,14 @@ impl Shard {
         if let Some(after) = self.commits.when_durable(written, After::Effect(effect)) {
             self.follow(after);
         }
+    }
+
+    /// Clients that do not wait any more.
+    pub(super) fn on_gone(&mut self, gone: &[Ticket]) {
+        self.awaiting.retain(|_, tickets| {
+            tickets.retain(|ticket| !gone.contains(ticket));
+            !tickets.is_empty()
+        });
     }
 
     /// The row of an instance that cannot be read says so.

@@ -208,7 +208,11 @@ impl Shard {
         let Known::LookingUp(depth) = &slot.known else { return };
         let depth = depth.clone();
         slot.known = match found {
-            LookedUp::Unavailable(_) => Known::LookAgain(depth, later(now, back_off(3))),
+            LookedUp::Unavailable(_) => {
+                let at = later(now, back_off(3));
+                self.again.push_back((at, id.clone()));
+                Known::LookAgain(depth, at)
+            }
             LookedUp::Row(row, answer) => {
                 if let Depth::Row { repeat: Some(key) } = depth {
                     slot.looked_for = Some(key);
@@ -268,6 +272,9 @@ impl Shard {
         if slot.child.is_some() || !slot.asked() {
             return;
         }
+        if matches!(found, LookedUp::Unavailable(_)) {
+            return self.again.push_back((later(self.now.mono, back_off(3)), id.clone()));
+        }
         if let (LookedUp::Row(_, answer), Some(key)) = (found, slot.key_to_look_for()) {
             slot.looked_for = Some(key);
             slot.answer = answer;
@@ -277,7 +284,7 @@ impl Shard {
 
     /// Remembers that a run rests.
     fn note_resting(&mut self, id: &InstanceId, run: &mut Run) {
-        if run.wants_turn() || !run.awaiting.is_empty() && !run.has_ended() {
+        if run.wants_turn() {
             return;
         }
         if run.resting.replace(self.now.mono).is_none() {
@@ -311,6 +318,15 @@ impl Shard {
             oldest.bytes = run.bytes();
             self.resting_bytes += oldest.bytes;
             self.resting.push_back(oldest);
+        }
+    }
+
+    /// Serves instances again that the store could not tell of.
+    pub(super) fn serve_again(&mut self) {
+        while self.again.front().is_some_and(|(at, _)| *at <= self.now.mono) {
+            if let Some((_, id)) = self.again.pop_front() {
+                self.serve(&id);
+            }
         }
     }
 

@@ -165,8 +165,6 @@ pub(super) struct Run {
     pub(super) folding: Option<Folding>,
     /// The gathering that has its newest rows.
     pub(super) written: u64,
-    /// Clients that wait for its end.
-    pub(super) awaiting: Vec<Ticket>,
     /// The request that began it, to recognise a repeat before the first is durable.
     pub(super) repeat: Option<Repeat>,
     /// It is in the queue of runs that wait for room.
@@ -210,7 +208,7 @@ impl Run {
 
     /// Whether it can be dropped from memory: nothing waits, and the store has all of it.
     pub(super) fn rests(&self, durable: u64) -> bool {
-        !self.wants_turn() && self.written <= durable && self.awaiting.is_empty() && self.folding.is_none()
+        !self.wants_turn() && self.written <= durable && self.folding.is_none()
     }
 
     /// About how much memory it takes.

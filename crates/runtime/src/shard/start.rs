@@ -40,7 +40,6 @@ impl Run {
             unfolded_bytes: 0,
             folding: None,
             written,
-            awaiting: Vec::new(),
             repeat: None,
             queued: false,
             resting: None,
@@ -88,12 +87,8 @@ impl Shard {
             && let Some(reply) = self.repeated(slot, &id, repeat)
         {
             let Repeated { reply, written } = reply;
-            if let (Reply::Started(_), Some(awaiting), Known::Run(run)) =
-                (&reply, start.await_end, &mut slot.known)
-            {
-                run.awaiting.push(awaiting);
-            } else if let Some(awaiting) = start.await_end {
-                // The run is not in memory: it is looked up for this one.
+            if let (Reply::Started(_), Some(awaiting)) = (&reply, start.await_end) {
+                // The run may not be in memory: then it is looked up for this one.
                 let request = crate::request::Request::AwaitEnd { instance_id: id };
                 slot.items.push_front(Item::Asked(awaiting, request));
                 self.waiting += 1;
@@ -128,7 +123,9 @@ impl Shard {
         origin.correlation_id = start.correlation_id;
         origin.entity_id = start.entity_id;
         let mut run = self.begin_run(start.plan, origin);
-        run.awaiting.extend(start.await_end);
+        if let Some(awaiting) = start.await_end {
+            self.awaiting.entry(id.clone()).or_default().push(awaiting);
+        }
         run.repeat = start.repeat;
         let started = Started { instance_id: id, run: RunNumber(run_number), created_at: self.now.wall };
         if let Some(repeat) = start.repeat {
@@ -236,7 +233,9 @@ impl Shard {
                         slot.items.push_front(Item::Post { sequence, post: Post::StartChild(start) });
                         self.waiting += 1;
                         let depth = crate::event::Depth::Row { repeat: None };
-                        slot.known = Known::LookAgain(depth, super::later(self.now.mono, super::back_off(4)));
+                        let at = super::later(self.now.mono, super::back_off(4));
+                        self.again.push_back((at, id.clone()));
+                        slot.known = Known::LookAgain(depth, at);
                     }
                 }
             }

@@ -8,8 +8,9 @@ use abide_workflow::{CommandId, InstanceId, Message, Timestamp};
 use super::commits::After;
 use super::schedule::{DueKey, What};
 use super::slot::{Envelope, From, Item, Run};
-use super::{Shard, planted};
+use super::{Shard, back_off, later, planted};
 use crate::event::{Effect, Notice, ScanPurpose};
+use crate::lease::Monotonic;
 use crate::run::Change;
 
 /// Which timers are in memory.
@@ -20,6 +21,8 @@ pub(super) struct Window {
     scanning: bool,
     /// What is left of the scan that fills the window.
     rest: Option<Scan>,
+    /// A scan failed: not before this.
+    pub(super) retry_at: Option<Monotonic>,
 }
 
 /// How far ahead timers are in memory, in milliseconds.
@@ -47,9 +50,10 @@ impl Window {
 impl Shard {
     /// Moves the window on.
     pub(super) fn keep_timers(&mut self) {
-        if self.timers.scanning {
+        if self.timers.scanning || self.timers.retry_at.is_some_and(|at| at > self.now.mono) {
             return;
         }
+        self.timers.retry_at = None;
         let now = self.now.wall.0;
         if self.timers.rest.is_none() {
             let from = match self.timers.until {
@@ -77,6 +81,7 @@ impl Shard {
                 // Begin again from the start: what is in memory already is not added twice.
                 self.timers.until = None;
                 self.timers.rest = None;
+                self.timers.retry_at = Some(later(self.now.mono, back_off(4)));
                 if super::damaged_at(&error).is_some() {
                     self.tell(Notice::Unreadable { reason: error.to_string() });
                 }
