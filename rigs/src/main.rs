@@ -1,8 +1,8 @@
-//! `crash`: breaks the store in every way a machine can, and compares what is left with what was acknowledged.
+//! `crash`: breaks the server and the store in every way a machine can, and compares what is left with what was acknowledged.
 //!
-//! A rig starts this same program as a *writer*, which commits as fast as it can and says on its standard output what was
-//! acknowledged; does something terrible to it; opens what is left and *checks* it against a model that knows what every commit
-//! wrote. Run by `scripts/crash`; figures go to docs/guides/crash.md.
+//! The rigs on the whole server are in `server`. A rig on the store starts this same program as a *writer*, which commits as fast as it
+//! can and says on its standard output what was acknowledged; does something terrible to it; opens what is left and *checks* it against a
+//! model that knows what every commit wrote. Run by `scripts/crash`; figures go to docs/guides/crash.md.
 
 mod check;
 mod faults;
@@ -10,6 +10,7 @@ mod kill;
 mod ledger;
 mod power;
 mod rot;
+mod server;
 mod workload;
 mod writer;
 
@@ -27,6 +28,29 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Rig {
+    /// kill -9 of the server under load, at random moments and at named points of its work.
+    Kill {
+        #[arg(long, default_value_t = 50)]
+        cycles: u32,
+        /// Where everything is kept; a new folder.
+        #[arg(long)]
+        folder: PathBuf,
+        /// The server, built with the feature `faults`; the `abide` beside this program without it.
+        #[arg(long)]
+        abide: Option<PathBuf>,
+    },
+    /// Power cuts under the server: its file system is an image that is copied, and the copy is worked on. Needs root.
+    Power {
+        #[arg(long, default_value_t = 10)]
+        cycles: u32,
+        #[arg(long)]
+        folder: PathBuf,
+        #[arg(long)]
+        abide: Option<PathBuf>,
+        /// The control: acknowledge before the disk has it. The rig must find losses.
+        #[arg(long)]
+        without_sync: bool,
+    },
     /// kill -9 of a writer at full load.
     StoreKill {
         #[arg(long, default_value_t = 50)]
@@ -70,6 +94,10 @@ enum Rig {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().rig {
+        Rig::Kill { cycles, folder, abide } => server::kill::run(cycles, &folder, abide),
+        Rig::Power { cycles, folder, abide, without_sync } => {
+            server::power::run(cycles, &folder, abide, without_sync)
+        }
         Rig::StoreKill { cycles, folder } => kill::run(cycles, &folder),
         Rig::StorePower { cycles, folder, without_sync } => {
             let sync = if without_sync { SyncMode::OperatingSystem } else { SyncMode::EveryCommit };

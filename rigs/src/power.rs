@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use abide_store::memory::Dice;
 use abide_store_embedded::SyncMode;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::check::{self, Failed, Found, check};
 use crate::kill::{PARTITIONS, Writer};
@@ -76,7 +76,7 @@ fn cut(
     let mut writer = Writer::start(&disk.store(), &arguments, small_buffers)?;
     let time = Duration::from_millis(100 + dice.below(500));
     writer.listen(PARTITIONS, time, ledger).inspect_err(|_| total.failed_opens += 1)?;
-    stop(&writer)?;
+    stop(writer.process().ok_or("the writer has no process id")?)?;
     disk.copy()?;
     writer.kill(ledger)?;
     disk.unmount()?;
@@ -91,9 +91,8 @@ fn cut(
     disk.unmount()
 }
 
-/// Stops every thread of the writer.
-fn stop(writer: &Writer) -> Result<(), String> {
-    let process = writer.process().ok_or("the writer has no process id")?;
+/// Stops every thread of a process.
+pub(crate) fn stop(process: Pid) -> Result<(), String> {
     kill_process(process, Signal::STOP).map_err(|error| error.to_string())?;
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let is_stopped = |task: &PathBuf| {
@@ -157,11 +156,13 @@ impl Disk {
         self.mount.join("store")
     }
 
-    fn copy(&self) -> Result<(), String> {
+    /// The image as the disk has it now, while it is mounted.
+    pub(crate) fn copy(&self) -> Result<(), String> {
         call("cp", &["--sparse=always".as_ref(), self.image.as_os_str(), self.copy.as_os_str()])
     }
 
-    fn take_copy(&self) -> Result<(), String> {
+    /// The copy takes the place of the image.
+    pub(crate) fn take_copy(&self) -> Result<(), String> {
         fs::rename(&self.copy, &self.image).map_err(|error| error.to_string())
     }
 }

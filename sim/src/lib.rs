@@ -9,6 +9,7 @@
 
 pub mod clients;
 pub mod cluster;
+pub mod matrix;
 pub mod outside;
 pub mod verdict;
 pub mod workload;

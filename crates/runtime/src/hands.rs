@@ -5,13 +5,14 @@ use std::sync::Arc;
 use abide_store::public::PublicTables;
 use abide_store::rows::{CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
 use abide_store::tables::dedupe::{self, Answer};
+use abide_store::tables::instances::RunStatus;
 use abide_store::tables::{decode, heads, public_instances};
 use abide_workflow::InstanceId;
 
 use crate::definitions::Definitions;
 use crate::event::{Depth, Effect, Event, LookedUp, ScanPurpose};
 use crate::placement::{ShardCount, ShardId};
-use crate::run::RunReader;
+use crate::run::{RunReader, UnreadableRun};
 
 /// A store as the runtime needs it.
 pub trait Store: PrivateRows + PublicTables + 'static {}
@@ -103,7 +104,13 @@ impl<S: Store> Hands<S> {
         let unavailable = |error: StoreError| LookedUp::Unavailable(error.to_string());
         match depth {
             Depth::Run => match self.reader().run(own, id).await {
+                Ok(Ok(Some(run))) if run.row.status == RunStatus::Purged => {
+                    LookedUp::Row(Some(run.row), None)
+                }
                 Ok(Ok(run)) => LookedUp::Run(run.map(Box::new)),
+                Ok(Err(UnreadableRun { row: Some(row), .. })) if row.status == RunStatus::Purged => {
+                    LookedUp::Row(Some(row), None)
+                }
                 Ok(Err(unreadable)) => LookedUp::Unreadable(unreadable),
                 Err(error) => unavailable(error),
             },

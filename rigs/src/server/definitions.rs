@@ -100,15 +100,9 @@ pub(crate) fn all(receiver: SocketAddr) -> Vec<Value> {
                "output": output, "next": next,
                "retryPolicy": {"maxAttempts": 50, "initialInterval": "PT0.1S", "maxInterval": "PT1S"}})
     };
-    let echo = |output: &str, next: &str| {
-        json!({"type": "task", "activity": "core.echo", "input": {"id": "$.input.id"}, "output": output, "next": next})
-    };
-    let event = |name: &str, output: &str, next: &str| {
-        json!({"type": "wait", "waitType": "externalEvent", "eventName": name, "output": output, "next": next})
-    };
-    let pause = |duration: &str, next: &str| {
-        json!({"type": "wait", "waitType": "duration", "duration": duration, "next": next})
-    };
+    let echo = |output: &str, next: &str| json!({"type": "task", "activity": "core.echo", "input": {"id": "$.input.id"}, "output": output, "next": next});
+    let event = |name: &str, output: &str, next: &str| json!({"type": "wait", "waitType": "externalEvent", "eventName": name, "output": output, "next": next});
+    let pause = |duration: &str, next: &str| json!({"type": "wait", "waitType": "duration", "duration": duration, "next": next});
     let child = |workflow: &str, n: u64, spread: bool, output: &str, next: &str| {
         json!({"type": "workflow", "workflow": workflow, "spread": spread, "input": {"id": "$.input.id", "n": n},
                "output": output, "next": next})

@@ -18,5 +18,6 @@ pub(crate) mod power;
 mod process;
 mod receiver;
 mod script;
+mod undisturbed;
 mod verdict;
 mod world;

@@ -91,7 +91,8 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) async fn start() -> Result<Self, String> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
         let receiver = Self { address, book: Arc::default() };
         let serving = receiver.clone();

@@ -34,4 +34,43 @@ impl World {
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Where the rig stands, in a line.
+    pub(crate) fn progress(&self) -> String {
+        let (ledger, book) = (self.ledger(), self.receiver.book());
+        format!(
+            "{} starts, {} events, {} terminations acknowledged; {} deliveries, {} effects; {} findings",
+            ledger.starts,
+            ledger.events,
+            ledger.terminations,
+            book.deliveries,
+            book.work.len(),
+            ledger.findings.len()
+        )
+    }
+
+    /// All of it.
+    pub(crate) fn report(&self) {
+        let (ledger, book) = (self.ledger(), self.receiver.book());
+        println!("  starts acknowledged         {}", ledger.starts);
+        println!("  events acknowledged         {}", ledger.events);
+        println!("  terminations acknowledged   {}", ledger.terminations);
+        println!("  deliveries                  {}", book.deliveries);
+        println!("  of which attempt > 0        {}", book.redeliveries);
+        println!("  effects                     {}", book.work.len());
+        println!("  acknowledged and lost       {}", ledger.lost());
+        println!("  findings                    {}", ledger.findings.len());
+        for (_, what) in &ledger.findings {
+            println!("    {what}");
+        }
+    }
+
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        let ledger = self.ledger();
+        match ledger.findings.len() {
+            0 if ledger.starts == 0 => Err("nothing was acknowledged, so nothing was tried".to_owned()),
+            0 => Ok(()),
+            findings => Err(format!("{findings} findings")),
+        }
+    }
 }

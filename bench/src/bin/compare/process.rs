@@ -54,7 +54,9 @@ impl Running {
         let mut running = Self { children: Vec::new(), place };
         for (number, mut program) in programs.into_iter().enumerate() {
             let log = File::create(running.log(number))?;
-            program.current_dir(running.place.folder()).stdin(Stdio::null());
+            // Restate leaves folders in the one for temporary files.
+            program.current_dir(running.place.folder()).env("TMPDIR", running.place.folder());
+            program.stdin(Stdio::null());
             program.stdout(log.try_clone()?).stderr(log);
             let child = program.spawn().map_err(|error| {
                 io::Error::other(format!("{} does not start: {error}", program.get_program().display()))

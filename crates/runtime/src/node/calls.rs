@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_dispatch::{Answer, Call, Failure, Transport};
 use tokio::sync::{Semaphore, mpsc};
@@ -11,6 +12,9 @@ use super::carrier::Incoming;
 use super::metrics::Metrics;
 use crate::crash;
 use crate::event::{CallId, Event};
+
+/// How long a call without a deadline may wait for a slot.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// The calls of one shard.
 #[derive(Debug)]
@@ -41,9 +45,16 @@ impl<T: Transport + 'static> Calls<T> {
         let (answers, metrics) = (self.answers.clone(), Arc::clone(&self.metrics));
         let (named, claim) = (id.clone(), self.claim);
         let task = tokio::spawn(async move {
-            let Ok(_slot) = slots.acquire_owned().await else { return };
-            metrics.calls_running.add(1);
             let answered = Answering { metrics: &metrics, id: Some(named), claim, answers: &answers };
+            metrics.calls_running.add(1);
+            // Waiting for a slot is no delivery, but the step's deadline does not wait.
+            let metadata = &call.metadata;
+            let left = metadata.deadline_epoch_ms.map(|deadline| deadline - metadata.dispatched_at_epoch_ms);
+            let left = left.map_or(WAIT_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+            let Ok(Ok(_slot)) = tokio::time::timeout(left, slots.acquire_owned()).await else {
+                return answered
+                    .with(Answer::Failed(Failure::retryable("AttemptTimeout", "no slot was free in time")));
+            };
             let answer = activities.deliver(call).await;
             crash::point("after-call");
             answered.with(answer);
@@ -58,9 +69,9 @@ impl<T: Transport + 'static> Calls<T> {
         }
     }
 
-    /// A call was answered.
-    pub(super) fn ended(&mut self, id: &CallId) {
-        self.running.remove(id);
+    /// A call was answered. False if it is none that is waited for.
+    pub(super) fn ended(&mut self, id: &CallId) -> bool {
+        self.running.remove(id).is_some()
     }
 
     /// Stops all calls.

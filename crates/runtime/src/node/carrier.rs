@@ -46,6 +46,8 @@ pub(super) struct Carrier<S> {
 
 /// Events handled before effects are carried out.
 const EVENTS_AT_ONCE: usize = 512;
+/// How often to look for clients that have gone.
+const LOOK_FOR_GONE: Duration = Duration::from_secs(5);
 /// How long to wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(500);
 
@@ -98,8 +100,16 @@ impl<S: Store> Carrier<S> {
         let mut shard = Shard::new(self.id, self.config.clone(), self.clock.now());
         let mut tickets = Tickets::default();
         let mut ready: Vec<Event> = vec![Event::Tick];
+        let mut looked = self.clock.now();
         loop {
             let now = self.clock.now();
+            if now.mono.0.saturating_sub(looked.mono.0) > LOOK_FOR_GONE {
+                looked = now;
+                let gone = tickets.gone();
+                if !gone.is_empty() {
+                    ready.push(Event::Gone(gone));
+                }
+            }
             for event in ready.drain(..) {
                 shard.handle(event, now);
             }
@@ -117,7 +127,7 @@ impl<S: Store> Carrier<S> {
             }
             let wake = Duration::from_millis(shard.next_wake_ms());
             match tokio::time::timeout(wake, incoming.recv()).await {
-                Err(_) => ready.extend([Event::Tick, Event::Gone(tickets.gone())]),
+                Err(_) => ready.push(Event::Tick),
                 Ok(None) => return Stopped::Drained,
                 Ok(Some(first)) => {
                     let now = self.clock.now();
@@ -151,8 +161,11 @@ impl<S: Store> Carrier<S> {
             Incoming::Hint => Event::ArrivalsHinted,
             Incoming::Drain => Event::Drain,
         };
-        if let Event::Answered(id, _) = &event {
-            calls.ended(id);
+        // A call that was cancelled is not answered, whatever became of it.
+        if let Event::Answered(id, _) = &event
+            && !calls.ended(id)
+        {
+            return;
         }
         if let Event::CommitAnswered(..) = &event {
             crash::point("after-commit");
@@ -201,12 +214,15 @@ impl<S: Store> Carrier<S> {
         let mut work: Pin<Box<dyn Future<Output = Result<Event, Effect>> + Send>> =
             Box::pin(async move { hands.carry_out(id, effect).await });
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let hinted = target.and_then(|target| self.peers.get(target.number() as usize).cloned());
         if let Poll::Ready(done) = work.as_mut().poll(&mut context) {
             ready.extend(done.ok());
+            if let Some(hinted) = hinted {
+                drop(hinted.send(Incoming::Hint));
+            }
             return;
         }
         let own = self.peers.get(self.id.number() as usize).cloned();
-        let hinted = target.and_then(|target| self.peers.get(target.number() as usize).cloned());
         tokio::spawn(async move {
             let Ok(event) = work.await else { return };
             crash::point(match &event {

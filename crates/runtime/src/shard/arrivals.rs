@@ -82,6 +82,7 @@ impl Shard {
         let rows_max = self.config.store.commit_rows_max / 4;
         let more = page.next.is_some() || page.rows.len() > rows_max;
         let mut rows = Vec::new();
+        let taken = self.commits.touched;
         for row in page.rows.into_iter().take(rows_max) {
             if let Err(reason) = self.take_over(&row.key, &row.value) {
                 self.tell(Notice::Unreadable { reason });
@@ -90,8 +91,9 @@ impl Shard {
             rows.push((row.key, row.version));
         }
         self.arrivals.hinted |= more && !rows.is_empty();
-        self.arrivals.stage =
-            if rows.is_empty() { Stage::Idle } else { Stage::Taking(self.commits.number(), rows) };
+        // Repeats alone have nothing to wait for.
+        let written = if self.commits.touched > taken { self.commits.number() } else { self.commits.durable };
+        self.arrivals.stage = if rows.is_empty() { Stage::Idle } else { Stage::Taking(written, rows) };
         self.serve_posted();
     }
 
@@ -103,6 +105,7 @@ impl Shard {
         if number <= last && !planted!(self, DoubleDelivery) {
             return Ok(());
         }
+        self.commits.make_room(4, arrival.message.len() * 2 + 1024);
         let taken = Taken { number, taken_at: self.now.wall.0 };
         self.commits.put(sources::key(&source), encode(&taken));
         self.arrivals.taken.insert(source, number);

@@ -122,7 +122,7 @@ impl Shard {
         let (number, token) = (run.row.run, self.fencing_token());
         let id = run.instance.origin().instance_id.clone();
         let Some(call) = run.calls.get_mut(&command) else { return };
-        if call.out || call.answered {
+        if call.out || call.answered || self.calling.contains(&(number, command.0, call.dispatch.attempt)) {
             return;
         }
         if call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0) {
@@ -151,6 +151,8 @@ impl Shard {
                 self.effects.push(Effect::Tell(Notice::Redelivered));
             }
         }
+        let bytes = usize::try_from(abide_workflow::json::size(&call.input)).unwrap_or(usize::MAX);
+        self.commits.make_room(2, bytes.saturating_add(1024));
         self.send(number, command, call);
         run.written = self.commits.number();
     }
@@ -172,6 +174,9 @@ impl Shard {
     fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.answered = true;
+        // There will be no other delivery, whatever was planned.
+        call.dispatch.state = DispatchState::Sent;
+        call.dispatch.not_before = None;
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
         run.push(Envelope { message, from: From::Call(command) });
@@ -181,9 +186,9 @@ impl Shard {
     pub(super) fn cancel_call(&mut self, run: &mut Run, command: CommandId) {
         let Some(call) = run.calls.remove(&command) else { return };
         self.commits.delete(dispatches::key(run.row.run, &call.key));
-        if call.out {
-            let attempt = call.dispatch.attempt;
-            self.calling.remove(&(run.row.run, command.0, attempt));
+        // Also one that was begun before the run was loaded again.
+        let attempt = call.dispatch.attempt;
+        if self.calling.remove(&(run.row.run, command.0, attempt)) {
             let instance_id = run.instance.origin().instance_id.clone();
             let id = CallId { instance_id, run: run.row.run, command, attempt };
             self.commits.then(After::Effect(Effect::CancelCall(id)));

@@ -289,7 +289,7 @@ impl Shard {
 
     /// Whether the commit about to be made is the last one.
     fn is_drained_but_for_this(&self) -> bool {
-        self.ready.is_empty() && self.calls_out() == 0
+        self.ready.is_empty() && self.calls_out() == 0 && self.waiting == 0
     }
 
     /// Stops once nothing is under way and the shard is given up.
@@ -297,7 +297,7 @@ impl Shard {
         if !matches!(self.phase, Phase::Draining(_)) || !self.commits.is_idle() || !self.ready.is_empty() {
             return;
         }
-        if self.calls_out() == 0 {
+        if self.calls_out() == 0 && self.waiting == 0 && self.posted.is_empty() {
             self.stop(Stopped::Drained);
         }
     }

@@ -85,6 +85,8 @@ pub(super) struct Commits {
     opened: u64,
     /// All gatherings up to this number are durable.
     pub(super) durable: u64,
+    /// Rows written or deleted so far.
+    pub(super) touched: u64,
 }
 
 /// Gatherings that may be full before turns wait.
@@ -101,6 +103,7 @@ impl Commits {
             in_flight: None,
             opened: 1,
             durable: 0,
+            touched: 0,
         }
     }
 
@@ -146,6 +149,7 @@ impl Commits {
     }
 
     pub(super) fn delete(&mut self, key: Key) {
+        self.touched += 1;
         if self.open.rows.get(&key).is_some_and(|change| change.fresh) {
             if let Some(change) = self.open.rows.remove(&key) {
                 self.open.bytes -= key.as_bytes().len() + change.value.map_or(0, |value| value.len());
@@ -156,6 +160,7 @@ impl Commits {
     }
 
     fn write(&mut self, key: Key, value: Option<Vec<u8>>, fresh: bool) {
+        self.touched += 1;
         self.open.bytes += key.as_bytes().len() + value.as_ref().map_or(0, Vec::len);
         // A row made here stays one that was made here, however often it is written; one that was deleted here is in the store.
         let before = self.open.rows.remove(&key);

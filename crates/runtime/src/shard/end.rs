@@ -8,7 +8,7 @@ use abide_workflow::instance::ParentLink;
 use abide_workflow::{CommandId, Corrupt, Failure, Instance, InstanceId, Message, Status};
 
 use super::commits::After;
-use super::slot::{From, Known, Run};
+use super::slot::{Envelope, First, From, Item, Known, Run, Slot};
 use super::{Shard, planted};
 use crate::event::{Effect, Notice};
 use crate::post::{ChildStart, Post};
@@ -120,6 +120,11 @@ impl Shard {
                 }
                 From::Call(_) => {}
                 From::Timer(due) => self.drop_timer(&due),
+                // An order of the parent is for whoever lives.
+                From::Inbox(_) if matches!(message, Message::Terminate { .. }) => {
+                    begun.messages.push_back(message);
+                    begun.froms.push_back(from);
+                }
                 From::Inbox(sequence) => {
                     self.commits.delete(abide_store::tables::inbox::key(sequence));
                 }
@@ -128,32 +133,49 @@ impl Shard {
         if let Some(sequence) = run.continuation.take() {
             self.commits.delete(abide_store::tables::inbox::key(sequence));
         }
-        let queued = run.queued;
+        begun.queued = run.queued;
+        begun.resting = run.resting;
+        begun.continued = run.continued + 1;
         *run = begun;
-        run.queued = queued;
-        self.turn_of(run)
+        self.turn_of(run, false)
     }
 
-    /// Sets a run aside: its bytes stay as they are, its id says why, everybody else goes on.
-    pub(super) fn park(&mut self, id: &InstanceId, run: Run, reason: String) -> Known {
+    /// Sets a run aside: its bytes stay as they are, its id says why, everybody else goes on. What waited for it waits until it is resumed.
+    pub(super) fn park(&mut self, id: &InstanceId, slot: &mut Slot, run: Run, reason: String) {
         let last_page = run.last_page;
+        let refused = Refused::Parked { instance_id: id.clone(), reason: reason.clone() };
         self.tell(Notice::Parked { instance_id: id.clone(), reason: reason.clone() });
+        let number = run.row.run;
+        for (message, from) in run.messages.into_iter().zip(run.froms) {
+            match from {
+                From::Client(ticket) => self.refuse(ticket, refused.clone()),
+                from => {
+                    let envelope = Envelope { message, from };
+                    slot.set_aside.push_back(Item::Message { run: number, envelope });
+                }
+            }
+        }
+        for first in run.first {
+            if let First::After(After::Effect(Effect::Reply(ticket, _))) = first {
+                self.refuse(ticket, refused.clone());
+            }
+        }
+        for ticket in self.awaiting.remove(id).unwrap_or_default() {
+            self.refuse(ticket, refused.clone());
+        }
+        if run.last_page == 0 {
+            // Nothing of it was ever written.
+            slot.known = Known::Nothing;
+            return;
+        }
         let mut row = run.row;
         row.status = RunStatus::Parked;
         row.parked = Some(reason.clone());
         row.updated_at = self.now.wall.0;
-        self.commits.put(instances::key(id.as_str()), encode(&row));
-        self.commits.hurry();
-        self.mark_row_for_feed(id, &row);
-        for from in run.froms {
-            if let From::Client(ticket) = from {
-                self.refuse(ticket, Refused::Parked { instance_id: id.clone(), reason: reason.clone() });
-            }
-        }
-        for ticket in self.awaiting.remove(id).unwrap_or_default() {
-            self.refuse(ticket, Refused::Parked { instance_id: id.clone(), reason: reason.clone() });
-        }
-        Known::Unreadable { row: Some(Box::new(row)), last_page, reason }
+        self.commits.make_room(8, 64 * 1024);
+        self.write_parked(id, &row);
+        slot.written = self.commits.number();
+        slot.known = Known::Unreadable { row: Some(Box::new(row)), last_page, reason };
     }
 
     /// Ends a run that cannot be read: its history says so, and its id is free again.
@@ -176,6 +198,7 @@ impl Shard {
         };
         self.commits.put(pages::key(row.run, last_page + 1), encode(&page));
         row.status = RunStatus::Terminated;
+        row.parked = None;
         row.updated_at = self.now.wall.0;
         self.commits.put(instances::key(id.as_str()), encode(row));
         self.mark_row_for_feed(id, row);

@@ -99,6 +99,24 @@ impl Shard {
         self.note_state(&id, &run.row, status);
     }
 
+    /// As [`Self::feed_last`], for whatever is known of the run that was there, if its public row is still on its way.
+    pub(super) fn feed_replaced(&mut self, id: &InstanceId, slot: &Slot) {
+        let row = match &slot.known {
+            Known::Run(run) => return self.feed_last(run),
+            Known::Row(Some(row)) => row.clone(),
+            Known::Unreadable { row: Some(row), .. } => (**row).clone(),
+            _ => return,
+        };
+        if row.status == RunStatus::Purged || !self.feed.newest.contains_key(&row.run) {
+            return;
+        }
+        let status = status_text(row.status);
+        let public = public_instance(id, &row, status);
+        let revision = self.sequence + 1;
+        self.write_marker(row.run, &Marker::Last(public.to_row(revision), id.as_str().to_owned()));
+        self.note_state(id, &row, status);
+    }
+
     /// A purged run is not to be seen any more.
     pub(super) fn feed_gone(&mut self, id: &InstanceId, row: &InstanceRow) {
         let key = public_instances::key(id.as_str(), row.run_number);
@@ -164,7 +182,19 @@ impl Shard {
             if let Some(after) = self.commits.when_durable(written, After::Feed(run, item)) {
                 self.follow(after);
             }
+            return;
         }
+        // Another run has the id: this one's last state was lost on its way, and only its rows are left to be forgotten.
+        self.feed.newest.remove(&run);
+        self.commits.delete(outbox::key(PUBLIC, run));
+        self.expire_later(vec![(id.as_str().to_owned(), run)]);
+    }
+
+    fn expire_later(&mut self, ended: Vec<(String, u64)>) {
+        let at = self.now.wall.plus(self.config.retention).0;
+        let sequence = self.next_sequence();
+        let expiry = Expiry { what: Expired::Ended(ended) };
+        self.commits.create(expiries::key(at, sequence), encode(&expiry));
     }
 
     /// Sends the newest states, when they have waited for newer ones long enough.
@@ -173,7 +203,8 @@ impl Shard {
         if self.feed.wake().is_none_or(|at| at > self.now.mono) {
             return;
         }
-        while self.feed.out.len() < FEED_MAX {
+        let at_once = FEED_MAX.min(self.config.store.commit_rows_max / 4);
+        while self.feed.out.len() < at_once {
             let Some((run, item)) = self.feed.waiting.pop_first() else { break };
             self.feed.out.insert(run, item);
         }
@@ -196,6 +227,7 @@ impl Shard {
             return;
         }
         self.feed.retry = None;
+        self.commits.make_room(out.len() + 2, out.len() * 512);
         let mut ended = Vec::new();
         for (run, item) in out {
             if self.feed.newest.get(&run) == Some(&item.revision) {
@@ -205,10 +237,7 @@ impl Shard {
             }
         }
         if !ended.is_empty() {
-            let at = self.now.wall.plus(self.config.retention).0;
-            let sequence = self.next_sequence();
-            let expiry = Expiry { what: Expired::Ended(ended) };
-            self.commits.create(expiries::key(at, sequence), encode(&expiry));
+            self.expire_later(ended);
         }
     }
 }

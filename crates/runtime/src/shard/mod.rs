@@ -11,6 +11,8 @@ mod claim;
 mod commits;
 mod end;
 mod feed;
+mod look;
+mod memory;
 mod outbox;
 mod recover;
 mod requests;
@@ -69,7 +71,7 @@ pub struct Shard {
     /// Runs that want a turn and had no room.
     ready: VecDeque<InstanceId>,
     /// Runs that rest in memory, by when they began to.
-    resting: VecDeque<serve::Resting>,
+    resting: VecDeque<memory::Resting>,
     resting_bytes: usize,
     schedule: Schedule,
     pace: Pace,
@@ -183,7 +185,9 @@ impl Shard {
     /// After how many milliseconds there is something to do even if nothing happens. The time of day may jump, so not for ever.
     pub fn next_wake_ms(&self) -> u64 {
         const WAKE_MS_MAX: u64 = 5_000;
-        let wall = [self.schedule.next_at(), self.timers.next_at()].into_iter().flatten().min();
+        // What is due in the time of day is only looked at by a shard at work.
+        let wakes = [self.schedule.next_at(), self.timers.next_at()];
+        let wall = wakes.into_iter().flatten().min().filter(|_| self.is_working());
         let paced = self.paced_until.filter(|_| wall.is_some_and(|at| at <= self.now.wall.0));
         let wall = paced.or(wall);
         let wall_ms = wall.map(|at| u64::try_from(at.saturating_sub(self.now.wall.0)).unwrap_or(0));
@@ -212,6 +216,7 @@ impl Shard {
     /// What only time brings about.
     fn keep_time(&mut self) {
         self.keep_claim();
+        self.keep_commit();
         if !self.is_owned() {
             return;
         }
@@ -224,7 +229,6 @@ impl Shard {
                 Standing::Firm => {}
             }
         }
-        self.keep_commit();
         self.keep_recovery();
         self.serve_again();
         if self.is_working() {

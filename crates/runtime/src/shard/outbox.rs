@@ -101,8 +101,12 @@ impl Shard {
             }
             queue.retry_at = None;
             let mut batch = Batch::checked();
+            let bytes_max = self.config.store.commit_bytes_max / 2;
             for letter in queue.letters.iter().take(POST_MAX).take_while(|letter| letter.written <= durable) {
-                let Ok(Letter { instance_id, .. }) = post::decode::<Letter>(&letter.letter) else { continue };
+                if queue.out > 0 && batch.bytes() + letter.letter.len() > bytes_max {
+                    break;
+                }
+                let Ok(Letter { instance_id, .. }) = post::decode::<Letter>(&letter.letter) else { break };
                 let arrival = Arrival {
                     instance_id: instance_id.as_str().to_owned(),
                     message: letter.letter.clone(),
@@ -143,6 +147,7 @@ impl Shard {
         }
         queue.tries = 0;
         queue.letters.retain(|letter| !arrived.contains(&letter.number));
+        self.commits.make_room(arrived.len() + 1, arrived.len() * 64);
         let gone: Vec<Key> =
             arrived.into_iter().map(|number| outbox::key(&target.to_string(), number)).collect();
         for key in gone {

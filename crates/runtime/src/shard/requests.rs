@@ -42,14 +42,14 @@ impl Shard {
         }
     }
 
-    /// One request, with enough known of its instance. False if it has to wait for more.
+    /// One request, with enough known of its instance.
     pub(super) fn serve_request(
         &mut self,
         id: &InstanceId,
         slot: &mut Slot,
         ticket: Ticket,
         request: Request,
-    ) -> bool {
+    ) {
         match request {
             Request::Start(start) => self.serve_start(slot, ticket, *start),
             Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message),
@@ -63,22 +63,23 @@ impl Shard {
                 }
             },
         }
-        true
     }
 
     fn serve_deliver(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, message: Message) {
         match &mut slot.known {
             Known::Run(run) => {
                 let resumes = matches!(message, Message::Resume { .. });
-                if run.row.status == RunStatus::Parked && resumes {
-                    // It can be read, so it may go on. Whether it was suspended besides is its own business.
-                    run.row.parked = None;
+                if run.row.parked.take().is_some() {
+                    // It can be read, so it may go on. Whether it is suspended besides is its own business.
                     run.row.status = super::slot::row_status(run.instance.status());
                     run.unfinished = true;
+                    self.commits.make_room(8, 64 * 1024);
                     self.write_row(run);
                     run.written = self.commits.number();
                     self.mark_for_feed(run);
-                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                    if resumes {
+                        return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                    }
                 }
                 if super::planted!(self, TerminalReopened) && run.has_ended() {
                     run.row.status = RunStatus::Running;
@@ -89,16 +90,38 @@ impl Shard {
                 run.push(Envelope { message, from: From::Client(ticket) });
             }
             Known::Unreadable { row: Some(row), last_page, .. } if !is_over(row.status) => {
-                if let Message::Terminate { reason } = message {
-                    let mut row = row.clone();
-                    let last_page = *last_page;
-                    self.terminate_unreadable(id, &mut row, last_page, &reason);
+                let tries = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
+                if tries && !slot.resuming {
+                    // It may be readable by now.
+                    slot.resuming = true;
                     slot.known = Known::Nothing;
+                    let request = Request::Deliver { instance_id: id.clone(), message };
+                    slot.items.push_front(Item::Asked(ticket, request));
+                    self.waiting += 1;
+                    return;
+                }
+                slot.resuming = false;
+                if let Message::Terminate { reason } = message {
+                    let (mut row, last_page) = (row.clone(), *last_page);
+                    self.terminate_unreadable(id, &mut row, last_page, &reason);
+                    slot.written = self.commits.number();
+                    slot.known = Known::Row(Some(*row));
+                    self.restore(slot);
+                    self.commits.then(After::Forget(id.clone()));
                     self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
                 } else {
                     let why = Self::why_unreadable(id, &slot.known);
                     self.refuse(ticket, why);
                 }
+            }
+            Known::Row(Some(row)) if row.status == RunStatus::Terminated => {
+                let status = abide_workflow::Status::Terminated;
+                let why = Refused::Message(abide_workflow::Refusal::RunEnded { status });
+                self.refuse_when_durable(slot, ticket, why);
+            }
+            Known::Unreadable { row: Some(_), .. } => {
+                let status = abide_workflow::Status::Terminated;
+                self.refuse(ticket, Refused::Message(abide_workflow::Refusal::RunEnded { status }));
             }
             other => {
                 let why = Self::why_unreadable(id, other);
@@ -112,7 +135,7 @@ impl Shard {
             Known::Run(run) if run.has_ended() => run,
             Known::Run(run) => {
                 let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(run.row.run_number) };
-                return self.refuse_when_durable(&slot.known, ticket, refused);
+                return self.refuse_when_durable(slot, ticket, refused);
             }
             other => {
                 let why = Self::why_unreadable(id, other);
@@ -145,19 +168,18 @@ impl Shard {
         };
         if !is_over(row.status) {
             let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
-            return self.refuse_when_durable(&slot.known, ticket, refused);
+            return self.refuse_when_durable(slot, ticket, refused);
         }
+        self.commits.make_room(8, 64 * 1024);
         slot.known = Known::Row(Some(self.purge(id, row)));
+        slot.written = self.commits.number();
+        self.commits.then(After::Forget(id.clone()));
         self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
     }
 
     /// Refuses because of a run that may be ahead of the store: what is said of it must not be undone by a crash.
-    pub(super) fn refuse_when_durable(&mut self, known: &Known, ticket: Ticket, why: Refused) {
-        let written = if let Known::Run(run) = known { run.written } else { 0 };
-        let effect = Effect::Reply(ticket, Reply::Refused(why));
-        if let Some(after) = self.commits.when_durable(written, After::Effect(effect)) {
-            self.follow(after);
-        }
+    pub(super) fn refuse_when_durable(&mut self, slot: &mut Slot, ticket: Ticket, why: Refused) {
+        self.after_slot(slot, After::Effect(Effect::Reply(ticket, Reply::Refused(why))));
     }
 
     /// Clients that do not wait any more.

@@ -23,10 +23,10 @@ pub(super) struct DueKey {
 /// What is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum What {
-    /// A timer with a row.
-    Timer(TimerPurpose),
     /// The next delivery of a call, or the first after a restart.
     Delivery,
+    /// A timer with a row.
+    Timer(TimerPurpose),
 }
 
 /// Due things by time.
@@ -64,8 +64,16 @@ impl Schedule {
         self.due.first_key_value().map(|(key, _)| key.at)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.due.len()
+    /// How many are due before this moment; counted up to a bound.
+    pub(super) fn before(&self, at: i64, bound: usize) -> usize {
+        self.due.keys().take(bound).take_while(|key| key.at < at).count()
+    }
+
+    /// Something that is due, but not before this moment.
+    pub(super) fn pop_since(&mut self, since: i64, now: i64) -> Option<(DueKey, InstanceId)> {
+        let first = DueKey { at: since, run: 0, what: What::Delivery, number: 0 };
+        let key = *self.due.range(first..).next().filter(|(key, _)| key.at <= now)?.0;
+        self.due.remove_entry(&key)
     }
 
     /// The longest overdue thing, if anything is due.

@@ -9,11 +9,12 @@ use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_workflow::json::Json;
 use abide_workflow::{CommandId, Instance, Message, Plan, Status};
 
+use super::commits::After;
 use super::schedule::DueKey;
 use crate::event::Depth;
 use crate::lease::Monotonic;
 use crate::post::{ChildStart, Post};
-use crate::request::{Repeat, Request, Ticket};
+use crate::request::{Repeat, Request, Started, Ticket};
 use crate::run::Book;
 
 /// An instance that something is wanted of.
@@ -24,8 +25,18 @@ pub(super) struct Slot {
     pub(super) items: VecDeque<Item>,
     /// The answer kept under the key of a client that asks to start it.
     pub(super) answer: Option<KeptAnswer>,
-    /// The key that was looked for.
+    /// The key that was looked for, or that the run in memory was started with.
     pub(super) looked_for: Option<[u8; 32]>,
+    /// What waits for a run that is set aside, until it is resumed.
+    pub(super) set_aside: VecDeque<Item>,
+    /// Something waits for the run's turns.
+    pub(super) blocked: bool,
+    /// A client's key is to be looked for again, then.
+    pub(super) asking_again: Option<(Monotonic, [u8; 32])>,
+    /// A run that was set aside is to be tried again.
+    pub(super) resuming: bool,
+    /// The gathering that has its newest row, if there is no run in memory to say so.
+    pub(super) written: u64,
     /// A child whose plan is being looked for, with its row in the inbox.
     pub(super) child: Option<(u64, ChildStart)>,
 }
@@ -70,7 +81,18 @@ pub(super) enum Item {
 
 impl Slot {
     pub(super) fn new() -> Self {
-        Self { known: Known::Nothing, items: VecDeque::new(), answer: None, looked_for: None, child: None }
+        Self {
+            known: Known::Nothing,
+            items: VecDeque::new(),
+            answer: None,
+            looked_for: None,
+            set_aside: VecDeque::new(),
+            blocked: false,
+            asking_again: None,
+            resuming: false,
+            written: 0,
+            child: None,
+        }
     }
 
     /// Something else is being asked.
@@ -97,11 +119,19 @@ impl Slot {
     pub(super) fn key_to_look_for(&self) -> Option<[u8; 32]> {
         let Some(Item::Asked(_, Request::Start(start))) = self.items.front() else { return None };
         let key = start.repeat.map(|repeat| repeat.key)?;
-        let known = match &self.known {
-            Known::Run(run) => run.repeat.is_some_and(|repeat| repeat.key == key),
-            _ => false,
-        };
-        (!known && self.looked_for != Some(key)).then_some(key)
+        (self.looked_for != Some(key)).then_some(key)
+    }
+
+    /// The run in memory, also while something else is being asked.
+    pub(super) fn run_mut(&mut self) -> Option<&mut Run> {
+        let mut known = &mut self.known;
+        loop {
+            match known {
+                Known::Run(run) => return Some(run),
+                Known::Asking(before) => known = before,
+                _ => return None,
+            }
+        }
     }
 }
 
@@ -165,12 +195,25 @@ pub(super) struct Run {
     pub(super) folding: Option<Folding>,
     /// The gathering that has its newest rows.
     pub(super) written: u64,
-    /// The request that began it, to recognise a repeat before the first is durable.
-    pub(super) repeat: Option<Repeat>,
+    /// What belongs to its first turn, and happens with it: until then nothing of the run is on its way to the store.
+    pub(super) first: Vec<First>,
+    /// Runs before this one that continued as new without taking a message.
+    pub(super) continued: u32,
     /// It is in the queue of runs that wait for room.
     pub(super) queued: bool,
     /// Since when it rests, if it is in the queue of those that do.
     pub(super) resting: Option<Monotonic>,
+}
+
+/// Something that becomes durable with the first turn of a run.
+#[derive(Debug)]
+pub(super) enum First {
+    /// What follows from it.
+    After(After),
+    /// The answer kept for a client that may ask again.
+    Keep(Repeat, Started),
+    /// The message that asked for the run is done with.
+    Inbox(u64),
 }
 
 /// A fold under way: parts still to be written, all of them as of this page or later.
@@ -208,7 +251,7 @@ impl Run {
 
     /// Whether it can be dropped from memory: nothing waits, and the store has all of it.
     pub(super) fn rests(&self, durable: u64) -> bool {
-        !self.wants_turn() && self.written <= durable && self.folding.is_none()
+        !self.wants_turn() && self.first.is_empty() && self.written <= durable
     }
 
     /// About how much memory it takes.

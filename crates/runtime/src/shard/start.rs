@@ -10,15 +10,15 @@ use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_workflow::failure::code;
-use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
+use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber};
 use semver::VersionReq;
 
 use super::Shard;
 use super::commits::After;
-use super::slot::{Item, Known, OpenCall, Run, Slot, is_over};
+use super::slot::{First, Item, Known, OpenCall, Run, Slot, is_over};
 use crate::event::{Effect, Notice, PlanError};
 use crate::post::{self, ChildStart, Post};
-use crate::request::{Refused, Reply, Start, Started, Ticket};
+use crate::request::{Refused, Repeat, Reply, Start, Started, Ticket};
 use crate::run::{Book, StoredRun};
 
 impl Run {
@@ -40,7 +40,8 @@ impl Run {
             unfolded_bytes: 0,
             folding: None,
             written,
-            repeat: None,
+            first: Vec::new(),
+            continued: 0,
             queued: false,
             resting: None,
         }
@@ -84,21 +85,15 @@ impl Shard {
     pub(super) fn serve_start(&mut self, slot: &mut Slot, ticket: Ticket, start: Start) {
         let id = start.instance_id.clone();
         if let Some(repeat) = start.repeat
-            && let Some(reply) = self.repeated(slot, &id, repeat)
+            && let Some(reply) = self.repeated(slot, repeat)
         {
-            let Repeated { reply, written } = reply;
             if let (Reply::Started(_), Some(awaiting)) = (&reply, start.await_end) {
                 // The run may not be in memory: then it is looked up for this one.
                 let request = crate::request::Request::AwaitEnd { instance_id: id };
                 slot.items.push_front(Item::Asked(awaiting, request));
                 self.waiting += 1;
             }
-            if let Some(after) =
-                self.commits.when_durable(written, After::Effect(Effect::Reply(ticket, reply)))
-            {
-                self.follow(after);
-            }
-            return;
+            return self.after_slot(slot, After::Effect(Effect::Reply(ticket, reply)));
         }
         let previous = match &slot.known {
             Known::Row(row) => row.as_ref(),
@@ -111,12 +106,10 @@ impl Shard {
         };
         if let Some(row) = previous.filter(|row| !is_over(row.status)) {
             let refused = Refused::Live { instance_id: id, run: RunNumber(row.run_number) };
-            return self.refuse_when_durable(&slot.known, ticket, refused);
+            return self.refuse_when_durable(slot, ticket, refused);
         }
         let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
-        if let Known::Run(run) = &slot.known {
-            self.feed_last(run);
-        }
+        self.feed_replaced(&id, slot);
         let mut origin = Origin::new(id.clone(), RunNumber(run_number), &start.plan);
         origin.input = start.input;
         origin.event = start.event;
@@ -126,60 +119,72 @@ impl Shard {
         if let Some(awaiting) = start.await_end {
             self.awaiting.entry(id.clone()).or_default().push(awaiting);
         }
-        run.repeat = start.repeat;
         let started = Started { instance_id: id, run: RunNumber(run_number), created_at: self.now.wall };
         if let Some(repeat) = start.repeat {
-            self.keep_answer(&repeat, &started);
+            slot.looked_for = Some(repeat.key);
+            slot.answer = Some(self.answer_of(&repeat, &started));
+            run.first.push(First::Keep(repeat, started.clone()));
         }
         let reply = Reply::Started(started);
         if super::planted!(self, EarlyAcknowledgement) {
             self.reply(ticket, reply);
         } else {
-            self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+            run.first.push(First::After(After::Effect(Effect::Reply(ticket, reply))));
         }
         slot.known = Known::Run(Box::new(run));
     }
 
     /// The answer to a request that came before.
-    fn repeated(&self, slot: &Slot, id: &InstanceId, repeat: crate::request::Repeat) -> Option<Repeated> {
-        let refused = |written| Repeated { reply: Reply::Refused(Refused::KeyReused), written };
-        if let Known::Run(run) = &slot.known
-            && let Some(first) = run.repeat.filter(|first| first.key == repeat.key)
-        {
-            let started = Started {
-                instance_id: id.clone(),
-                run: RunNumber(run.row.run_number),
-                created_at: Timestamp(run.row.created_at),
-            };
-            let reply = Repeated { reply: Reply::Started(started), written: run.written };
-            return Some(if first.payload == repeat.payload { reply } else { refused(run.written) });
-        }
+    fn repeated(&self, slot: &Slot, repeat: Repeat) -> Option<Reply> {
         let answer = slot.answer.as_ref().filter(|_| slot.looked_for == Some(repeat.key))?;
         if answer.expires_at <= self.now.wall.0 {
             return None;
         }
-        let started = post::decode(&answer.answer).ok();
-        match started {
-            Some(started) if answer.payload_digest == repeat.payload => {
-                Some(Repeated { reply: Reply::Started(started), written: 0 })
-            }
-            _ => Some(refused(0)),
+        match post::decode(&answer.answer) {
+            Ok(started) if answer.payload_digest == repeat.payload => Some(Reply::Started(started)),
+            _ => Some(Reply::Refused(Refused::KeyReused)),
         }
     }
 
-    /// The answer is kept for as long as a repeat is recognised.
-    fn keep_answer(&mut self, repeat: &crate::request::Repeat, started: &Started) {
-        let expires_at = self.now.wall.plus(self.config.repeat_window).0;
-        let answer = Answer {
+    fn answer_of(&self, repeat: &Repeat, started: &Started) -> Answer {
+        Answer {
             payload_digest: repeat.payload,
             answered_at: self.now.wall.0,
-            expires_at,
+            expires_at: self.now.wall.plus(self.config.repeat_window).0,
             answer: post::encode(started),
+        }
+    }
+
+    /// What belongs to the first turn of a run goes with it.
+    pub(super) fn take_first(&mut self, run: &mut Run) {
+        for first in std::mem::take(&mut run.first) {
+            match first {
+                First::After(after) => self.commits.then(after),
+                First::Inbox(sequence) => self.commits.delete(inbox::key(sequence)),
+                First::Keep(repeat, started) => {
+                    let answer = self.answer_of(&repeat, &started);
+                    let key = dedupe::key(dedupe::IDEMPOTENCY_KEY, &repeat.key);
+                    self.commits.put(key, encode(&answer));
+                    let scope = dedupe::IDEMPOTENCY_KEY.to_owned();
+                    let what = Expired::Dedupe { scope, digest: repeat.key };
+                    let sequence = self.next_sequence();
+                    let expiry = expiries::key(answer.expires_at, sequence);
+                    self.commits.create(expiry, encode(&Expiry { what }));
+                }
+            }
+        }
+    }
+
+    /// Something that follows from what memory knows of an instance, once that is durable.
+    pub(super) fn after_slot(&mut self, slot: &mut Slot, after: After) {
+        let written = match slot.run_mut() {
+            Some(run) if !run.first.is_empty() => return run.first.push(First::After(after)),
+            Some(run) => run.written,
+            None => slot.written,
         };
-        self.commits.put(dedupe::key(dedupe::IDEMPOTENCY_KEY, &repeat.key), encode(&answer));
-        let what = Expired::Dedupe { scope: dedupe::IDEMPOTENCY_KEY.to_owned(), digest: repeat.key };
-        let sequence = self.next_sequence();
-        self.commits.create(expiries::key(expires_at, sequence), encode(&Expiry { what }));
+        if let Some(after) = self.commits.when_durable(written, after) {
+            self.follow(after);
+        }
     }
 
     /// A run in memory, with nothing of it written: its first turn writes all.
@@ -199,8 +204,9 @@ impl Shard {
             entity_id: origin.entity_id.clone(),
             parked: None,
         };
-        self.commits.then(After::Effect(Effect::Tell(Notice::Began)));
-        Run::begin(row, plan, Instance::pending(origin, self.now.wall), self.commits.number())
+        let mut run = Run::begin(row, plan, Instance::pending(origin, self.now.wall), 0);
+        run.first.push(First::After(After::Effect(Effect::Tell(Notice::Began))));
+        run
     }
 
     /// A child's plan is looked for; the child waits in front of everything else for its id.
@@ -268,22 +274,19 @@ impl Shard {
         origin.correlation_id = start.correlation_id;
         origin.entity_id = start.entity_id;
         origin.parent = Some(start.parent);
-        let run = self.begin_run(plan, origin);
-        self.commits.delete(inbox::key(sequence));
+        self.feed_replaced(id, slot);
+        let mut run = self.begin_run(plan, origin);
+        run.first.push(First::Inbox(sequence));
         slot.known = Known::Run(Box::new(run));
     }
 
     /// The child cannot be: its parent is told, in the commit that forgets the request.
     fn refuse_child(&mut self, slot: &mut Slot, failure: Failure) {
         let Some((sequence, start)) = slot.child.take() else { return };
+        self.commits.make_room(4, 64 * 1024);
         self.commits.delete(inbox::key(sequence));
         let message = Message::ChildFailed { command: start.parent.command, failure };
         let parent = start.parent;
         self.post(parent.instance_id.clone(), Post::ToParent { parent, message });
     }
-}
-
-struct Repeated {
-    reply: Reply,
-    written: u64,
 }

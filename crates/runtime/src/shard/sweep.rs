@@ -11,6 +11,7 @@ use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
 use abide_store::tables::{decode, dispatches, encode, pages, parts, payloads};
 use abide_workflow::InstanceId;
 
+use super::commits::After;
 use super::slot::{Item, Known, Slot, is_over};
 use super::{Shard, later};
 use crate::event::{Effect, Notice, ScanPurpose};
@@ -28,6 +29,8 @@ pub(super) struct Sweep {
     current: Option<Current>,
     /// Instances of an expiry that are still to be looked at.
     open: HashMap<Key, usize>,
+    /// The gathering that has the newest of what sweeping did: until it is durable the same would be found again.
+    written: u64,
 }
 
 /// What is being deleted.
@@ -60,7 +63,7 @@ impl Shard {
             return self.sweep_one(key, what);
         }
         let next = *self.sweep.next.get_or_insert(later(now, self.config.sweep_every));
-        if next <= now && self.sweep.open.is_empty() {
+        if next <= now && self.sweep.open.is_empty() && self.sweep.written <= self.commits.durable {
             self.sweep.scanning = true;
             self.sweep.next = Some(later(now, self.config.sweep_every));
             let due = expiries::due_before(self.now.wall.0.saturating_add(1)).at_most(SLICE);
@@ -141,6 +144,7 @@ impl Shard {
                     }
                 }
                 self.commits.delete(expiry);
+                self.sweep.written = self.commits.number();
             }
             Swept::Run { run, table } => {
                 for row in page.rows {
@@ -156,7 +160,10 @@ impl Shard {
                         self.sweep.current = Some(Current { expiry, what: Swept::Run { run, table } });
                         self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
                     }
-                    None => self.commits.delete(expiry),
+                    None => {
+                        self.commits.delete(expiry);
+                        self.sweep.written = self.commits.number();
+                    }
                 }
             }
         }
@@ -172,13 +179,23 @@ impl Shard {
         };
         self.commits.make_room(8, 0);
         match row {
+            // What changed later has a later expiry: a tombstone of its own, a rewound run that lives or has ended again.
             Some(row) if row.run == run && row.status == RunStatus::Purged => {
-                self.commits.delete(instances::key(id.as_str()));
-                slot.known = Known::Row(None);
+                if row.updated_at.saturating_add_unsigned(self.config.repeat_window.0) <= self.now.wall.0 {
+                    self.commits.delete(instances::key(id.as_str()));
+                    slot.known = Known::Row(None);
+                    slot.written = self.commits.number();
+                    self.commits.then(After::Forget(id.clone()));
+                }
             }
-            // A rewound run lives again; it has its own expiry when it ends again.
             Some(row) if row.run == run && !is_over(row.status) => {}
-            Some(row) if row.run == run => slot.known = Known::Row(Some(self.purge(id, row))),
+            Some(row) if row.run == run => {
+                if row.updated_at.saturating_add_unsigned(self.config.retention.0) <= self.now.wall.0 {
+                    slot.known = Known::Row(Some(self.purge(id, row)));
+                    slot.written = self.commits.number();
+                    self.commits.then(After::Forget(id.clone()));
+                }
+            }
             _ => self.forget_run(run),
         }
         let left = self.sweep.open.get_mut(expiry).map(|left| {
@@ -188,6 +205,7 @@ impl Shard {
         if left == Some(0) {
             self.sweep.open.remove(expiry);
             self.commits.delete(expiry.clone());
+            self.sweep.written = self.commits.number();
         }
     }
 
@@ -210,6 +228,7 @@ impl Shard {
         let expiry = Expiry { what: Expired::Run(run) };
         self.commits.create(expiries::key(self.now.wall.0, sequence), encode(&expiry));
         self.sweep.next = self.sweep.next.map(|_| self.now.mono);
+        self.sweep.written = self.commits.number();
     }
 }
 

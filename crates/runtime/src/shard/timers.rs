@@ -19,8 +19,9 @@ pub(super) struct Window {
     /// All timers due before this are in memory, but for what `rest` still has to bring.
     until: Option<i64>,
     scanning: bool,
-    /// What is left of the scan that fills the window.
+    /// What is left of the scan that fills the window, and up to when it has come.
     rest: Option<Scan>,
+    come_to: i64,
     /// A scan failed: not before this.
     pub(super) retry_at: Option<Monotonic>,
 }
@@ -33,6 +34,8 @@ const REFILL_MS: i64 = 30_000;
 const IN_MEMORY_MAX: usize = 2_000;
 /// Things done because they were due before other events are looked at.
 const FIRE_AT_ONCE: usize = 256;
+/// When to look again if there was no room for all that is due.
+const FIRE_AGAIN_MS: i64 = 2;
 /// What is later than this is overdue, and paced.
 const OVERDUE_MS: i64 = 1_000;
 /// A call that may take longer than this does not put off looking after the run, in milliseconds.
@@ -43,7 +46,7 @@ const TOLD: i64 = i64::MAX;
 impl Window {
     /// When the window must be moved on.
     pub(super) fn next_at(&self) -> Option<i64> {
-        if self.scanning { None } else { self.until.map(|until| until - REFILL_MS) }
+        if self.scanning || self.rest.is_some() { None } else { self.until.map(|until| until - REFILL_MS) }
     }
 }
 
@@ -63,9 +66,11 @@ impl Shard {
             };
             let until = now.saturating_add(AHEAD_MS).max(from);
             self.timers.until = Some(until);
+            self.timers.come_to = from;
             self.timers.rest = Some(timers::due_between(from, until));
         }
-        if self.schedule.len() < IN_MEMORY_MAX
+        // What the rest would bring is due after these.
+        if self.schedule.before(self.timers.come_to, IN_MEMORY_MAX) < IN_MEMORY_MAX
             && let Some(scan) = self.timers.rest.take()
         {
             self.timers.scanning = true;
@@ -95,7 +100,10 @@ impl Shard {
                 Ok((key, InstanceId::new(timer.instance_id).map_err(|error| error.to_string())?))
             });
             match read {
-                Ok((key, id)) => self.schedule.add(DueKey::of_timer(&key), id),
+                Ok((key, id)) => {
+                    self.timers.come_to = key.due_at;
+                    self.schedule.add(DueKey::of_timer(&key), id);
+                }
                 Err(reason) => self.tell(Notice::Unreadable { reason }),
             }
         }
@@ -155,19 +163,30 @@ impl Shard {
     /// Does what is due: fresh things at once, overdue ones at their pace.
     pub(super) fn fire_due(&mut self) {
         self.paced_until = None;
-        for _ in 0..FIRE_AT_ONCE {
-            if self.waiting * 2 > self.config.waiting_max {
-                return;
-            }
-            let Some((due, id)) = self.schedule.pop(self.now.wall.0) else { return };
-            if self.now.wall.0.saturating_sub(due.at) > OVERDUE_MS
-                && let Err(wait_ms) = self.pace.take(self.now.mono)
+        let now = self.now.wall.0;
+        for fired in 0.. {
+            if fired == FIRE_AT_ONCE || self.waiting * 2 > self.config.waiting_max || !self.commits.has_room()
             {
-                self.schedule.add(due, id);
-                let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
-                self.paced_until = Some(self.now.wall.0.saturating_add(wait_ms));
+                self.paced_until = Some(now.saturating_add(FIRE_AGAIN_MS));
                 return;
             }
+            let mut next = match self.paced_until {
+                None => self.schedule.pop(now),
+                Some(_) => self.schedule.pop_since(now.saturating_sub(OVERDUE_MS), now),
+            };
+            if let Some((due, id)) = next.take_if(|(due, _)| now.saturating_sub(due.at) > OVERDUE_MS) {
+                match self.pace.take(self.now.mono) {
+                    Ok(()) => next = Some((due, id)),
+                    Err(wait_ms) => {
+                        // What is overdue waits for its pace; what is fresh does not wait for it.
+                        self.schedule.add(due, id);
+                        let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+                        self.paced_until = Some(now.saturating_add(wait_ms));
+                        continue;
+                    }
+                }
+            }
+            let Some((due, id)) = next else { return };
             let item = match due.what {
                 What::Delivery => Item::Deliver { run: due.run, command: CommandId(due.number) },
                 What::Timer(TimerPurpose::StuckAfter) => Item::Stuck { run: due.run, due },
@@ -211,12 +230,13 @@ impl Shard {
 
     /// The run counts as stuck: somebody is told, once, with what its branches wait for.
     pub(super) fn found_stuck(&mut self, run: &mut Run, due: &DueKey) {
+        self.commits.make_room(4, 4 * 1024);
         if run.has_ended() || run.book.stuck_at != Some(due.at) {
             return self.drop_timer(due);
         }
         self.delete_stuck(run.row.run, due.at);
         let change = run.book.set_stuck(Some(TOLD));
-        self.write_pages(run, &[], vec![change]);
+        self.write_pages(run, &[], Vec::new(), vec![change]);
         run.written = self.commits.number();
         let instance_id = run.instance.origin().instance_id.clone();
         let why = self.why_waiting(run);

@@ -3,11 +3,12 @@
 use abide_store::tables::pages::{self, Page};
 use abide_store::tables::parts::{self, Part};
 use abide_store::tables::{encode, inbox, instances};
+use abide_workflow::command::CommandKind;
 use abide_workflow::history::HistoryEvent;
 use abide_workflow::{CommandId, Corrupt, InstanceId, Message, Status, Turn, advance};
 
 use super::commits::After;
-use super::slot::{Folding, From, Known, Run, Slot, row_status};
+use super::slot::{Folding, From, Run, Slot, row_status};
 use super::{Shard, planted};
 use crate::event::Effect;
 use crate::post::{self, Post};
@@ -20,8 +21,11 @@ const TURNS_AT_ONCE: usize = 8;
 const FOLD_PAGES: u64 = 32;
 /// Bytes of changed parts after which they are folded.
 const FOLD_BYTES: usize = 64 * 1024;
-/// Part rows written beside one turn.
+/// Part rows written beside one turn, and their bytes, the one that crosses the bound included.
 const FOLD_ROWS: usize = 64;
+const FOLD_SLICE_BYTES: usize = 256 * 1024;
+/// Runs that may follow each other without taking a message: one that spins is set aside.
+const CONTINUED_MAX: u32 = 16;
 
 impl Shard {
     /// Takes the turns of runs that had no room before, as far as there is room now.
@@ -31,7 +35,7 @@ impl Shard {
         while rounds > 0 && self.commits.has_room() {
             rounds -= 1;
             let Some(id) = self.ready.pop_front() else { return };
-            if let Some(Slot { known: Known::Run(run), .. }) = self.slots.get_mut(&id) {
+            if let Some(run) = self.slots.get_mut(&id).and_then(Slot::run_mut) {
                 run.queued = false;
             }
             self.serve(&id);
@@ -48,7 +52,7 @@ impl Shard {
             if !self.commits.has_room() {
                 break;
             }
-            self.take_turn(run)?;
+            self.turn_of(run, true)?;
         }
         if run.wants_turn() && !run.queued {
             run.queued = true;
@@ -57,18 +61,25 @@ impl Shard {
         Ok(())
     }
 
-    fn take_turn(&mut self, run: &mut Run) -> Result<(), Corrupt> {
-        let limits = &self.config.run.turn;
-        let rows = (limits.messages_max + limits.commands_max) * 2 + self.fold_rows() + 16;
-        self.commits.make_room(rows, 0);
-        self.turn_of(run)
-    }
-
-    /// One turn, whatever room there is: it belongs to what is gathered already.
-    pub(super) fn turn_of(&mut self, run: &mut Run) -> Result<(), Corrupt> {
+    /// One turn. `makes_room` unless it belongs to what is gathered already.
+    pub(super) fn turn_of(&mut self, run: &mut Run, makes_room: bool) -> Result<(), Corrupt> {
         let now = self.now.wall;
         let inbox = run.messages.make_contiguous();
         let mut turn = advance(&run.plan, &mut run.instance, inbox, now, &self.config.run)?;
+        if turn.consumed > 0 {
+            run.continued = 0;
+        }
+        if turn.next_run.is_some() && run.continued >= CONTINUED_MAX {
+            let reason = format!("it continued as new {CONTINUED_MAX} times without waiting for anything");
+            return Err(Corrupt { reason });
+        }
+        let touched = self.commits.touched;
+        let events = serde_json::to_vec(&turn.history).unwrap_or_default();
+        if makes_room {
+            let rows = turn.consumed * 2 + turn.commands.len() + self.fold_rows() + 16;
+            self.commits.make_room(rows, events.len() + bytes_of(&turn) + FOLD_SLICE_BYTES);
+        }
+        self.take_first(run);
         let mut changes: Vec<Change> =
             turn.changes.drain(..).map(|change| (change.key.to_bytes(), change.value)).collect();
         let answered = self.take_messages(run, &turn, &mut changes);
@@ -80,10 +91,12 @@ impl Shard {
         }
         self.note_continuation(run, turn.unfinished);
         self.note_stuck(run, &mut changes);
-        self.write_pages(run, &turn.history, changes);
+        self.write_pages(run, &turn.history, events, changes);
         self.note_status(run);
         self.fold(run);
-        run.written = self.commits.number();
+        if self.commits.touched > touched {
+            run.written = self.commits.number();
+        }
         match turn.next_run.take() {
             Some(next) => self.continue_as_new(run, *next),
             None => Ok(()),
@@ -159,22 +172,37 @@ impl Shard {
     }
 
     /// The turn's page: what it told and what it changed. More than one if that is too much for one row.
-    pub(super) fn write_pages(&mut self, run: &mut Run, history: &[HistoryEvent], changes: Vec<Change>) {
+    pub(super) fn write_pages(
+        &mut self,
+        run: &mut Run,
+        history: &[HistoryEvent],
+        events: Vec<u8>,
+        changes: Vec<Change>,
+    ) {
         if history.is_empty() && changes.is_empty() {
             return;
         }
         let bytes_max = self.config.store.value_bytes_max - self.config.store.value_bytes_max / 64;
-        let events = serde_json::to_vec(history).unwrap_or_default();
         let size = |change: &Change| change.0.len() + change.1.as_ref().map_or(0, Vec::len) + 16;
         let total: usize = changes.iter().map(size).sum();
+        let count = |events: &[HistoryEvent]| u32::try_from(events.len()).unwrap_or(u32::MAX);
         let first_event = history.first().map_or(0, |event| event.sequence);
         if events.len() + total <= bytes_max {
-            let count = u32::try_from(history.len()).unwrap_or(u32::MAX);
-            return self.write_page(run, first_event, count, events, changes);
+            return self.write_page(run, first_event, count(history), events, changes);
         }
-        for event in history {
-            let events = serde_json::to_vec(&[event]).unwrap_or_default();
-            self.write_page(run, event.sequence, 1, events, Vec::new());
+        let mut rest = history;
+        while !rest.is_empty() {
+            // As many events as fit, at least one.
+            let mut some = rest.len();
+            let mut bytes = serde_json::to_vec(rest).unwrap_or_default();
+            while bytes.len() > bytes_max && some > 1 {
+                some = some.div_ceil(2);
+                bytes = serde_json::to_vec(rest.get(..some).unwrap_or(rest)).unwrap_or_default();
+            }
+            let (page, after) = rest.split_at(some.min(rest.len()));
+            let first_event = page.first().map_or(0, |event| event.sequence);
+            self.write_page(run, first_event, count(page), bytes, Vec::new());
+            rest = after;
         }
         let (mut some, mut bytes) = (Vec::new(), 0);
         for change in changes {
@@ -218,10 +246,16 @@ impl Shard {
             let names = run.unfolded.keys().cloned().collect();
             run.folding = Some(Folding { until_page: run.last_page, names });
         }
+        let rows = self.fold_rows();
         let Some(folding) = &mut run.folding else { return };
-        for _ in 0..self.fold_rows() {
+        let mut written = 0;
+        for _ in 0..rows {
+            if written > FOLD_SLICE_BYTES {
+                break;
+            }
             let Some(name) = folding.names.pop_front() else { break };
             let Some((bytes, page)) = run.unfolded.get(&name) else { continue };
+            written += bytes.as_ref().map_or(0, Vec::len);
             let key = parts::key(run.row.run, &name);
             match bytes {
                 Some(bytes) => self.commits.put(key, encode(&Part::new(&name, *page, bytes.clone()))),
@@ -273,4 +307,18 @@ impl Shard {
         self.commits.put(key, encode(&run.row));
         self.commits.hurry();
     }
+}
+
+/// About how many bytes a turn's rows have besides its history: its changes, and what its commands carry.
+fn bytes_of(turn: &Turn) -> usize {
+    let changes: usize =
+        turn.changes.iter().map(|change| change.value.as_ref().map_or(0, Vec::len) + 64).sum();
+    let carried = |command: &abide_workflow::command::Command| match &command.kind {
+        CommandKind::StartActivity(start) => abide_workflow::json::size(&start.input),
+        CommandKind::StartChild(child) => abide_workflow::json::size(&child.input),
+        CommandKind::Complete { output } => abide_workflow::json::size(output),
+        _ => 0,
+    };
+    let commands: u64 = turn.commands.iter().map(|command| carried(command) + 512).sum();
+    changes + usize::try_from(commands).unwrap_or(usize::MAX)
 }

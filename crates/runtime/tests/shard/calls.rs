@@ -1,0 +1,143 @@
+//! Calls: recorded before they are made, settled with their answer, never counted too low.
+
+use abide_dispatch::Answer;
+use abide_runtime::Notice;
+use abide_store::tables::Table;
+use abide_workflow::Message;
+use serde_json::json;
+
+use crate::world::{World, failure, task};
+
+fn one(world: &World) {
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+}
+
+#[test]
+fn a_call_is_made_again_after_a_crash_under_the_same_key_and_the_next_attempt() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    let first = world.calls[0].1.metadata.clone();
+    for attempt in 1..4 {
+        world.crash();
+        let again = &world.calls[0].1.metadata;
+        assert_eq!((again.retry_attempt, &again.idempotency_key), (attempt, &first.idempotency_key));
+        assert_eq!(again.correlation_id, "a");
+    }
+    world.complete();
+    assert_eq!(world.status("a"), "Completed");
+    assert_eq!(world.keys(Table::Dispatch), []);
+    world.check();
+}
+
+#[test]
+fn a_call_that_nobody_ever_answers_is_given_up_after_five_deliveries() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    for _ in 0..4 {
+        assert_eq!(world.status("a"), "Running");
+        world.crash();
+    }
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 4);
+    world.crash();
+    assert_eq!(world.status("a"), "Failed");
+    assert_eq!(world.calls.len(), 0);
+    let failed = |notice: &Notice| matches!(notice, Notice::CallFailed { attempt: 4, .. });
+    assert!(world.notices.iter().any(failed), "{:?}", world.notices);
+    world.check();
+}
+
+#[test]
+fn a_retry_waits_its_time_also_over_a_crash_and_a_failure_counts_once() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.answer(failure(true));
+    assert_eq!(world.calls.len(), 0);
+    world.crash();
+    let due = world.run("a").unwrap().calls[0].dispatch.not_before.unwrap();
+    let wait = u64::try_from(due - world.now().wall.0).unwrap();
+    assert!((1..=6_000).contains(&wait), "{wait}");
+    world.pass(wait - 1);
+    assert_eq!(world.calls.len(), 0);
+    world.pass(1);
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 1);
+    world.answer(failure(true));
+    world.pass(20_000);
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 2);
+    world.answer(failure(true));
+    assert_eq!(world.status("a"), "Failed", "three attempts are the default");
+    world.check();
+}
+
+#[test]
+fn a_suspended_run_keeps_an_answer_and_decides_when_it_is_resumed() {
+    for (answer, ends) in [(Answer::Completed(json!(1).into()), "Completed"), (failure(false), "Failed")] {
+        let mut world = World::new();
+        one(&world);
+        world.start("one", "a");
+        world.order("a", Message::Suspend { reason: String::new() });
+        world.answer(answer);
+        assert_eq!(world.status("a"), "Suspended");
+        world.crash();
+        assert_eq!(world.calls.len(), 0, "it was answered");
+        world.order("a", Message::Resume { reason: String::new() });
+        assert_eq!(world.status("a"), ends);
+        world.check();
+    }
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.order("a", Message::Suspend { reason: String::new() });
+    world.answer(failure(true));
+    world.order("a", Message::Resume { reason: String::new() });
+    world.pass(10_000);
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 1, "and a failure that may be retried is");
+}
+
+#[test]
+fn a_call_that_is_not_wanted_any_more_is_cancelled() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.order("a", Message::Terminate { reason: "enough".to_owned() });
+    assert_eq!(world.cancelled.len(), 1);
+    assert_eq!(world.keys(Table::Dispatch), []);
+    let (id, _) = world.calls.pop_front().unwrap();
+    world.tell(abide_runtime::Event::Answered(id, Answer::Completed(json!(1).into())));
+    assert_eq!(world.status("a"), "Terminated", "a late answer changes nothing");
+    world.check();
+}
+
+#[test]
+fn a_failed_run_that_is_rewound_makes_the_call_again_as_new_work() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    let first = world.answer(failure(false)).metadata.idempotency_key;
+    assert_eq!(world.status("a"), "Failed");
+    world.order("a", Message::Rewind { reason: "mended".to_owned() });
+    assert_eq!(world.status("a"), "Running");
+    assert_ne!(world.complete().metadata.idempotency_key, first);
+    assert_eq!(world.status("a"), "Completed");
+    world.check();
+}
+
+#[test]
+fn an_attempt_that_runs_into_the_deadline_of_the_step_is_the_end_of_the_step() {
+    let mut world = World::new();
+    let mut state = task("End");
+    state["timeout"] = json!("PT30S");
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    assert_eq!(world.calls[0].1.attempt_timeout_ms, 10_000);
+    world.pass(25_000);
+    world.crash();
+    assert_eq!(world.calls[0].1.attempt_timeout_ms, 5_000, "no delivery outlives the step");
+    world.pass(5_000);
+    world.crash();
+    assert_eq!((world.calls.len(), world.status("a").as_str()), (0, "Failed"));
+    let error = world.run("a").unwrap();
+    assert!(format!("{:?}", error.instance.outcome()).contains("Timeout"));
+}

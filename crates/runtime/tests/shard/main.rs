@@ -1,0 +1,10 @@
+//! One shard on the reference store, moved by hand: what it promises, promise by promise.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test")]
+
+mod calls;
+mod keeping;
+mod restarts;
+mod starts;
+mod trouble;
+mod world;

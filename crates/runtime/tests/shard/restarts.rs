@@ -1,0 +1,238 @@
+//! What survives a crash: timers, children, unfinished turns, events; and what going down in order does.
+
+use abide_runtime::{Event, Notice, Refused, Reply, Request, Stopped};
+use abide_store::tables::dispatches::{Dispatch, DispatchState};
+use abide_store::tables::{Table, decode, heads};
+use abide_workflow::Message;
+use serde_json::json;
+
+use crate::world::{World, failure, name, task};
+
+fn wait(duration: &str) -> serde_json::Value {
+    json!({"Start": {"type": "wait", "waitType": "duration", "duration": duration, "next": "End"}, "End": {"type": "succeed"}})
+}
+
+#[test]
+fn a_timer_fires_once_also_when_it_was_due_while_nobody_was_there() {
+    let mut world = World::new();
+    world.publish("wait", &wait("PT10M"));
+    world.start("wait", "a");
+    world.pass(20_000);
+    assert_eq!(world.shard.instances_in_memory(), 0, "a run that waits need not stay in memory");
+    world.crash();
+    world.pass(570_000);
+    assert_eq!(world.status("a"), "Running");
+    world.pass(11_000);
+    assert_eq!(world.status("a"), "Completed");
+    assert_eq!(world.keys(Table::Timer), []);
+    world.check();
+}
+
+#[test]
+fn overdue_timers_are_taken_up_at_their_rate_and_fresh_work_does_not_wait_for_them() {
+    let mut world = World::with(|config| config.overdue_per_second = 10);
+    world.publish("wait", &wait("PT1M"));
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    for number in 0..100 {
+        world.start("wait", &format!("w-{number:03}"));
+    }
+    // Nobody is there when they become due.
+    world.config.incarnation += 1;
+    world.jump(120_000);
+    world.crash();
+    let ended =
+        |world: &World| (0..100).filter(|n| world.status(&format!("w-{n:03}")) == "Completed").count();
+    world.pass(2_000);
+    assert!((15..=25).contains(&ended(&world)), "{}", ended(&world));
+    world.start("one", "fresh");
+    assert_eq!(world.calls.len(), 1);
+    world.pass(9_000);
+    assert_eq!(ended(&world), 100);
+    world.check();
+}
+
+#[test]
+fn a_timer_that_is_not_wanted_any_more_leaves_nothing_behind_also_after_a_reload() {
+    let mut world = World::new();
+    let states = json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT5H", "timeoutNext": "End", "next": "End"}, "End": {"type": "succeed"}});
+    world.publish("wait", &states);
+    world.start("wait", "a");
+    assert_eq!(world.keys(Table::Timer).len(), 2, "its timeout, and when it counts as stuck");
+    world.crash();
+    assert!(matches!(world.raise("a", "go"), Reply::Accepted));
+    assert_eq!(world.keys(Table::Timer), []);
+    assert!(matches!(world.raise("a", "go"), Reply::Refused(Refused::Message(_))), "it has ended");
+    assert!(matches!(world.raise("b", "go"), Reply::Refused(Refused::NotFound { .. })));
+    world.check();
+}
+
+#[test]
+fn a_run_is_called_stuck_once_with_what_it_waits_for() {
+    let mut world = World::new();
+    let states = json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT5H", "timeoutNext": "End", "next": "End"}, "End": {"type": "succeed"}});
+    let definition = json!({"$schema": "workflow-schema-v1.json", "id": "slow", "version": "1.0.0", "startAt": "Start",
+        "configuration": {"stuckAfter": "PT1H"}, "states": states});
+    crate::world::ready(world.definitions.publish(
+        &definition.to_string(),
+        None,
+        abide_workflow::Timestamp(0),
+    ))
+    .unwrap();
+    world.start("slow", "a");
+    world.pass(3_590_000);
+    world.crash();
+    let stuck = |world: &World| {
+        world
+            .notices
+            .iter()
+            .filter_map(|n| if let Notice::Stuck { why, .. } = n { Some(why.clone()) } else { None })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(stuck(&world), Vec::<String>::new());
+    world.pass(20_000);
+    assert_eq!(stuck(&world).len(), 1);
+    assert!(stuck(&world)[0].contains("event go since"), "{:?}", stuck(&world));
+    world.crash();
+    world.pass(7_200_000);
+    assert_eq!(stuck(&world).len(), 1, "told once");
+    world.check();
+}
+
+#[test]
+fn a_child_is_started_once_and_its_end_reaches_its_parent_once_whatever_crashes() {
+    for crash_at in 0..12 {
+        let mut world = World::new();
+        world.publish("parent", &json!({"Start": {"type": "workflow", "workflow": "child", "input": {"id": 1}, "output": "$.state.x", "next": "End"}, "End": {"type": "succeed", "output": "$.state.x"}}));
+        world.publish(
+            "child",
+            &json!({"Start": task("End"), "End": {"type": "succeed", "output": "$.state.x"}}),
+        );
+        // Every commit from this one on is lost until the process dies.
+        let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+        for _ in 0..crash_at {
+            world.outcomes.push_back(None);
+        }
+        world.outcomes.push_back(Some(lost));
+        let request = world.start_request("parent", "p", None);
+        let ticket = world.ask_later(request);
+        while !world.calls.is_empty() && world.outcomes.iter().any(Option::is_some) {
+            world.complete();
+        }
+        let acknowledged = world.reply_to(ticket).is_some();
+        world.outcomes.clear();
+        world.crash();
+        if !acknowledged && world.run("p").is_none() {
+            world.start("parent", "p");
+        }
+        world.pass(2_000);
+        while !world.calls.is_empty() {
+            world.complete();
+        }
+        world.pass(2_000);
+        assert_eq!(world.status("p"), "Completed", "crash at commit {crash_at}");
+        world.check();
+    }
+}
+
+#[test]
+fn a_parent_whose_child_cannot_be_is_told_and_children_end_with_their_parent() {
+    let mut world = World::new();
+    world.publish("child", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "End"}, "End": {"type": "succeed"}}));
+    let parent = |workflow: &str| json!({"Start": {"type": "workflow", "workflow": workflow, "next": "End"}, "End": {"type": "succeed"}});
+    world.publish("lonely", &parent("nobody"));
+    world.publish("parent", &parent("child"));
+    world.start("lonely", "a");
+    assert_eq!(world.status("a"), "Failed");
+    world.start("parent", "p");
+    assert_eq!(world.status("p~1.1"), "Running");
+    world.order("p", Message::Terminate { reason: String::new() });
+    assert_eq!((world.status("p").as_str(), world.status("p~1.1").as_str()), ("Terminated", "Terminated"));
+    world.check();
+}
+
+#[test]
+fn a_long_fan_out_goes_on_after_a_crash_in_its_middle() {
+    let mut world = World::with(|config| {
+        config.run.turn.commands_max = 40;
+        config.run.turn.steps_max = 10;
+    });
+    world.publish("map", &json!({"Start": {"type": "map", "items": "$.input.items", "output": "$.state.all", "next": "End", "iterator": {
+        "startAt": "Do", "states": {"Do": task("Done"), "Done": {"type": "succeed", "output": "$.state.x"}}}},
+        "End": {"type": "succeed", "output": "$.state.all"}}));
+    let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+    world.outcomes.extend([None, None, Some(lost)]);
+    let mut request = world.start_request("map", "a", None);
+    if let Request::Start(start) = &mut request {
+        let items: Vec<u32> = (0..200).collect();
+        start.input = json!({"id": "a", "items": items}).into();
+    }
+    world.ask_later(request);
+    assert!(world.calls.len() < 200, "{}", world.calls.len());
+    world.outcomes.clear();
+    world.crash();
+    world.pass(1_000);
+    assert_eq!(world.calls.len(), 200);
+    (0..200).for_each(|_| drop(world.complete()));
+    world.pass(1_000);
+    assert_eq!(world.status("a"), "Completed");
+    world.check();
+}
+
+#[test]
+fn going_down_in_order_takes_nothing_new_records_what_was_not_sent_and_gives_the_shard_up() {
+    let mut world = World::new();
+    world.publish("two", &json!({"Start": task("B"), "B": task("End"), "End": {"type": "succeed"}}));
+    world.start("two", "a");
+    world.tell(Event::Drain);
+    assert_eq!(world.stopped, None, "a call is out");
+    let request = world.start_request("two", "b", None);
+    assert!(matches!(world.ask(request), Reply::Refused(Refused::Draining)));
+    world.complete();
+    assert_eq!(world.stopped, Some(Stopped::Drained));
+    assert_eq!(world.calls.len(), 0, "the second call was not made");
+    let head = world.store.read_now(&world.partition(), &heads::key()).unwrap().unwrap();
+    assert_eq!(decode::<heads::Head>(&head.value).unwrap().owner, "");
+    let key = world.keys(Table::Dispatch).remove(0);
+    let call: Dispatch =
+        decode(&world.store.read_now(&world.partition(), &key).unwrap().unwrap().value).unwrap();
+    assert_eq!((call.state, call.attempt), (DispatchState::Pending, 0));
+    world.crash();
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 0, "it was surely not sent");
+    world.complete();
+    assert_eq!(world.status("a"), "Completed");
+}
+
+#[test]
+fn a_run_of_many_turns_is_folded_and_loads_as_it_was() {
+    let mut world = World::new();
+    let states = json!({
+        "Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "output": "$.state.last", "next": "Again"},
+        "Again": {"type": "choice", "choices": [{"when": {"path": "$.state.last", "op": "eq", "value": "end"}, "next": "End"}], "default": "Start"},
+        "End": {"type": "succeed"}});
+    world.publish("long", &states);
+    world.start("long", "a");
+    for _ in 0..100 {
+        world.raise("a", "go");
+    }
+    let run = world.run("a").unwrap();
+    assert!(run.row.folded_turn > 60, "{}", run.row.folded_turn);
+    assert!(run.unfolded.len() < 10);
+    world.crash();
+    let payload = json!("end").into();
+    world.order("a", Message::EventRaised { name: "go".to_owned(), payload });
+    assert_eq!(world.status("a"), "Completed");
+    world.check();
+}
+
+#[test]
+fn failures_of_one_branch_do_not_disturb_another_run() {
+    let mut world = World::new();
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.start("one", "b");
+    world.answer(failure(false));
+    world.complete();
+    assert_eq!((world.status("a").as_str(), world.status("b").as_str()), ("Failed", "Completed"));
+    let purged = world.ask(Request::Purge { instance_id: name("a") });
+    assert!(matches!(purged, Reply::Purged));
+}

@@ -1,0 +1,286 @@
+//! A shard, its store and a clock that moves when it is told to. Activities wait until the test answers them.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use abide_dispatch::{Answer, Call, Failure};
+use abide_runtime::definitions::Definitions;
+use abide_runtime::event::CallId;
+use abide_runtime::hands::Hands;
+use abide_runtime::lease::Monotonic;
+use abide_runtime::placement::ShardCount;
+use abide_runtime::run::StoredRun;
+use abide_runtime::{
+    Config, Effect, Event, Moment, Notice, Repeat, Reply, Request, Shard, Start, Stopped, Ticket,
+};
+use abide_store::memory::{MemoryStore, Personality};
+use abide_store::rows::{CommitOutcome, Key, Partition, PrivateRows, Scan};
+use abide_store::tables::Table;
+use abide_workflow::{InstanceId, Message, Timestamp};
+use serde_json::{Value, json};
+
+pub struct World {
+    pub store: Arc<MemoryStore>,
+    pub definitions: Arc<Definitions<MemoryStore>>,
+    hands: Hands<MemoryStore>,
+    pub shard: Shard,
+    pub config: Config,
+    now_ms: u64,
+    tickets: u64,
+    queue: VecDeque<Effect>,
+    pub replies: Vec<(Ticket, Reply)>,
+    pub calls: VecDeque<(CallId, Call)>,
+    pub cancelled: Vec<CallId>,
+    pub notices: Vec<Notice>,
+    pub stopped: Option<Stopped>,
+    /// Answers to give instead of carrying out the next commits.
+    pub outcomes: VecDeque<Option<CommitOutcome>>,
+    pub commits: usize,
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+pub const EPOCH_MS: i64 = 1_800_000_000_000;
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let store = Arc::new(MemoryStore::new(Personality::PLAIN));
+        let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
+        let shards = ShardCount::new(1).unwrap();
+        let mut config = Config::new("node-1".to_owned(), 1, shards, &store.capabilities());
+        change(&mut config);
+        let hands = Hands::new(Arc::clone(&store), Arc::clone(&definitions), shards).unwrap();
+        let now = Moment { wall: Timestamp(EPOCH_MS), mono: Monotonic(Duration::ZERO) };
+        let shard = Shard::new(shards.shards().next().unwrap(), config.clone(), now);
+        let mut world = Self {
+            store,
+            definitions,
+            hands,
+            shard,
+            config,
+            now_ms: 0,
+            tickets: 0,
+            queue: VecDeque::new(),
+            replies: Vec::new(),
+            calls: VecDeque::new(),
+            cancelled: Vec::new(),
+            notices: Vec::new(),
+            stopped: None,
+            outcomes: VecDeque::new(),
+            commits: 0,
+            rows: 0,
+            bytes: 0,
+        };
+        world.tell(Event::Tick);
+        assert!(world.shard.is_working());
+        world
+    }
+
+    pub fn now(&self) -> Moment {
+        let wall = Timestamp(EPOCH_MS + i64::try_from(self.now_ms).unwrap());
+        Moment { wall, mono: Monotonic(Duration::from_millis(self.now_ms)) }
+    }
+
+    /// An event, and everything that follows at once.
+    pub fn tell(&mut self, event: Event) {
+        let now = self.now();
+        self.shard.handle(event, now);
+        self.settle();
+    }
+
+    /// Several events before anything is committed.
+    pub fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        let now = self.now();
+        for event in events {
+            self.shard.handle(event, now);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.queue.extend(self.shard.flush(self.now()));
+            let Some(effect) = self.queue.pop_front() else { return };
+            match effect {
+                Effect::Reply(ticket, reply) => self.replies.push((ticket, reply)),
+                Effect::Call(id, call) => self.calls.push_back((id, *call)),
+                Effect::CancelCall(id) => self.cancelled.push(id),
+                Effect::Tell(notice) => self.notices.push(notice),
+                Effect::Stopped(why) => self.stopped = Some(why),
+                Effect::Commit(id, batch) => {
+                    if let Some(Some(outcome)) = self.outcomes.pop_front() {
+                        self.shard.handle(Event::CommitAnswered(id, outcome), self.now());
+                        continue;
+                    }
+                    self.commits += 1;
+                    self.rows += batch.rows();
+                    self.bytes += batch.bytes();
+                    self.carry_out(Effect::Commit(id, batch));
+                }
+                other => self.carry_out(other),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let event = ready(self.hands.carry_out(self.shard.id(), effect)).unwrap();
+        self.shard.handle(event, self.now());
+    }
+
+    /// Time passes, with everything that happens meanwhile.
+    pub fn pass(&mut self, ms: u64) {
+        let until = self.now_ms + ms;
+        while self.now_ms < until {
+            self.now_ms = (self.now_ms + self.shard.next_wake_ms().max(1)).min(until);
+            self.tell(Event::Tick);
+        }
+    }
+
+    /// Time passes, and nobody is there.
+    pub fn jump(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    /// The process dies and another takes over.
+    pub fn crash(&mut self) {
+        self.config.incarnation += 1;
+        self.shard = Shard::new(self.shard.id(), self.config.clone(), self.now());
+        self.queue.clear();
+        self.calls.clear();
+        self.tell(Event::Tick);
+        assert!(self.shard.is_working());
+    }
+
+    pub fn publish(&self, id: &str, states: &Value) {
+        let start = states.as_object().unwrap().keys().next().unwrap();
+        let definition = json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0",
+            "startAt": states.get("Start").map_or(start.as_str(), |_| "Start"), "states": states});
+        ready(self.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
+    }
+
+    pub fn start_request(&self, workflow: &str, id: &str, repeat: Option<Repeat>) -> Request {
+        Request::Start(Box::new(Start {
+            instance_id: name(id),
+            plan: ready(self.definitions.pick(workflow, None)).unwrap(),
+            input: json!({"id": id}).into(),
+            event: None,
+            correlation_id: id.to_owned(),
+            entity_id: None,
+            repeat,
+            await_end: None,
+        }))
+    }
+
+    pub fn ask(&mut self, request: Request) -> Reply {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.tell(Event::Asked(ticket, request));
+        self.reply_to(ticket).unwrap_or_else(|| panic!("no answer to {ticket:?}"))
+    }
+
+    /// Asks without expecting an answer now.
+    pub fn ask_later(&mut self, request: Request) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.tell(Event::Asked(ticket, request));
+        ticket
+    }
+
+    pub fn next_ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    pub fn reply_to(&mut self, ticket: Ticket) -> Option<Reply> {
+        let at = self.replies.iter().position(|(to, _)| *to == ticket)?;
+        Some(self.replies.remove(at).1)
+    }
+
+    pub fn start(&mut self, workflow: &str, id: &str) {
+        let request = self.start_request(workflow, id, None);
+        let reply = self.ask(request);
+        assert!(matches!(reply, Reply::Started(_)), "{reply:?}");
+    }
+
+    pub fn raise(&mut self, id: &str, event: &str) -> Reply {
+        self.order(id, Message::EventRaised { name: event.to_owned(), payload: json!("payload").into() })
+    }
+
+    pub fn order(&mut self, id: &str, message: Message) -> Reply {
+        self.ask(Request::Deliver { instance_id: name(id), message })
+    }
+
+    /// Answers the call that has waited longest.
+    pub fn answer(&mut self, answer: Answer) -> Call {
+        let (id, call) = self.calls.pop_front().expect("a call");
+        self.tell(Event::Answered(id, answer));
+        call
+    }
+
+    pub fn complete(&mut self) -> Call {
+        self.answer(Answer::Completed(json!({"ok": true}).into()))
+    }
+
+    pub fn run(&self, id: &str) -> Option<StoredRun> {
+        let partition = self.partition();
+        ready(self.hands.reader().run(&partition, &name(id))).unwrap().unwrap()
+    }
+
+    pub fn status(&self, id: &str) -> String {
+        self.run(id).map_or_else(|| "gone".to_owned(), |run| run.instance.status().to_string())
+    }
+
+    pub fn partition(&self) -> Partition {
+        self.shard.id().partition().unwrap()
+    }
+
+    /// The keys of a table's rows.
+    pub fn keys(&self, table: Table) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let mut next = Some(Scan::all());
+        while let Some(scan) = next {
+            let page = self.store.scan_now(&self.partition(), scan).unwrap();
+            keys.extend(page.rows.into_iter().map(|row| row.key).filter(|key| Table::of(key) == Some(table)));
+            next = page.next;
+        }
+        keys
+    }
+
+    /// Nothing is out of order in the store.
+    pub fn check(&self) {
+        let shards = self.config.shards;
+        let report = ready(abide_runtime::fsck::check(&*self.store, &self.definitions, shards)).unwrap();
+        assert_eq!(report.findings, Vec::new());
+    }
+}
+
+pub fn name(id: &str) -> InstanceId {
+    InstanceId::new(id).unwrap()
+}
+
+pub fn failure(retryable: bool) -> Answer {
+    Answer::Failed(Failure {
+        code: "Broken".to_owned(),
+        message: "it is".to_owned(),
+        retryable,
+        outcome_unknown: false,
+    })
+}
+
+pub fn task(next: &str) -> Value {
+    json!({"type": "task", "activity": "work", "input": {"id": "$.input.id"}, "output": "$.state.x", "next": next})
+}
+
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the reference store answers at once"),
+    }
+}
