@@ -38,6 +38,9 @@ enum Rig {
         /// The server, built with the feature `faults`; the `abide` beside this program without it.
         #[arg(long)]
         abide: Option<PathBuf>,
+        /// Acknowledge when the operating system has it: faster, and no kill may lose anything either.
+        #[arg(long)]
+        without_sync: bool,
     },
     /// Power cuts under the server: its file system is an image that is copied, and the copy is worked on. Needs root.
     Power {
@@ -94,7 +97,9 @@ enum Rig {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().rig {
-        Rig::Kill { cycles, folder, abide } => server::kill::run(cycles, &folder, abide),
+        Rig::Kill { cycles, folder, abide, without_sync } => {
+            server::kill::run(cycles, &folder, abide, without_sync)
+        }
         Rig::Power { cycles, folder, abide, without_sync } => {
             server::power::run(cycles, &folder, abide, without_sync)
         }

@@ -45,16 +45,24 @@ enum Fate {
     AtPoint(&'static str, u64, Duration),
 }
 
-pub(crate) fn run(cycles: u32, folder: &Path, program: Option<PathBuf>) -> Result<(), String> {
+/// Findings that are told in full.
+const FINDINGS_MAX: usize = 100;
+
+pub(crate) fn run(
+    cycles: u32,
+    folder: &Path,
+    program: Option<PathBuf>,
+    without_sync: bool,
+) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
         let world = World::new().await?;
-        let setup = Setup::new(folder, folder.join("data"), program, false)?;
+        let setup = Setup::new(folder, folder.join("data"), program, without_sync)?;
         let mut kills = Kills::default();
         let started = now();
         let outcome = kill_all(cycles, &world, &setup, &mut kills).await;
         kills.report(started.elapsed());
-        world.report();
+        world.report(FINDINGS_MAX);
         outcome?;
         if kills.points_set >= POINTS_UNMET_MAX && kills.at_points.is_empty() {
             return Err("the server has no named points: it was built without the feature faults".to_owned());

@@ -28,6 +28,8 @@ pub(crate) struct Run {
     pub done: bool,
     /// It was looked at after its end, and is as it should be or not.
     pub checked: bool,
+    /// It was waited for in vain.
+    pub given_up: bool,
 }
 
 /// One event that was raised.
@@ -52,6 +54,7 @@ impl Run {
             terminated: false,
             done: false,
             checked: false,
+            given_up: false,
         }
     }
 }
@@ -77,9 +80,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn find(&mut self, broken: Broken, what: String) {
-        if self.findings.insert((broken, what.clone())) {
-            println!("FINDING: {what}");
-        }
+        self.findings.insert((broken, what));
     }
 
     pub(crate) fn lost(&self) -> usize {

@@ -17,6 +17,8 @@ use super::world::World;
 use crate::power::{self, Disk};
 
 const IMAGE_MIB: u64 = 768;
+/// Findings that are told in full.
+const FINDINGS_MAX: usize = 100;
 
 pub(crate) fn run(
     cycles: u32,
@@ -35,7 +37,7 @@ pub(crate) fn run(
         let outcome = cut_all(cycles, &world, &setup, &disk).await;
         let unmounted = disk.unmount();
         println!("{cycles} power cuts{}", if without_sync { " without sync (the control)" } else { "" });
-        world.report();
+        world.report(if without_sync { 5 } else { FINDINGS_MAX });
         if without_sync {
             let lost = world.ledger().lost();
             return match lost {

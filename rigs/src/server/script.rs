@@ -46,6 +46,10 @@ impl Script {
                 Kind::Patient => self.terminate(id).await,
                 _ => {}
             }
+            if run.keyed && self.dice.below(4) == 0 {
+                // The same request once more, whatever has become of the run: it is told what it was told.
+                self.start(&run).await;
+            }
         }
         if let Some(run) = self.world.ledger().runs.get_mut(id) {
             run.done = true;
@@ -82,7 +86,9 @@ impl Script {
                         return true;
                     }
                     let what = format!("{id}: start {sends} was answered {status} {answer}");
-                    self.world.ledger().find(Broken::Wrong, what);
+                    // There was a definition before.
+                    let broken = if status == 404 { Broken::Lost } else { Broken::Wrong };
+                    self.world.ledger().find(broken, what);
                     return false;
                 }
                 Answer::Lost if *keyed => {}

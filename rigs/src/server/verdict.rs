@@ -15,14 +15,15 @@ use super::world::World;
 
 /// How long to wait before a run that has not ended is looked at again, and how often.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-const LOOKS_MAX: u32 = 300;
+const LOOKS_MAX: u32 = 150;
 
-/// Waits until every run that was not checked has ended, a minute at most, and checks it.
+/// Waits until every run that was not checked has ended, half a minute at most, and checks it.
 pub(crate) async fn settle(world: &World) {
+    let is_open = |run: &&Run| !run.checked && !run.given_up;
     let mut open: Vec<String> =
-        world.ledger().runs.values().filter(|run| !run.checked).map(|run| run.id.clone()).collect();
+        world.ledger().runs.values().filter(is_open).map(|run| run.id.clone()).collect();
     let mut client = world.client();
-    let mut last_seen = BTreeMap::new();
+    let mut last_seen: BTreeMap<String, Value> = BTreeMap::new();
     for _ in 0..LOOKS_MAX {
         let mut still_open = Vec::new();
         for id in open {
@@ -51,9 +52,14 @@ pub(crate) async fn settle(world: &World) {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     for id in open {
-        let (text, nothing) = (|name| last_seen.get(&id).and_then(|seen| seen.get(name)), Value::Null);
-        let (status, states) = (text("status"), text("currentStates").unwrap_or(&nothing));
-        world.ledger().find(Broken::Wrong, format!("{id}: it never ended: {status:?} {states}"));
+        let seen = last_seen.remove(&id).unwrap_or_default();
+        let of = |name: &str| seen.get(name).cloned().unwrap_or_default();
+        let what = format!("{id}: it never ended: {} {}", of("status"), of("currentStates"));
+        let mut ledger = world.ledger();
+        ledger.find(Broken::Wrong, what);
+        if let Some(run) = ledger.runs.get_mut(&id) {
+            run.given_up = true;
+        }
     }
     check_effects(world);
 }
@@ -125,6 +131,9 @@ fn problems(run: &Run, instance: &Value, book: &Book) -> Vec<String> {
 fn told_otherwise(run: &Run, instance: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     let execution = instance.get("executionId").and_then(Value::as_str).unwrap_or_default();
+    if run.keyed && run.executions.len() > 1 {
+        problems.push(format!("one start was told different runs: {:?}", run.executions));
+    }
     // A start without a key that came twice may have begun two runs.
     let is_one_run = run.kind != Kind::Loop && (run.keyed || run.sends == 1);
     if is_one_run && run.executions.iter().any(|told| told != execution) {

@@ -49,8 +49,8 @@ impl World {
         )
     }
 
-    /// All of it.
-    pub(crate) fn report(&self) {
+    /// All of it, with so many findings at most.
+    pub(crate) fn report(&self, findings_max: usize) {
         let (ledger, book) = (self.ledger(), self.receiver.book());
         println!("  starts acknowledged         {}", ledger.starts);
         println!("  events acknowledged         {}", ledger.events);
@@ -60,8 +60,11 @@ impl World {
         println!("  effects                     {}", book.work.len());
         println!("  acknowledged and lost       {}", ledger.lost());
         println!("  findings                    {}", ledger.findings.len());
-        for (_, what) in &ledger.findings {
+        for (_, what) in ledger.findings.iter().take(findings_max) {
             println!("    {what}");
+        }
+        if let Some(more @ 1..) = ledger.findings.len().checked_sub(findings_max) {
+            println!("    and {more} more");
         }
     }
 

@@ -1,15 +1,17 @@
-//! The crash matrix: every case of an example, the process stopped at every point at every time it comes to one, and the same story each time.
+//! The crash matrix: every case of an example, the process stopped at every point every time it comes to one, and the same story each time.
 //!
-//! A case is played once without a crash. That run writes down what every activity answers when, and how often each point is reached. Then it is
-//! played once per point and time, and must end with the same normalised history, with no more deliveries than the crash explains, and with
-//! a store in order.
+//! A case is played once without a crash. That run writes down what every activity answers when, and how often each point is reached. Then it
+//! is played once per point and time, and must end with the same normalised history, with no attempt that no crash explains, and with a store
+//! in order.
 
 pub mod cases;
 mod client;
+mod judge;
 mod points;
 mod process;
 mod stage;
 mod story;
+mod traffic;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,15 @@ use stage::Stage;
 use story::Story;
 use world::{Delivered, Script};
 
+/// How often a process is stopped in one run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crashes {
+    /// Once.
+    One,
+    /// Once, and again soon after it has come back.
+    Two,
+}
+
 /// What one case has come to.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -37,10 +48,19 @@ pub struct Line {
     pub reached: BTreeMap<Point, u64>,
     /// Runs with a crash.
     pub crash_runs: u64,
-    /// Deliveries that there would not have been without the crashes.
-    pub extra_deliveries: u64,
-    /// Where the crash was, and what was other than it must be.
-    pub differences: Vec<(Option<Crash>, String)>,
+    /// Attempts that there would not have been without the crashes.
+    pub extra_attempts: u64,
+    /// What was other than it must be, after which crashes.
+    pub differences: Vec<Difference>,
+}
+
+/// Something that is other than it must be.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Where the process was stopped.
+    pub crashes: Vec<Crash>,
+    /// What is other.
+    pub what: String,
 }
 
 /// One run of a case.
@@ -49,62 +69,77 @@ struct Played {
     script: Script,
     deliveries: Vec<Delivered>,
     replies: Vec<String>,
-    reached: BTreeMap<Point, u64>,
-    /// The calls that were out at the crash, if there was one.
-    out_at_crash: Option<BTreeSet<String>>,
+    /// How often each point was reached, in each life.
+    reached: Vec<BTreeMap<Point, u64>>,
+    /// The calls that were out at each crash there was.
+    out_at_crash: Vec<BTreeSet<String>>,
     wrong: Vec<String>,
 }
 
+/// A second crash is tried at each of the first times a point is reached in the second life: taking the shards, recovering, going on.
+const SECOND_TIMES: u64 = 8;
+
 /// Plays a case with every crash there can be. A mistake can be planted, to see that it is found.
-pub fn try_case(case: &Case, bug: Option<Bug>) -> Line {
+pub fn try_case(case: &Case, crashes: Crashes, bug: Option<Bug>) -> Line {
     let mut line = Line {
         example: case.example.clone(),
         case: case.name.clone(),
         reached: BTreeMap::new(),
         crash_runs: 0,
-        extra_deliveries: 0,
+        extra_attempts: 0,
         differences: Vec::new(),
     };
-    let began = Stage::new(&case.definitions, &case.activities).and_then(|mut stage| {
-        let whole = play(case, &mut stage, None, None, bug)?;
-        Ok((stage, whole))
-    });
-    let (mut stage, whole) = match began {
-        Ok(began) => began,
-        Err(reason) => {
-            line.differences.push((None, reason));
-            return line;
-        }
-    };
-    line.differences.extend(whole.wrong.iter().map(|what| (None, what.clone())));
-    line.reached.clone_from(&whole.reached);
+    if let Err(what) = fill(&mut line, case, crashes, bug) {
+        line.differences.push(Difference { crashes: Vec::new(), what });
+    }
+    line
+}
+
+fn fill(line: &mut Line, case: &Case, crashes: Crashes, bug: Option<Bug>) -> Result<(), String> {
+    let mut stage = Stage::new(&case.definitions, &case.activities)?;
+    let whole = play(case, &mut stage, None, &[], bug)?;
+    line.note(&[], whole.wrong.clone());
+    line.reached = whole.reached.first().cloned().unwrap_or_default();
     let script = Arc::new(whole.script.clone());
-    for (point, times) in &whole.reached {
-        for time in 1..=*times {
-            let crash = Crash { point: *point, time };
-            line.crash_runs += 1;
-            match play(case, &mut stage, Some(Arc::clone(&script)), Some(crash), bug) {
-                Ok(played) => {
-                    let (extra, found) = compare(&whole, &played);
-                    line.extra_deliveries += extra;
-                    line.differences.extend(found.into_iter().map(|what| (Some(crash), what)));
-                }
-                Err(reason) => line.differences.push((Some(crash), reason)),
+    let mut crash = |line: &mut Line, crashes: &[Crash]| {
+        let played = play(case, &mut stage, Some(Arc::clone(&script)), crashes, bug)?;
+        let (extra, found) = judge::compare(&whole, &played, crashes.len());
+        line.crash_runs += 1;
+        line.extra_attempts += extra;
+        line.note(crashes, found);
+        Ok::<_, String>(played)
+    };
+    for first in times(&line.reached.clone(), u64::MAX) {
+        let played = crash(line, &[first])?;
+        if crashes == Crashes::Two
+            && let Some(reached) = played.reached.get(1)
+        {
+            for second in times(reached, SECOND_TIMES) {
+                crash(line, &[first, second])?;
             }
         }
     }
-    line
+    Ok(())
+}
+
+/// Every crash there can be in a life that reaches points so often.
+fn times(reached: &BTreeMap<Point, u64>, most: u64) -> Vec<Crash> {
+    let of_point = |(point, times): (&Point, &u64)| {
+        let point = *point;
+        (1..=(*times).min(most)).map(move |time| Crash { point, time })
+    };
+    reached.iter().flat_map(of_point).collect()
 }
 
 fn play(
     case: &Case,
     stage: &mut Stage,
     script: Option<Arc<Script>>,
-    crash: Option<Crash>,
+    crashes: &[Crash],
     bug: Option<Bug>,
 ) -> Result<Played, String> {
     stage.clear()?;
-    let mut process = Process::new(case, stage, script, crash, bug)?;
+    let mut process = Process::new(case, stage, script, crashes, bug)?;
     process.run();
     let mut wrong = std::mem::take(&mut process.wrong);
     if process.client.wants().is_some() {
@@ -112,8 +147,9 @@ fn play(
     }
     let story = process.stage.story(&mut wrong);
     wrong.extend(process.stage.check());
-    if crash.is_none() {
-        wrong.extend(unexpected(case, &process));
+    wrong.extend(judge::doubled(&process.world.deliveries));
+    if crashes.is_empty() {
+        wrong.extend(judge::unexpected(case, &process));
     }
     Ok(Played {
         story,
@@ -126,89 +162,43 @@ fn play(
     })
 }
 
-/// What is other than the author of the case says, without any crash.
-fn unexpected(case: &Case, process: &Process<'_>) -> Vec<String> {
-    let Some((status, output, error)) = process.stage.ending(process.instance()) else {
-        return vec!["it was never there".to_owned()];
-    };
-    let mut found = Vec::new();
-    let expected = |name: &str| case.expected.get(name);
-    if expected("status").is_some_and(|expected| *expected != status) {
-        found.push(format!("it is {status}"));
-    }
-    if expected("output").is_some() && expected("output") != output.as_ref() {
-        found.push(format!("its output is {output:?}"));
-    }
-    if expected("error").is_some_and(|expected| expected.as_str() != error.as_deref()) {
-        found.push(format!("its error is {error:?}"));
-    }
-    if let Some(activities) = expected("activities").and_then(serde_json::Value::as_array) {
-        let mut called: Vec<&str> =
-            process.world.deliveries.iter().map(|one| one.activity.as_str()).collect();
-        let mut expected: Vec<&str> = activities.iter().filter_map(serde_json::Value::as_str).collect();
-        // What happens at the same time in different branches has no order.
-        called.sort_unstable();
-        expected.sort_unstable();
-        if called != expected {
-            found.push(format!("it called {called:?}"));
-        }
-    }
-    found
-}
-
-/// How many deliveries a run with a crash has more than one without, and what else is other than it must be.
-fn compare(whole: &Played, played: &Played) -> (u64, Vec<String>) {
-    let mut found = played.wrong.clone();
-    found.extend(whole.story.differences(&played.story));
-    if whole.replies != played.replies {
-        found.push(format!("the client was told {:?}, not {:?}", played.replies, whole.replies));
-    }
-    let Some(out) = &played.out_at_crash else {
-        found.push("it never came to the crash".to_owned());
-        return (0, found);
-    };
-    let count = |deliveries: &[Delivered]| {
-        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        for delivery in deliveries {
-            *counts.entry(delivery.key.clone()).or_default() += 1;
-        }
-        counts
-    };
-    let (before, mut extra) = (count(&whole.deliveries), 0);
-    for (key, times) in count(&played.deliveries) {
-        let more = times.saturating_sub(before.get(&key).copied().unwrap_or(0));
-        if more > u64::from(out.contains(&key)) {
-            found.push(format!("{key} was delivered {more} times more, and no crash explains that"));
-        }
-        extra += more;
-    }
-    let mut seen = BTreeSet::new();
-    for Delivered { key, attempt, activity } in &played.deliveries {
-        if !seen.insert((key, attempt)) {
-            found.push(format!("{activity} was delivered as attempt {attempt} twice"));
-        }
-    }
-    (extra, found)
-}
-
 impl Line {
     /// The head of the table.
-    pub const HEAD: &str = "| example | case | commits | calls | crash runs | extra deliveries | differences |\n|---|---|--:|--:|--:|--:|--:|";
+    pub const HEAD: &str = "| example | case | commits | calls | crash runs | extra attempts | differences |\n\
+                            |---|---|--:|--:|--:|--:|--:|";
 
     /// How often a point was reached without a crash.
     pub fn times(&self, point: Point) -> u64 {
         self.reached.get(&point).copied().unwrap_or(0)
     }
+
+    fn note(&mut self, crashes: &[Crash], found: Vec<String>) {
+        let crashes = crashes.to_vec();
+        self.differences.extend(found.into_iter().map(|what| Difference { crashes: crashes.clone(), what }));
+    }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { example, case, crash_runs, extra_deliveries, differences, .. } = self;
+        let Self { example, case, crash_runs, extra_attempts, differences, .. } = self;
         let (commits, calls) = (self.times(Point::AfterCommit), self.times(Point::BeforeCall));
         let differences = differences.len();
         write!(
             f,
-            "| {example} | {case} | {commits} | {calls} | {crash_runs} | {extra_deliveries} | {differences} |"
+            "| {example} | {case} | {commits} | {calls} | {crash_runs} | {extra_attempts} | {differences} |"
         )
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.crashes.as_slice() {
+            [] => write!(f, "without a crash")?,
+            [first, rest @ ..] => {
+                write!(f, "{first}")?;
+                rest.iter().try_for_each(|crash| write!(f, ", then {crash}"))?;
+            }
+        }
+        write!(f, ": {}", self.what)
     }
 }

@@ -3,33 +3,29 @@
 //! Time is in microseconds, so that a recovery takes less time than anything in a case. The store takes its requests one at a time. After
 //! the crash the next life begins at the same moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_dispatch::{Answer, Call};
+use abide_dispatch::Answer;
 use abide_runtime::event::CallId;
 use abide_runtime::lease::Monotonic;
 use abide_runtime::planted::Bug;
-use abide_runtime::{
-    Config, Effect, Event, Moment, Notice, Repeat, Reply, Request, Shard, Start, Stopped, Ticket,
-};
+use abide_runtime::{Config, Effect, Event, Moment, Notice, Shard, Stopped};
 use abide_store::rows::{CommitOutcome, PrivateRows};
 use abide_workflow::{InstanceId, Timestamp};
 
 use super::cases::Case;
-use super::client::{Client, Want, tells_of};
+use super::client::Client;
 use super::points::{Crash, Point};
 use super::stage::{EPOCH_MS, Stage};
 use super::world::{Script, World};
 use crate::cluster::ready;
 
 /// How long the store takes for anything, in microseconds.
-const STORE_US: u64 = 10;
-/// How long a client waits before it asks again.
-const ASK_AGAIN_US: u64 = 50;
+pub(super) const STORE_US: u64 = 10;
 /// When the client starts the run: everything is up by then.
-const START_US: u64 = 1_000_000;
+pub(super) const START_US: u64 = 1_000_000;
 /// A wake this far away, in milliseconds, says that the shard has nothing to do.
 const IDLE_MS: u64 = 5_000;
 /// How long before the next thing is due an idle process is looked at again, in milliseconds.
@@ -37,32 +33,32 @@ const AHEAD_MS: u64 = 1_000;
 /// A shard that is woken so often in a row without wanting anything turns in circles.
 const FOR_NOTHING_MAX: u32 = 50;
 /// What happens in one case is less than this.
-const STEPS_MAX: u64 = 50_000;
+const STEPS_MAX: u64 = 5_000;
 /// The instance every case starts.
 const INSTANCE: &str = "matrix";
 
 /// A process at work.
 #[derive(Debug)]
 pub(super) struct Process<'c> {
-    case: &'c Case,
+    pub(super) case: &'c Case,
     pub(super) stage: &'c mut Stage,
     pub(super) world: World,
     pub(super) client: Client,
-    id: InstanceId,
+    /// The instance that is started.
+    pub(super) id: InstanceId,
     shards: Vec<Shard>,
     wakes: Vec<Wake>,
-    life: u64,
     booted_us: u64,
     queue: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
-    now_us: u64,
-    /// The crash to come.
-    crash: Option<Crash>,
+    pub(super) now_us: u64,
+    /// The crashes to come, one in each life.
+    crashes: VecDeque<Crash>,
     bug: Option<Bug>,
-    /// How often each point was reached.
-    pub(super) reached: BTreeMap<Point, u64>,
-    /// The calls that were out at the crash, once it has happened.
-    pub(super) out_at_crash: Option<BTreeSet<String>>,
+    /// How often each point was reached, in each life.
+    pub(super) reached: Vec<BTreeMap<Point, u64>>,
+    /// The calls that were out at each crash there was.
+    pub(super) out_at_crash: Vec<BTreeSet<String>>,
     /// What is wrong, seen while it happened.
     pub(super) wrong: Vec<String>,
 }
@@ -78,11 +74,12 @@ struct Wake {
 
 /// Something that is going to happen.
 #[derive(Debug)]
-enum Happening {
+pub(super) enum Happening {
     Wake(usize, u64),
     Execute(usize, Effect),
     Hear(usize, Event),
-    Answered(usize, CallId, Answer),
+    /// With the call's idempotency key.
+    Answered(usize, CallId, String, Answer),
     Ask,
 }
 
@@ -92,7 +89,7 @@ impl<'c> Process<'c> {
         case: &'c Case,
         stage: &'c mut Stage,
         script: Option<Arc<Script>>,
-        crash: Option<Crash>,
+        crashes: &[Crash],
         bug: Option<Bug>,
     ) -> Result<Self, String> {
         let mut process = Self {
@@ -103,25 +100,19 @@ impl<'c> Process<'c> {
             id: InstanceId::new(INSTANCE).map_err(|error| error.to_string())?,
             shards: Vec::new(),
             wakes: Vec::new(),
-            life: 0,
             booted_us: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             now_us: 0,
-            crash,
+            crashes: crashes.iter().copied().collect(),
             bug,
-            reached: BTreeMap::new(),
-            out_at_crash: None,
+            reached: Vec::new(),
+            out_at_crash: Vec::new(),
             wrong: Vec::new(),
         };
         process.boot();
         process.at(START_US, Happening::Ask);
         Ok(process)
-    }
-
-    /// The instance that is started.
-    pub(super) fn instance(&self) -> &InstanceId {
-        &self.id
     }
 
     /// Until nothing is left to happen.
@@ -144,12 +135,12 @@ impl<'c> Process<'c> {
         self.wrong.push("it never came to rest".to_owned());
     }
 
-    fn at(&mut self, at_us: u64, happening: Happening) {
+    pub(super) fn at(&mut self, at_us: u64, happening: Happening) {
         self.sequence += 1;
         self.queue.insert((at_us.max(self.now_us), self.sequence), happening);
     }
 
-    fn later(&mut self, by_us: u64, happening: Happening) {
+    pub(super) fn later(&mut self, by_us: u64, happening: Happening) {
         self.at(self.now_us + by_us, happening);
     }
 
@@ -170,8 +161,11 @@ impl<'c> Process<'c> {
     /// Lets idle time pass.
     fn skip_to(&mut self, at_us: u64) {
         self.now_us = self.now_us.max(at_us);
+        let life = self.reached.len();
         for shard in 0..self.shards.len() {
-            self.step(shard, Event::Tick);
+            if self.reached.len() == life {
+                self.step(shard, Event::Tick);
+            }
         }
     }
 
@@ -182,11 +176,12 @@ impl<'c> Process<'c> {
     }
 
     fn boot(&mut self) {
-        self.life += 1;
+        self.reached.push(BTreeMap::new());
+        let life = self.reached.len() as u64;
         self.booted_us = self.now_us;
         let shards = self.stage.shards;
-        let node = format!("life-{}", self.life);
-        let mut config = Config::new(node, self.life, shards, &self.stage.store.capabilities());
+        let node = format!("life-{life}");
+        let mut config = Config::new(node, life, shards, &self.stage.store.capabilities());
         config.alone = true;
         config.bug = self.bug;
         // Runs are dropped from memory soon, so that what happens next happens to a run from the store.
@@ -201,9 +196,10 @@ impl<'c> Process<'c> {
 
     /// Comes to a point. True if the process ends here; then the next life has begun.
     fn dies_at(&mut self, point: Point) -> bool {
-        let times = self.reached.entry(point).or_default();
+        let Some(reached) = self.reached.last_mut() else { return false };
+        let times = reached.entry(point).or_default();
         *times += 1;
-        let dies = self.crash == Some(Crash { point, time: *times });
+        let dies = self.crashes.front() == Some(&Crash { point, time: *times });
         if dies {
             self.die();
         }
@@ -211,8 +207,8 @@ impl<'c> Process<'c> {
     }
 
     fn die(&mut self) {
-        self.crash = None;
-        self.out_at_crash = Some(self.stage.calls_out());
+        self.crashes.pop_front();
+        self.out_at_crash.push(self.stage.calls_out());
         self.queue.retain(|_, happening| matches!(happening, Happening::Ask));
         if self.client.waits() {
             let told = self.told_of_wanted();
@@ -231,7 +227,10 @@ impl<'c> Process<'c> {
             }
             Happening::Execute(shard, effect) => self.execute(shard, effect),
             Happening::Hear(shard, event) => self.step(shard, event),
-            Happening::Answered(shard, id, answer) => {
+            Happening::Answered(shard, id, key, answer) => {
+                if !self.stage.has_call(&key) {
+                    self.wrong.push(format!("{id:?} was given up, and not cancelled"));
+                }
                 if !self.dies_at(Point::AfterCall) {
                     self.step(shard, Event::Answered(id, answer));
                 }
@@ -241,7 +240,7 @@ impl<'c> Process<'c> {
     }
 
     /// An event reaches a shard, and what it wants is begun.
-    fn step(&mut self, shard: usize, event: Event) {
+    pub(super) fn step(&mut self, shard: usize, event: Event) {
         let now = self.moment();
         let follows_commit = matches!(event, Event::CommitAnswered(..));
         let ticks = matches!(event, Event::Tick);
@@ -294,7 +293,7 @@ impl<'c> Process<'c> {
             Effect::Reply(ticket, reply) => self.reply(ticket, &reply),
             Effect::Call(id, call) => self.deliver(shard, id, &call),
             Effect::CancelCall(id) => {
-                let cancelled = |happening: &Happening| matches!(happening, Happening::Answered(_, known, _) if *known == id);
+                let cancelled = |happening: &Happening| matches!(happening, Happening::Answered(_, known, ..) if *known == id);
                 self.queue.retain(|_, happening| !cancelled(happening));
             }
             Effect::Tell(Notice::Parked { instance_id, reason }) => {
@@ -336,76 +335,6 @@ impl<'c> Process<'c> {
         self.later(STORE_US, Happening::Hear(shard, event));
         if let Some(target) = target {
             self.later(STORE_US, Happening::Hear(target.number() as usize, Event::ArrivalsHinted));
-        }
-    }
-
-    /// A delivery reaches an activity; its answer is on its way.
-    fn deliver(&mut self, shard: usize, id: CallId, call: &Call) {
-        // The first delivery of all needs no look into the store.
-        let taken = match id.attempt {
-            0 => 0,
-            _ => self.stage.answers_taken(self.stage.shard(shard), id.run, id.command.0),
-        };
-        if id.attempt > 0 && self.out_at_crash.is_none() {
-            let unanswered = self.stage.unanswered(&call.metadata.idempotency_key);
-            if unanswered > 0 {
-                self.wrong
-                    .push(format!("{} was not answered {unanswered} times without a crash", call.activity));
-            }
-        }
-        match self.world.receive(call, self.now_us, taken) {
-            Ok(given) => {
-                self.at(
-                    given.at_us.max(self.now_us + STORE_US),
-                    Happening::Answered(shard, id, given.answer),
-                );
-            }
-            Err(reason) => self.wrong.push(reason),
-        }
-    }
-
-    /// How often history tells of what the client wants.
-    fn told_of_wanted(&self) -> usize {
-        match self.client.wants() {
-            Some((_, Want::Message(message))) => self.stage.told(|event| tells_of(event, &message)),
-            _ => 0,
-        }
-    }
-
-    fn ask_when_wanted(&mut self) {
-        if let Some((after, _)) = self.client.wants() {
-            self.at(START_US + after.0 * 1_000, Happening::Ask);
-        }
-    }
-
-    /// The client asks for what it wants next.
-    fn ask(&mut self) {
-        let Some((_, want)) = self.client.wants() else { return };
-        let told = self.told_of_wanted();
-        let ticket = self.client.ask(told);
-        let instance_id = self.id.clone();
-        let request = match want {
-            Want::Start => Request::Start(Box::new(Start {
-                instance_id,
-                plan: Arc::clone(&self.stage.plan),
-                input: Arc::new(self.case.input.clone()),
-                event: None,
-                correlation_id: "matrix".to_owned(),
-                entity_id: None,
-                repeat: Some(Repeat { key: [7; 32], payload: [1; 32] }),
-                await_end: None,
-            })),
-            Want::Message(message) => Request::Deliver { instance_id, message },
-        };
-        let shard = self.stage.shards.shard_of_instance(&self.id).number() as usize;
-        self.step(shard, Event::Asked(ticket, request));
-    }
-
-    fn reply(&mut self, ticket: Ticket, reply: &Reply) {
-        if self.client.answered(ticket, reply) {
-            self.ask_when_wanted();
-        } else {
-            self.later(ASK_AGAIN_US, Happening::Ask);
         }
     }
 }

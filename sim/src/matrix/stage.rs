@@ -161,6 +161,11 @@ impl Stage {
         self.calls().into_iter().filter(out).map(|(key, _)| key).collect()
     }
 
+    /// Whether a call has a record.
+    pub(super) fn has_call(&self, key: &str) -> bool {
+        self.calls().iter().any(|(known, _)| known == key)
+    }
+
     /// The deliveries of a call that were never answered, in a row, by its record.
     pub(super) fn unanswered(&self, key: &str) -> u32 {
         self.calls().iter().find(|(known, _)| known == key).map_or(0, |(_, call)| call.unanswered)

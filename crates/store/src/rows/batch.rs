@@ -145,21 +145,31 @@ impl Batch {
         if self.rows() == 0 {
             return Err(BatchError::Empty);
         }
-        let mut seen = HashSet::with_capacity(self.rows());
         if let Some(fence) = &self.fence {
             check_row(&fence.key, Some(&fence.value), limits)?;
-            seen.insert(&fence.key);
         }
         for write in &self.writes {
             check_row(&write.key, write.value.as_ref(), limits)?;
             if write.expect == Expect::Anything && self.fence.is_none() {
                 return Err(BatchError::BlindWithoutFence { key: write.key.clone() });
             }
-            if !seen.insert(&write.key) {
-                return Err(BatchError::RepeatedKey { key: write.key.clone() });
-            }
         }
-        Ok(())
+        self.check_repeats()
+    }
+
+    /// Rows in order of their keys, as most batches have them, cannot repeat.
+    fn check_repeats(&self) -> Result<(), BatchError> {
+        let fence = self.fence.as_ref().map(|fence| &fence.key);
+        let ascending = self.writes.is_sorted_by(|before, after| before.key < after.key);
+        if ascending && self.writes.iter().all(|write| Some(&write.key) != fence) {
+            return Ok(());
+        }
+        let mut seen = HashSet::with_capacity(self.rows());
+        let keys = fence.into_iter().chain(self.writes.iter().map(|write| &write.key));
+        match keys.into_iter().find(|key| !seen.insert(*key)) {
+            Some(key) => Err(BatchError::RepeatedKey { key: key.clone() }),
+            None => Ok(()),
+        }
     }
 }
 

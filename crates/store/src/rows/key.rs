@@ -1,6 +1,7 @@
 //! Where a row is and what it was: partitions, keys, versions.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The unit of atomicity and of ownership: one shard, one inbox, one registry, one poller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +77,7 @@ impl fmt::Display for Key {
 ///
 /// A row never has the same version twice, not even after it was deleted and written again.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Version(Box<[u8]>);
+pub struct Version(Arc<[u8]>);
 
 impl Version {
     /// For backends: the version with these bytes.
