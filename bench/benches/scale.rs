@@ -63,7 +63,7 @@ impl World {
         let shards = ShardCount::new(16).expect("a number of shards");
         let incarnation = u64::from(std::process::id()) + Instant::now().elapsed().as_nanos() as u64;
         let mut config = Config::new("bench".to_owned(), incarnation, shards, &store.capabilities());
-        config.overdue_per_second = 10_000 / 16;
+        config.overdue_per_second = 6_000 / 16;
         let options = Options { shard: config, activities_max: 1_000, drain_grace: Duration::from_secs(5) };
         let node =
             Node::start(store, Arc::clone(&definitions), &Arc::new(activities), options).expect("a node");
@@ -193,7 +193,7 @@ async fn timers() {
     })
     .await;
     println!(
-        "timers: first fired after {:.2} s, all after {:.1} s at no more than 10,000/s",
+        "timers: first fired after {:.2} s, all after {:.1} s at no more than 6,000/s",
         first.unwrap_or_default().as_secs_f64(),
         all.unwrap_or_default().as_secs_f64()
     );

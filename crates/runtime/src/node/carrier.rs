@@ -121,8 +121,13 @@ impl<S: Store> Carrier<S> {
                 }
             }
             if !ready.is_empty() {
-                // Results that were there at once may be followed by more that is due; others get their turn first.
+                // Results that were there at once may be followed by more of the same: others are heard in between.
                 tokio::task::yield_now().await;
+                let now = self.clock.now();
+                for _ in 0..EVENTS_AT_ONCE {
+                    let Ok(next) = incoming.try_recv() else { break };
+                    Self::hear(next, &mut shard, &mut tickets, calls, now);
+                }
                 continue;
             }
             let wake = Duration::from_millis(shard.next_wake_ms());

@@ -33,7 +33,7 @@ const REFILL_MS: i64 = 30_000;
 /// Timers in memory above which the rest of a scan waits.
 const IN_MEMORY_MAX: usize = 2_000;
 /// Things done because they were due before other events are looked at.
-const FIRE_AT_ONCE: usize = 256;
+const FIRE_AT_ONCE: usize = 32;
 /// When to look again if there was no room for all that is due.
 const FIRE_AGAIN_MS: i64 = 2;
 /// What is later than this is overdue, and paced.

@@ -115,7 +115,7 @@ impl Default for RuntimeConfig {
             hot_instances_bytes: 64 * 1024 * 1024,
             retention: Duration::hours(30 * 24),
             idempotency_window: Duration::hours(7 * 24),
-            recovery_rate: 10_000,
+            recovery_rate: 6_000,
             drain_grace: Duration::seconds(30),
         }
     }
