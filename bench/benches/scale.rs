@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a workload that does not run is a mistake in the benchmark")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+#![expect(clippy::indexing_slicing, reason = "a member that is not there is a mistake in the benchmark")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures for people")]
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Answer, Ask};
+use super::client::{Answer, Ask, Client};
 use super::definitions::Kind;
 use super::events;
 use super::ledger::{Broken, Run};
@@ -41,6 +41,7 @@ pub(crate) async fn settle(world: &World) {
                         still_open.push(id);
                     } else {
                         check(world, &id, status, &instance);
+                        check_children(world, &mut client, &id).await;
                     }
                 }
             }
@@ -93,6 +94,27 @@ fn check(world: &World, id: &str, status: u16, instance: &Value) {
     }
     if let Some(run) = ledger.runs.get_mut(id) {
         run.checked = true;
+    }
+}
+
+/// The history of a parent tells the end of each child once.
+async fn check_children(world: &World, client: &mut Client, id: &str) {
+    if world.ledger().runs.get(id).is_none_or(|run| run.kind != Kind::Parent) {
+        return;
+    }
+    let path = format!("/api/instances/{id}/history?limit=100");
+    let Answer::Told(200, answer) = client.ask(Ask::get(&path)).await else { return };
+    let told = answer.pointer("/data/items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut ends: BTreeMap<String, u32> = BTreeMap::new();
+    for event in told {
+        let kind = event.get("eventType").and_then(Value::as_str);
+        if matches!(kind, Some("SubOrchestrationInstanceCompleted" | "SubOrchestrationInstanceFailed")) {
+            *ends.entry(event.get("command").cloned().unwrap_or_default().to_string()).or_default() += 1;
+        }
+    }
+    for (command, count) in ends.into_iter().filter(|(_, count)| *count > 1) {
+        let what = format!("{id}: the end of child {command} was told {count} times");
+        world.ledger().find(Broken::Wrong, what);
     }
 }
 
@@ -154,7 +176,7 @@ fn told_otherwise(run: &Run, instance: &Value) -> Vec<String> {
 fn answered(run: &Run, n: u64, execution: &str, book: &Book) -> Value {
     let keys = book.effects.get(&(run.id.clone(), n)).map(Vec::as_slice).unwrap_or_default();
     let works = || keys.iter().filter_map(|key| book.work.get(key));
-    let own = works().find(|work| work.execution == execution).or_else(|| works().last());
+    let own = works().find(|work| work.execution == execution).or_else(|| works().next_back());
     own.map(|work| work.answer.clone()).unwrap_or_default()
 }
 

@@ -38,6 +38,17 @@ pub(super) enum Want {
     Message(Message),
 }
 
+/// What an answer means to a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    /// What it asked for is settled.
+    Done,
+    /// Nothing was done, and it may ask again.
+    AskAgain,
+    /// It did not ask.
+    NotAsked,
+}
+
 impl Client {
     /// A client that will send these.
     pub(super) fn new(stimuli: &[(Duration, Stimulus)]) -> Self {
@@ -68,14 +79,14 @@ impl Client {
         ticket
     }
 
-    /// It is answered. False if it has to ask again.
-    pub(super) fn answered(&mut self, ticket: Ticket, reply: &Reply) -> bool {
+    /// It is answered.
+    pub(super) fn answered(&mut self, ticket: Ticket, reply: &Reply) -> Heard {
         if self.asked.is_none_or(|asked| asked.ticket != ticket) {
-            return true;
+            return Heard::NotAsked;
         }
         self.asked = None;
         let told = match reply {
-            Reply::Refused(why) if why.is_transient() => return false,
+            Reply::Refused(why) if why.is_transient() => return Heard::AskAgain,
             Reply::Refused(why) => format!("refused: {why}"),
             Reply::Started(started) => format!("started run {}", started.run.0),
             Reply::Accepted => "accepted".to_owned(),
@@ -83,7 +94,7 @@ impl Client {
         };
         self.replies.push(told);
         self.done += 1;
-        true
+        Heard::Done
     }
 
     /// The answer will not come. What history tells of now was done; a client that could not look would send it a second time.

@@ -2,12 +2,55 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_workflow::history::Fact;
+use abide_workflow::rehearse::Rehearsal;
+use abide_workflow::{Authored, Plan, Registry};
 use serde_json::Value;
 
 use super::Played;
 use super::cases::Case;
-use super::process::Process;
+use super::process::{INSTANCE, Process};
+use super::story::Story;
 use super::world::Delivered;
+
+/// What is other than in a rehearsal, which knows no storage, no process and no crash.
+pub(super) fn unlike_rehearsal(case: &Case, process: &Process<'_>) -> Result<Vec<String>, String> {
+    let registry = Registry::parse(&case.activities).map_err(|error| error.to_string())?;
+    let compile = |text: &String| match Authored::parse(text).validate(Some(&registry)) {
+        Ok(validated) => Ok(validated.compile()),
+        Err(rejected) => Err(format!("{:?}", rejected.findings)),
+    };
+    let plans = case.definitions.iter().map(compile).collect::<Result<Vec<Plan>, String>>()?;
+    let (plan, children) = plans.split_first().ok_or("no definition")?;
+    let rehearsal = Rehearsal {
+        children: children.iter().map(|plan| (plan.id().to_owned(), plan)).collect(),
+        mocks: case.mocks.clone(),
+        stimuli: case.stimuli.clone(),
+        input: case.input.clone(),
+        start: process.start(),
+        ..Rehearsal::new(plan)
+    };
+    let playback = rehearsal.play().map_err(|corrupt| corrupt.to_string())?;
+    let mut runs: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+    for (id, event) in &playback.timeline {
+        if let Fact::ExecutionStarted { run, .. } = &event.fact {
+            numbers.insert(id.to_string(), run.0);
+        }
+        let number = numbers.get(id.as_str()).copied().unwrap_or(1);
+        let mut told = serde_json::to_value(event).unwrap_or_default();
+        // A rehearsal does not hand the trace on to children.
+        if let Some(trace) = told.get_mut("correlationId") {
+            *trace = INSTANCE.into();
+        }
+        runs.entry(format!("{id}/{number}")).or_default().push(told);
+    }
+    let mut rehearsed = Story::default();
+    for (run, history) in &runs {
+        rehearsed.add(run, history);
+    }
+    Ok(rehearsed.differences(&process.stage.told_story()))
+}
 
 /// What is other than the author of the case says, without any crash.
 pub(super) fn unexpected(case: &Case, process: &Process<'_>) -> Vec<String> {

@@ -6,6 +6,7 @@
 
 pub mod cases;
 mod client;
+mod effects;
 mod judge;
 mod points;
 mod process;
@@ -99,6 +100,9 @@ fn fill(line: &mut Line, case: &Case, crashes: Crashes, bug: Option<Bug>) -> Res
     let mut stage = Stage::new(&case.definitions, &case.activities)?;
     let whole = play(case, &mut stage, None, &[], bug)?;
     line.note(&[], whole.wrong.clone());
+    if !whole.wrong.is_empty() {
+        return Ok(());
+    }
     line.reached = whole.reached.first().cloned().unwrap_or_default();
     let script = Arc::new(whole.script.clone());
     let mut crash = |line: &mut Line, crashes: &[Crash]| {
@@ -150,6 +154,7 @@ fn play(
     wrong.extend(judge::doubled(&process.world.deliveries));
     if crashes.is_empty() {
         wrong.extend(judge::unexpected(case, &process));
+        wrong.extend(judge::unlike_rehearsal(case, &process)?);
     }
     Ok(Played {
         story,

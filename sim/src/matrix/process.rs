@@ -1,7 +1,8 @@
-//! One process and its lives: all shards of a store, one queue of what is going to happen, simulated time, and at most one crash.
+//! One process and its lives: all shards of a store, one queue of what is going to happen, simulated time, and a crash at the end of each life
+//! but the last.
 //!
 //! Time is in microseconds, so that a recovery takes less time than anything in a case. The store takes its requests one at a time. After
-//! the crash the next life begins at the same moment.
+//! a crash the next life begins at the same moment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use abide_dispatch::Answer;
 use abide_runtime::event::CallId;
 use abide_runtime::lease::Monotonic;
 use abide_runtime::planted::Bug;
-use abide_runtime::{Config, Effect, Event, Moment, Notice, Shard, Stopped};
-use abide_store::rows::{CommitOutcome, PrivateRows};
+use abide_runtime::{Config, Effect, Event, Moment, Shard};
+use abide_store::rows::PrivateRows;
 use abide_workflow::{InstanceId, Timestamp};
 
 use super::cases::Case;
@@ -20,10 +21,9 @@ use super::client::Client;
 use super::points::{Crash, Point};
 use super::stage::{EPOCH_MS, Stage};
 use super::world::{Script, World};
-use crate::cluster::ready;
 
 /// How long the store takes for anything, in microseconds.
-pub(super) const STORE_US: u64 = 10;
+pub(super) const STORE_US: u64 = 1;
 /// When the client starts the run: everything is up by then.
 pub(super) const START_US: u64 = 1_000_000;
 /// A wake this far away, in milliseconds, says that the shard has nothing to do.
@@ -34,8 +34,8 @@ const AHEAD_MS: u64 = 1_000;
 const FOR_NOTHING_MAX: u32 = 50;
 /// What happens in one case is less than this.
 const STEPS_MAX: u64 = 5_000;
-/// The instance every case starts.
-const INSTANCE: &str = "matrix";
+/// The instance every case starts; a rehearsal calls it so.
+pub(super) const INSTANCE: &str = "rehearsal";
 
 /// A process at work.
 #[derive(Debug)]
@@ -140,6 +140,13 @@ impl<'c> Process<'c> {
         self.queue.insert((at_us.max(self.now_us), self.sequence), happening);
     }
 
+    /// The answer of a call is not wanted any more.
+    pub(super) fn cancel(&mut self, id: &CallId) {
+        let cancelled =
+            |happening: &Happening| matches!(happening, Happening::Answered(_, known, ..) if known == id);
+        self.queue.retain(|_, happening| !cancelled(happening));
+    }
+
     pub(super) fn later(&mut self, by_us: u64, happening: Happening) {
         self.at(self.now_us + by_us, happening);
     }
@@ -169,6 +176,11 @@ impl<'c> Process<'c> {
         }
     }
 
+    /// When the run is started.
+    pub(super) fn start(&self) -> Timestamp {
+        Timestamp(EPOCH_MS + i64::try_from(START_US / 1_000).unwrap_or(0))
+    }
+
     fn moment(&self) -> Moment {
         let wall = EPOCH_MS + i64::try_from(self.now_us / 1_000).unwrap_or(i64::MAX);
         let mono = Duration::from_micros(self.now_us - self.booted_us);
@@ -195,7 +207,7 @@ impl<'c> Process<'c> {
     }
 
     /// Comes to a point. True if the process ends here; then the next life has begun.
-    fn dies_at(&mut self, point: Point) -> bool {
+    pub(super) fn dies_at(&mut self, point: Point) -> bool {
         let Some(reached) = self.reached.last_mut() else { return false };
         let times = reached.entry(point).or_default();
         *times += 1;
@@ -251,10 +263,8 @@ impl<'c> Process<'c> {
         carried.handle(event, now);
         let effects = carried.flush(now);
         let wake_ms = carried.next_wake_ms().max(1);
-        let for_nothing = match wake_ms < IDLE_MS && ticks && effects.is_empty() {
-            true => self.wakes[shard].for_nothing + 1,
-            false => 0,
-        };
+        let nothing = ticks && effects.is_empty() && wake_ms < IDLE_MS;
+        let for_nothing = if nothing { self.wakes[shard].for_nothing + 1 } else { 0 };
         if for_nothing == FOR_NOTHING_MAX {
             self.wrong.push(format!("shard {shard} is woken again and again, and does nothing"));
         }
@@ -272,69 +282,6 @@ impl<'c> Process<'c> {
         }
         if follows_commit {
             self.dies_at(Point::AfterEffects);
-        }
-    }
-
-    /// Begins what a shard wants. True if the process ended over it.
-    fn begin(&mut self, shard: usize, effect: Effect) -> bool {
-        let point = match &effect {
-            Effect::Commit(..) => Some(Point::BeforeCommit),
-            Effect::Post(..) => Some(Point::BeforePost),
-            Effect::DropArrivals(_) => Some(Point::BeforeDrop),
-            Effect::Feed(_) => Some(Point::BeforeFeed),
-            Effect::Reply(..) => Some(Point::BeforeReply),
-            Effect::Call(..) => Some(Point::BeforeCall),
-            _ => None,
-        };
-        if point.is_some_and(|point| self.dies_at(point)) {
-            return true;
-        }
-        match effect {
-            Effect::Reply(ticket, reply) => self.reply(ticket, &reply),
-            Effect::Call(id, call) => self.deliver(shard, id, &call),
-            Effect::CancelCall(id) => {
-                let cancelled = |happening: &Happening| matches!(happening, Happening::Answered(_, known, ..) if *known == id);
-                self.queue.retain(|_, happening| !cancelled(happening));
-            }
-            Effect::Tell(Notice::Parked { instance_id, reason }) => {
-                self.wrong.push(format!("{instance_id} was parked: {reason}"));
-            }
-            Effect::Tell(Notice::Unreadable { reason }) => self.wrong.push(reason),
-            Effect::Tell(_) => {}
-            Effect::Stopped(why) => self.wrong.push(match why {
-                Stopped::Broken(reason) => format!("a shard broke: {reason}"),
-                Stopped::Lost | Stopped::Drained => format!("a shard stopped: {why:?}"),
-            }),
-            other => self.later(STORE_US, Happening::Execute(shard, other)),
-        }
-        false
-    }
-
-    /// Something reaches the store.
-    fn execute(&mut self, shard: usize, effect: Effect) {
-        let id = self.stage.shard(shard);
-        let batch = if let Effect::Commit(_, batch) = &effect { Some(batch.clone()) } else { None };
-        let target = if let Effect::Post(target, _) = &effect { Some(*target) } else { None };
-        let event = match ready(self.stage.hands.carry_out(id, effect)) {
-            Ok(event) => event,
-            Err(effect) => return self.wrong.push(format!("nobody carries out {effect:?}")),
-        };
-        if let (Event::CommitAnswered(_, CommitOutcome::Committed(_)), Some(batch)) = (&event, &batch) {
-            self.stage.note_commit(id, batch);
-        }
-        let point = match &event {
-            Event::CommitAnswered(..) => Some(Point::AfterCommit),
-            Event::Posted(..) => Some(Point::AfterPost),
-            Event::ArrivalsDropped(_) => Some(Point::AfterDrop),
-            Event::Fed(_) => Some(Point::AfterFeed),
-            _ => None,
-        };
-        if point.is_some_and(|point| self.dies_at(point)) {
-            return;
-        }
-        self.later(STORE_US, Happening::Hear(shard, event));
-        if let Some(target) = target {
-            self.later(STORE_US, Happening::Hear(target.number() as usize, Event::ArrivalsHinted));
         }
     }
 }

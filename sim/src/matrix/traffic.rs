@@ -6,11 +6,11 @@ use abide_dispatch::Call;
 use abide_runtime::event::CallId;
 use abide_runtime::{Event, Repeat, Reply, Request, Start, Ticket};
 
-use super::client::{Want, tells_of};
-use super::process::{Happening, Process, START_US, STORE_US};
+use super::client::{Heard, Want, tells_of};
+use super::process::{Happening, INSTANCE, Process, START_US, STORE_US};
 
 /// How long a client waits before it asks again, in microseconds.
-const ASK_AGAIN_US: u64 = 50;
+const ASK_AGAIN_US: u64 = 5;
 
 impl Process<'_> {
     /// A delivery reaches an activity; its answer is on its way.
@@ -63,7 +63,7 @@ impl Process<'_> {
                 plan: Arc::clone(&self.stage.plan),
                 input: Arc::new(self.case.input.clone()),
                 event: None,
-                correlation_id: "matrix".to_owned(),
+                correlation_id: INSTANCE.to_owned(),
                 entity_id: None,
                 repeat: Some(Repeat { key: [7; 32], payload: [1; 32] }),
                 await_end: None,
@@ -75,10 +75,10 @@ impl Process<'_> {
     }
 
     pub(super) fn reply(&mut self, ticket: Ticket, reply: &Reply) {
-        if self.client.answered(ticket, reply) {
-            self.ask_when_wanted();
-        } else {
-            self.later(ASK_AGAIN_US, Happening::Ask);
+        match self.client.answered(ticket, reply) {
+            Heard::Done => self.ask_when_wanted(),
+            Heard::AskAgain => self.later(ASK_AGAIN_US, Happening::Ask),
+            Heard::NotAsked => self.wrong.push(format!("the client was answered unasked: {reply:?}")),
         }
     }
 }
