@@ -1,6 +1,6 @@
 //! One shard on the reference store, moved by hand: what it promises, promise by promise.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod calls;
 mod keeping;

@@ -22,35 +22,35 @@ use abide_store::tables::Table;
 use abide_workflow::{InstanceId, Message, Timestamp};
 use serde_json::{Value, json};
 
-pub struct World {
-    pub store: Arc<MemoryStore>,
-    pub definitions: Arc<Definitions<MemoryStore>>,
+pub(crate) struct World {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) definitions: Arc<Definitions<MemoryStore>>,
     hands: Hands<MemoryStore>,
-    pub shard: Shard,
-    pub config: Config,
+    pub(crate) shard: Shard,
+    pub(crate) config: Config,
     now_ms: u64,
     tickets: u64,
     queue: VecDeque<Effect>,
-    pub replies: Vec<(Ticket, Reply)>,
-    pub calls: VecDeque<(CallId, Call)>,
-    pub cancelled: Vec<CallId>,
-    pub notices: Vec<Notice>,
-    pub stopped: Option<Stopped>,
+    pub(crate) replies: Vec<(Ticket, Reply)>,
+    pub(crate) calls: VecDeque<(CallId, Call)>,
+    pub(crate) cancelled: Vec<CallId>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) stopped: Option<Stopped>,
     /// Answers to give instead of carrying out the next commits.
-    pub outcomes: VecDeque<Option<CommitOutcome>>,
-    pub commits: usize,
-    pub rows: usize,
-    pub bytes: usize,
+    pub(crate) outcomes: VecDeque<Option<CommitOutcome>>,
+    pub(crate) commits: usize,
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
 }
 
-pub const EPOCH_MS: i64 = 1_800_000_000_000;
+pub(crate) const EPOCH_MS: i64 = 1_800_000_000_000;
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let store = Arc::new(MemoryStore::new(Personality::PLAIN));
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
         let shards = ShardCount::new(1).unwrap();
@@ -83,20 +83,20 @@ impl World {
         world
     }
 
-    pub fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         let wall = Timestamp(EPOCH_MS + i64::try_from(self.now_ms).unwrap());
         Moment { wall, mono: Monotonic(Duration::from_millis(self.now_ms)) }
     }
 
     /// An event, and everything that follows at once.
-    pub fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: Event) {
         let now = self.now();
         self.shard.handle(event, now);
         self.settle();
     }
 
     /// Several events before anything is committed.
-    pub fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
+    pub(crate) fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         let now = self.now();
         for event in events {
             self.shard.handle(event, now);
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Time passes, with everything that happens meanwhile.
-    pub fn pass(&mut self, ms: u64) {
+    pub(crate) fn pass(&mut self, ms: u64) {
         let until = self.now_ms + ms;
         while self.now_ms < until {
             self.now_ms = (self.now_ms + self.shard.next_wake_ms().max(1)).min(until);
@@ -144,12 +144,12 @@ impl World {
     }
 
     /// Time passes, and nobody is there.
-    pub fn jump(&mut self, ms: u64) {
+    pub(crate) fn jump(&mut self, ms: u64) {
         self.now_ms += ms;
     }
 
     /// The process dies and another takes over.
-    pub fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.config.incarnation += 1;
         self.shard = Shard::new(self.shard.id(), self.config.clone(), self.now());
         self.queue.clear();
@@ -158,14 +158,14 @@ impl World {
         assert!(self.shard.is_working());
     }
 
-    pub fn publish(&self, id: &str, states: &Value) {
+    pub(crate) fn publish(&self, id: &str, states: &Value) {
         let start = states.as_object().unwrap().keys().next().unwrap();
         let definition = json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0",
             "startAt": states.get("Start").map_or(start.as_str(), |_| "Start"), "states": states});
         ready(self.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
     }
 
-    pub fn start_request(&self, workflow: &str, id: &str, repeat: Option<Repeat>) -> Request {
+    pub(crate) fn start_request(&self, workflow: &str, id: &str, repeat: Option<Repeat>) -> Request {
         Request::Start(Box::new(Start {
             instance_id: name(id),
             plan: ready(self.definitions.pick(workflow, None)).unwrap(),
@@ -178,7 +178,7 @@ impl World {
         }))
     }
 
-    pub fn ask(&mut self, request: Request) -> Reply {
+    pub(crate) fn ask(&mut self, request: Request) -> Reply {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.tell(Event::Asked(ticket, request));
@@ -186,63 +186,63 @@ impl World {
     }
 
     /// Asks without expecting an answer now.
-    pub fn ask_later(&mut self, request: Request) -> Ticket {
+    pub(crate) fn ask_later(&mut self, request: Request) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.tell(Event::Asked(ticket, request));
         ticket
     }
 
-    pub fn next_ticket(&mut self) -> Ticket {
+    pub(crate) fn next_ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
     }
 
-    pub fn reply_to(&mut self, ticket: Ticket) -> Option<Reply> {
+    pub(crate) fn reply_to(&mut self, ticket: Ticket) -> Option<Reply> {
         let at = self.replies.iter().position(|(to, _)| *to == ticket)?;
         Some(self.replies.remove(at).1)
     }
 
-    pub fn start(&mut self, workflow: &str, id: &str) {
+    pub(crate) fn start(&mut self, workflow: &str, id: &str) {
         let request = self.start_request(workflow, id, None);
         let reply = self.ask(request);
         assert!(matches!(reply, Reply::Started(_)), "{reply:?}");
     }
 
-    pub fn raise(&mut self, id: &str, event: &str) -> Reply {
+    pub(crate) fn raise(&mut self, id: &str, event: &str) -> Reply {
         self.order(id, Message::EventRaised { name: event.to_owned(), payload: json!("payload").into() })
     }
 
-    pub fn order(&mut self, id: &str, message: Message) -> Reply {
+    pub(crate) fn order(&mut self, id: &str, message: Message) -> Reply {
         self.ask(Request::Deliver { instance_id: name(id), message })
     }
 
     /// Answers the call that has waited longest.
-    pub fn answer(&mut self, answer: Answer) -> Call {
-        let (id, call) = self.calls.pop_front().expect("a call");
+    pub(crate) fn answer(&mut self, answer: Answer) -> Call {
+        let (id, call) = self.calls.pop_front().unwrap();
         self.tell(Event::Answered(id, answer));
         call
     }
 
-    pub fn complete(&mut self) -> Call {
+    pub(crate) fn complete(&mut self) -> Call {
         self.answer(Answer::Completed(json!({"ok": true}).into()))
     }
 
-    pub fn run(&self, id: &str) -> Option<StoredRun> {
+    pub(crate) fn run(&self, id: &str) -> Option<StoredRun> {
         let partition = self.partition();
         ready(self.hands.reader().run(&partition, &name(id))).unwrap().unwrap()
     }
 
-    pub fn status(&self, id: &str) -> String {
+    pub(crate) fn status(&self, id: &str) -> String {
         self.run(id).map_or_else(|| "gone".to_owned(), |run| run.instance.status().to_string())
     }
 
-    pub fn partition(&self) -> Partition {
+    pub(crate) fn partition(&self) -> Partition {
         self.shard.id().partition().unwrap()
     }
 
     /// The keys of a table's rows.
-    pub fn keys(&self, table: Table) -> Vec<Key> {
+    pub(crate) fn keys(&self, table: Table) -> Vec<Key> {
         let mut keys = Vec::new();
         let mut next = Some(Scan::all());
         while let Some(scan) = next {
@@ -254,18 +254,18 @@ impl World {
     }
 
     /// Nothing is out of order in the store.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let shards = self.config.shards;
         let report = ready(abide_runtime::fsck::check(&*self.store, &self.definitions, shards)).unwrap();
         assert_eq!(report.findings, Vec::new());
     }
 }
 
-pub fn name(id: &str) -> InstanceId {
+pub(crate) fn name(id: &str) -> InstanceId {
     InstanceId::new(id).unwrap()
 }
 
-pub fn failure(retryable: bool) -> Answer {
+pub(crate) fn failure(retryable: bool) -> Answer {
     Answer::Failed(Failure {
         code: "Broken".to_owned(),
         message: "it is".to_owned(),
@@ -274,11 +274,11 @@ pub fn failure(retryable: bool) -> Answer {
     })
 }
 
-pub fn task(next: &str) -> Value {
+pub(crate) fn task(next: &str) -> Value {
     json!({"type": "task", "activity": "work", "input": {"id": "$.input.id"}, "output": "$.state.x", "next": next})
 }
 
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("the reference store answers at once"),
