@@ -3,6 +3,8 @@
 //!
 //! Clients and activities keep ledgers of their own; when the storm is over and everything has come to rest, [`verdict`] compares.
 //!
+//! [`matrix`] leaves nothing to dice: one process, and each example stopped at every point there is.
+//!
 //! Nothing here reads a clock or starts a thread.
 
 #![expect(clippy::indexing_slicing, reason = "a simulation is a test: what is not there is a mistake in it")]

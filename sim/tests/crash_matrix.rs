@@ -1,5 +1,6 @@
 //! The crash matrix of the examples: each case, the process stopped at every point every time it comes to one. Every test prints its part of
-//! the table (`--no-capture` shows it). `ABIDE_MATRIX=all` stops the process a second time soon after it has come back.
+//! the table (`--no-capture` shows it). `ABIDE_MATRIX=all` stops the process a second time soon after it has come back: minutes, and only in a
+//! release build.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
