@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// The end, for a client that waited for it.
     pub told_end: Option<Value>,
     pub events: Vec<Event>,
-    /// Its end by order was acknowledged.
+    /// Its end was ordered, and acknowledged or refused because it had ended.
     pub terminated: bool,
     /// The client has done all it wanted.
     pub done: bool,
@@ -73,6 +73,8 @@ pub(crate) enum Broken {
 pub(crate) struct Ledger {
     pub runs: BTreeMap<String, Run>,
     pub starts: u64,
+    /// Starts whose answer was lost, and whose run was found.
+    pub starts_seen: u64,
     pub events: u64,
     pub terminations: u64,
     pub findings: BTreeSet<(Broken, String)>,
@@ -87,10 +89,11 @@ impl Ledger {
         self.findings.iter().filter(|(broken, _)| *broken == Broken::Lost).count()
     }
 
-    /// A start was acknowledged, as this execution.
+    /// A start was acknowledged as this execution, or its run was found without one.
     pub(crate) fn started(&mut self, id: &str, execution: Option<&str>) {
         let Some(run) = self.runs.get_mut(id) else { return };
-        self.starts += u64::from(!run.acknowledged);
+        let count = if execution.is_some() { &mut self.starts } else { &mut self.starts_seen };
+        *count += u64::from(!run.acknowledged);
         run.acknowledged = true;
         run.executions.extend(execution.map(str::to_owned));
     }

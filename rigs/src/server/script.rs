@@ -192,11 +192,14 @@ impl Script {
         self.pause(400).await;
         let path = format!("/api/instances/{id}/terminate");
         let mut sends = 1;
-        while self.order(id, &path, &json!({"reason": "enough"}), sends).await == Told::Lost {
-            sends += 1;
-        }
+        let told = loop {
+            match self.order(id, &path, &json!({"reason": "enough"}), sends).await {
+                Told::Lost => sends += 1,
+                told => break told,
+            }
+        };
         let mut ledger = self.world.ledger();
-        ledger.terminations += 1;
+        ledger.terminations += u64::from(told == Told::Accepted);
         if let Some(run) = ledger.runs.get_mut(id) {
             run.terminated = true;
         }

@@ -62,6 +62,7 @@ pub(crate) async fn close(world: &World, setup: &Setup, server: Server) -> Resul
     }
     let proved = setup.fsck().await?;
     let mut ledger = world.ledger();
+    // What did not end has been found already.
     let nobody_lives = proved.summary.contains("(0 live, 0 parked)");
     if !nobody_lives && ledger.findings.is_empty() {
         ledger.find(Broken::Wrong, format!("every run has ended, and fsck says {}", proved.summary));

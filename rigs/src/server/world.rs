@@ -53,6 +53,7 @@ impl World {
     pub(crate) fn report(&self, findings_max: usize) {
         let (ledger, book) = (self.ledger(), self.receiver.book());
         println!("  starts acknowledged         {}", ledger.starts);
+        println!("  starts unanswered and there {}", ledger.starts_seen);
         println!("  events acknowledged         {}", ledger.events);
         println!("  terminations acknowledged   {}", ledger.terminations);
         println!("  deliveries                  {}", book.deliveries);
