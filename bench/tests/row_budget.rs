@@ -13,7 +13,7 @@ fn three_steps_are_at_most_18_rows_and_6_kib_in_four_commits() {
         let batch = three_steps::batch(changed, version, turn as u64 + 1);
         println!("commit {}: {} rows, {} bytes", turn + 1, batch.rows(), batch.bytes());
         (rows, bytes, commits) = (rows + batch.rows(), bytes + batch.bytes(), commits + 1);
-        match store.commit_now(&shard, batch) {
+        match store.commit_now(&shard, &batch) {
             CommitOutcome::Committed(receipt) => version = receipt.head,
             other => panic!("{other:?}"),
         }

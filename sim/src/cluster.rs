@@ -514,7 +514,7 @@ impl Cluster {
         let shard = self.shard_id(at.shard);
         if let Effect::Commit(_, batch) = &mut effect
             && self.scenario.bug == Some(Bug::NoFence)
-            && let (Some(fence), Some(own)) = (&mut batch.fence, self.hands.partition(shard))
+            && let (Some(fence), Some(own)) = (&mut Arc::make_mut(batch).fence, self.hands.partition(shard))
         {
             let head = self.store.read_now(own, &heads::key());
             fence.expect = head.ok().flatten().map(|row| row.version);

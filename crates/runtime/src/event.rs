@@ -58,7 +58,7 @@ pub enum Effect {
     /// Read the head: [`Event::HeadRead`].
     ReadHead,
     /// Commit to the shard's own partition: [`Event::CommitAnswered`].
-    Commit(CommitId, Batch),
+    Commit(CommitId, Arc<Batch>),
     /// Scan the shard's own partition, or its inbox partition for arrivals: [`Event::Scanned`].
     Scan(ScanPurpose, Scan),
     /// Read what is stored of an instance: [`Event::LookedUp`].

@@ -29,7 +29,7 @@ use crate::state::{BACKGROUND_FAILED, Pause, Shared, State};
 pub(crate) enum Work {
     Commit {
         partition: Partition,
-        batch: Batch,
+        batch: Arc<Batch>,
         reply: oneshot::Sender<CommitOutcome>,
     },
     Put {
@@ -144,7 +144,7 @@ impl Committer<'_> {
             match work {
                 Work::Commit { partition, batch, reply } => {
                     self.counter += 1;
-                    let outcome = group.add(&partition, batch, self.counter).unwrap_or_else(|error| {
+                    let outcome = group.add(&partition, &batch, self.counter).unwrap_or_else(|error| {
                         CommitOutcome::Unavailable {
                             reason: format!("a row that must be checked cannot be read: {error}"),
                         }

@@ -39,11 +39,16 @@ pub(crate) fn decode_row(stored: &[u8]) -> Option<PublicRow> {
 
 /// Every index entry of a row. A row without a value in a column is in no index over it.
 pub(crate) fn index_keys(table: &TableSchema, row: &PublicRow) -> Vec<Vec<u8>> {
-    let position = Position::of(table, row);
-    let mut keys = vec![with_position(vec![table.tag, EVERY_ROW], &position)];
+    let position = with_position(Vec::new(), &Position::of(table, row));
+    let entry = |mut prefix: Vec<u8>| {
+        prefix.extend_from_slice(&position);
+        prefix
+    };
+    let mut keys = Vec::with_capacity(table.indexes.len() + 1);
+    keys.push(entry(vec![table.tag, EVERY_ROW]));
     for (place, index) in table.indexes.iter().enumerate() {
         let values: Option<Vec<&str>> = index.iter().map(|column| row.text(column)).collect();
-        keys.extend(values.map(|values| with_position(index_prefix(table, place, &values), &position)));
+        keys.extend(values.map(|values| entry(index_prefix(table, place, &values))));
     }
     keys
 }

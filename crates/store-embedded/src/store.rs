@@ -173,7 +173,8 @@ impl PrivateRows for EmbeddedStore {
         self.reading(|engine| engine.scan(partition, scan))
     }
 
-    async fn commit(&self, partition: &Partition, batch: Batch) -> CommitOutcome {
+    async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
+        let batch = batch.into();
         if let Err(error) = batch.check(&Limits::LOCAL) {
             return CommitOutcome::Refused(error);
         }

@@ -92,7 +92,7 @@ fn answers(seed: u64) -> ([usize; 4], usize) {
     let partition = Partition::new("p").unwrap();
     let (mut counts, mut unknown_applied) = ([0; 4], 0);
     for number in 0..1_000 {
-        let outcome = store.commit_now(&partition, create(number));
+        let outcome = store.commit_now(&partition, &create(number));
         let there = loop {
             if let Ok(row) = store.read_now(&partition, &Key::new(number.to_be_bytes())) {
                 break row.is_some();
@@ -132,9 +132,9 @@ async fn a_waiter_of_a_quiet_partition_keeps_waiting() {
     let (p, q) = (Partition::new("p").unwrap(), Partition::new("q").unwrap());
     let tick = store.changed(&p, abide_store::Tick::START).await;
     let mut waiting = std::pin::pin!(store.changed(&p, tick));
-    store.commit_now(&q, create(1));
+    store.commit_now(&q, &create(1));
     let polled = std::future::poll_fn(|context| std::task::Poll::Ready(waiting.as_mut().poll(context))).await;
     assert!(polled.is_pending(), "another partition's commit woke it");
-    store.commit_now(&p, create(1));
+    store.commit_now(&p, &create(1));
     waiting.await;
 }

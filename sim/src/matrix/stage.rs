@@ -76,7 +76,7 @@ impl Stage {
                     let some = page.rows.into_iter().take(100);
                     let batch =
                         some.fold(Batch::checked(), |batch, row| batch.delete_at(row.key, row.version));
-                    let outcome = self.store.commit_now(&partition, batch);
+                    let outcome = self.store.commit_now(&partition, &batch);
                     if !matches!(outcome, CommitOutcome::Committed(_)) {
                         return Err(format!("the store could not be emptied: {outcome:?}"));
                     }

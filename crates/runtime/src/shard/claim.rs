@@ -1,5 +1,7 @@
 //! Getting the shard, keeping it, and giving it up. The commit that is out, and what its answers mean.
 
+use std::sync::Arc;
+
 use abide_store::rows::{Batch, CommitOutcome, Row, StoreError, Version};
 use abide_store::tables::heads::{self, CommitId, Head};
 use abide_store::tables::{decode, encode};
@@ -167,7 +169,8 @@ impl Shard {
             };
         }
         let (sent, waiting) = (self.now.mono, Waiting::Answer);
-        self.effects.push(Effect::Commit(id, batch.clone()));
+        let batch = Arc::new(batch);
+        self.effects.push(Effect::Commit(id, Arc::clone(&batch)));
         self.commits.in_flight = Some(InFlight { id, batch, after, sent, tries: 0, waiting });
     }
 
@@ -179,7 +182,7 @@ impl Shard {
             Waiting::Retry(at) if at <= now => {
                 commit.waiting = Waiting::Answer;
                 commit.sent = now;
-                self.effects.push(Effect::Commit(commit.id, commit.batch.clone()));
+                self.effects.push(Effect::Commit(commit.id, Arc::clone(&commit.batch)));
             }
             Waiting::AskAgain(at) if at <= now => {
                 commit.waiting = Waiting::Head;

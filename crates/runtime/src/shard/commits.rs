@@ -4,6 +4,7 @@
 //! never there. Knows nothing of what the rows mean.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use abide_store::rows::{Batch, Key, Limits};
 use abide_store::tables::heads::CommitId;
@@ -54,7 +55,7 @@ pub(super) type Rows = Vec<(Key, Option<Vec<u8>>)>;
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) id: CommitId,
-    pub(super) batch: Batch,
+    pub(super) batch: Arc<Batch>,
     pub(super) after: Vec<After>,
     pub(super) sent: Monotonic,
     pub(super) tries: u32,

@@ -51,7 +51,7 @@ fn who_lost_the_shard_stops_and_says_nothing() {
     let (partition, key) = (world.partition(), heads::key());
     let row = world.store.read_now(&partition, &key).unwrap().unwrap();
     let head = Head { owner: "another".to_owned(), fencing_token: 9, ..decode(&row.value).unwrap() };
-    world.store.commit_now(&partition, Batch::fenced(key, Some(row.version), encode(&head)));
+    world.store.commit_now(&partition, &Batch::fenced(key, Some(row.version), encode(&head)));
     let request = world.start_request("one", "a", None);
     let ticket = world.ask_later(request);
     assert_eq!(world.stopped, Some(Stopped::Lost));
@@ -71,7 +71,7 @@ fn an_instance_that_cannot_be_read_is_parked_with_a_reason_and_everything_else_g
     let partition = world.partition();
     let page = world.keys(Table::Page).remove(0);
     let version = world.store.read_now(&partition, &page).unwrap().unwrap().version;
-    world.store.commit_now(&partition, Batch::checked().replace(page, version, b"garbage".to_vec()));
+    world.store.commit_now(&partition, &Batch::checked().replace(page, version, b"garbage".to_vec()));
     world.crash();
     let parked = |notice: &Notice| matches!(notice, Notice::Parked { instance_id, .. } if instance_id.as_str() == "bad");
     assert!(world.notices.iter().any(parked), "{:?}", world.notices);

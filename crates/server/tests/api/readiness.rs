@@ -58,7 +58,7 @@ impl PrivateRows for Switched {
         self.store.scan(partition, scan).await
     }
 
-    async fn commit(&self, partition: &Partition, batch: Batch) -> CommitOutcome {
+    async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
         match self.refuse() {
             Ok(()) => self.store.commit(partition, batch).await,
             Err(error) => CommitOutcome::Unavailable { reason: error.to_string() },

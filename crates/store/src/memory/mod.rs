@@ -8,7 +8,7 @@ mod faults;
 mod public;
 mod rows;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Dice, Faults};
 
@@ -101,7 +101,7 @@ impl MemoryStore {
     }
 
     /// As [`PrivateRows::commit`], without a future.
-    pub fn commit_now(&self, partition: &Partition, batch: Batch) -> CommitOutcome {
+    pub fn commit_now(&self, partition: &Partition, batch: &Batch) -> CommitOutcome {
         if let Err(error) = batch.check(&self.personality.limits) {
             return CommitOutcome::Refused(error);
         }
@@ -110,8 +110,8 @@ impl MemoryStore {
         let fault = state.ordered.take().or_else(|| by_seed(&mut state));
         let outcome = match fault {
             None => state.rows.commit(partition, batch, self.personality.etags),
-            Some(fault) => fault.play(&batch, |batch| {
-                state.rows.commit(partition, batch.clone(), self.personality.etags);
+            Some(fault) => fault.play(batch, |batch| {
+                state.rows.commit(partition, batch, self.personality.etags);
             }),
         };
         drop(state);
@@ -152,8 +152,8 @@ impl PrivateRows for MemoryStore {
         self.scan_now(partition, scan)
     }
 
-    async fn commit(&self, partition: &Partition, batch: Batch) -> CommitOutcome {
-        self.commit_now(partition, batch)
+    async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
+        self.commit_now(partition, &batch.into())
     }
 
     async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {

@@ -55,7 +55,7 @@ impl Rows {
     }
 
     /// Checks everything, then applies everything.
-    pub(super) fn commit(&mut self, partition: &Partition, batch: Batch, etags: bool) -> CommitOutcome {
+    pub(super) fn commit(&mut self, partition: &Partition, batch: &Batch, etags: bool) -> CommitOutcome {
         let rows = self.partitions.entry(partition.clone()).or_default();
         let at = |key: &Key| rows.get(key).map(|cell| version(cell.commit, etags));
         if let Some(fence) = &batch.fence
@@ -76,16 +76,16 @@ impl Rows {
 
         self.last_commit += 1;
         let commit = self.last_commit;
-        let head = batch.fence.map(|fence| {
-            rows.insert(fence.key, Cell { value: fence.value, commit });
+        let head = batch.fence.as_ref().map(|fence| {
+            rows.insert(fence.key.clone(), Cell { value: fence.value.clone(), commit });
             version(commit, etags)
         });
-        let written = batch.writes.into_iter().map(|write| {
-            let Some(value) = write.value else {
+        let written = batch.writes.iter().map(|write| {
+            let Some(value) = write.value.clone() else {
                 rows.remove(&write.key);
                 return None;
             };
-            rows.insert(write.key, Cell { value, commit });
+            rows.insert(write.key.clone(), Cell { value, commit });
             Some(version(commit, etags))
         });
         CommitOutcome::Committed(Receipt { head, rows: written.collect() })

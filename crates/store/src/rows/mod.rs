@@ -10,6 +10,7 @@ mod outcome;
 mod scan;
 
 use std::future::Future;
+use std::sync::Arc;
 
 pub use batch::{Batch, BatchError, Expect, Fence, Write};
 pub use key::{Key, Partition, PartitionError, Row, Version};
@@ -46,7 +47,11 @@ pub trait PrivateRows: Send + Sync {
     /// Applies the batch as a whole or not at all. Durable when it answers `Committed`, never before.
     ///
     /// A caller that stops waiting has not stopped the commit: its outcome is as unknown as [`CommitOutcome::Unknown`].
-    fn commit(&self, partition: &Partition, batch: Batch) -> impl Future<Output = CommitOutcome> + Send;
+    fn commit(
+        &self,
+        partition: &Partition,
+        batch: impl Into<Arc<Batch>> + Send,
+    ) -> impl Future<Output = CommitOutcome> + Send;
 
     /// Resolves when the partition may have changed since `seen`, with what to pass next time; at once for [`Tick::START`].
     ///

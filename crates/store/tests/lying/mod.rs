@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "part of a test")]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use abide_store::Tick;
 use abide_store::conformance::Subject;
@@ -101,7 +101,7 @@ impl Lying {
         if let Some(fence) = batch.fence.as_mut().filter(|_| head) {
             fence.expect = self.honest.read_now(partition, &fence.key).unwrap().map(|row| row.version);
         }
-        self.honest.commit_now(partition, batch)
+        self.honest.commit_now(partition, &batch)
     }
 
     fn remember(&self, partition: &Partition, batch: &Batch) {
@@ -181,7 +181,8 @@ impl PrivateRows for Lying {
         Ok(page)
     }
 
-    async fn commit(&self, partition: &Partition, mut batch: Batch) -> CommitOutcome {
+    async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
+        let mut batch = Arc::unwrap_or_clone(batch.into());
         let late = self.late.lock().unwrap().take();
         if let Some((of, batch, wait)) = late {
             if wait == 0 {
@@ -195,7 +196,7 @@ impl PrivateRows for Lying {
             Lie::TornBatch if batch.writes.len() > 1 => {
                 let whole = batch.writes.len();
                 batch.writes.truncate(whole / 2);
-                match self.honest.commit_now(partition, batch) {
+                match self.honest.commit_now(partition, &batch) {
                     CommitOutcome::Committed(mut receipt) => {
                         let version = receipt.rows.first().cloned().flatten();
                         receipt.rows.resize(whole, version);
@@ -206,21 +207,21 @@ impl PrivateRows for Lying {
             }
             Lie::LostVersionCheck => self.force(partition, batch, true, false),
             Lie::NoFence => self.force(partition, batch, false, true),
-            Lie::WritesWhatItRefuses => match self.honest.commit_now(partition, batch.clone()) {
+            Lie::WritesWhatItRefuses => match self.honest.commit_now(partition, &batch) {
                 refused @ (CommitOutcome::Conflict(_) | CommitOutcome::Fenced) => {
                     self.force(partition, batch, true, true);
                     refused
                 }
                 other => other,
             },
-            Lie::DoubleApplyOnUnknown => match self.honest.commit_now(partition, batch.clone()) {
+            Lie::DoubleApplyOnUnknown => match self.honest.commit_now(partition, &batch) {
                 unknown @ CommitOutcome::Unknown { .. } => {
                     *self.late.lock().unwrap() = Some((partition.clone(), batch, 1));
                     unknown
                 }
                 other => other,
             },
-            _ => self.honest.commit_now(partition, batch),
+            _ => self.honest.commit_now(partition, &batch),
         }
     }
 
