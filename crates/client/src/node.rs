@@ -1,0 +1,201 @@
+//! The server itself: whether it lives, what it counts, what it can call, what stands still.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::address::Path;
+use crate::call::Call;
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::pages::Pages;
+
+/// How the server is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Health {
+    /// `alive` or `ready`.
+    pub health: String,
+}
+
+/// What the server counts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stats {
+    /// Instances.
+    pub instances: InstanceStats,
+    /// Shards.
+    pub shards: Vec<ShardStats>,
+    /// Activity calls.
+    pub activities: ActivityStats,
+    /// Entities.
+    pub entities: EntityStats,
+    /// Seconds since the server began.
+    pub uptime_seconds: u64,
+    /// The server's version.
+    pub version: String,
+    /// Where everything is kept.
+    pub store: StoreStats,
+}
+
+/// Instances, counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceStats {
+    /// How many of each status.
+    pub by_status: BTreeMap<String, u64>,
+}
+
+/// A shard, counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShardStats {
+    /// Which.
+    pub shard: u32,
+    /// Whether it is at work.
+    pub working: bool,
+    /// Instances in memory.
+    pub instances_in_memory: u64,
+    /// Commits it has sent to the store.
+    pub commits: u64,
+    /// Instances with work that waits.
+    pub waiting: u64,
+}
+
+/// Activity calls, counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ActivityStats {
+    /// Under way.
+    pub running: u64,
+    /// Waiting for their turn.
+    pub waiting: u64,
+}
+
+/// Entities, counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct EntityStats {
+    /// Operations done.
+    pub operations: u64,
+}
+
+/// Where everything is kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StoreStats {
+    /// Which backend.
+    pub kind: String,
+    /// When a commit is acknowledged.
+    pub sync: String,
+}
+
+/// An activity that definitions may name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Activity {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// How it is called.
+    #[serde(default)]
+    pub transport: Option<String>,
+    /// What it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// What it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What undoes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensation: Option<Value>,
+}
+
+/// A run that has been alive for longer than it should be.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stuck {
+    /// The instance.
+    pub instance_id: String,
+    /// The definition.
+    pub workflow: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// When it began.
+    #[serde(default)]
+    pub created_at_utc: Option<Timestamp>,
+    /// How long past its time.
+    pub stuck_for_seconds: u64,
+    /// What its branches wait for.
+    #[serde(default)]
+    pub waiting_for: Vec<StuckAt>,
+}
+
+/// Where a branch of a stuck run is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StuckAt {
+    /// The state's path in the definition.
+    pub state: String,
+    /// What it waits for: as [`crate::WaitingFor::kind`].
+    pub kind: String,
+    /// Since when.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// The event's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// The activity's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
+    /// Which delivery of it is out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The instance that was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
+    /// Until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl Client {
+    /// Whether the server lives.
+    pub fn health(&self) -> Call<Health> {
+        Call::get(self, Path::of("/healthz"))
+    }
+
+    /// Whether the server can do what it is asked; refused with the reason if not.
+    pub fn readiness(&self) -> Call<Health> {
+        Call::get(self, Path::of("/readyz"))
+    }
+
+    /// What the server counts.
+    pub fn stats(&self) -> Call<Stats> {
+        Call::get(self, Path::of("/api/stats"))
+    }
+
+    /// Runs that have been alive for longer than they should be.
+    pub fn stuck(&self) -> Pages<Stuck> {
+        Pages::new(self, Path::of("/api/stuck"))
+    }
+
+    /// Activities that definitions may name.
+    pub fn activities(&self) -> Pages<Activity> {
+        Pages::new(self, Path::of("/api/activities"))
+    }
+
+    /// Counters and gauges in Prometheus's text format.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        let answer = Call::<Value>::get(self, Path::of("/metrics")).exchange().await?;
+        let text = std::str::from_utf8(&answer.body);
+        text.map(str::to_owned).map_err(|error| self.unexpected(&answer, &error.to_string()))
+    }
+
+    /// The description of the whole interface.
+    pub async fn openapi(&self) -> Result<Value, ClientError> {
+        let answer = Call::<Value>::get(self, Path::of("/api/openapi.json")).exchange().await?;
+        serde_json::from_slice(&answer.body).map_err(|error| self.unexpected(&answer, &error.to_string()))
+    }
+}

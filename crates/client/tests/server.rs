@@ -1,0 +1,108 @@
+//! The client against a server in the same process.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::time::Duration;
+
+use abide_client::history::Fact;
+use abide_client::{Client, Code, Start, StartOutcome, Status};
+use abide_server::{Config, Server};
+use serde_json::json;
+
+/// A server on a folder of its own.
+struct World {
+    client: Client,
+    server: Server,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.server.listen = "127.0.0.1:0".parse().unwrap();
+        config.store.data = folder.path().join("data");
+        config.store.shards = 2;
+        let server = Server::start(&config).await.unwrap();
+        server.ready().await;
+        let client = Client::new(&format!("http://{}", server.address())).unwrap();
+        Self { client, server, _folder: folder }
+    }
+
+    /// Publishes a definition that echoes its input, and one that waits for the event `Go`.
+    async fn publish(&self) {
+        let echo = json!({"Begin": {"type": "succeed", "output": "$.input"}});
+        let gate = json!({
+            "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "output": "$.state.go", "next": "End"},
+            "End": {"type": "succeed", "output": "$.state.go"},
+        });
+        for (id, states) in [("echo", echo), ("gate", gate)] {
+            let definition = json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0", "startAt": "Begin", "states": states});
+            let published = self.client.publish(definition.to_string()).await.unwrap();
+            assert_eq!((published.id.as_str(), published.version.as_str()), (id, "1.0.0"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_started_waited_for_and_told() {
+    let world = World::new().await;
+    world.publish().await;
+    let client = &world.client;
+    let start = Start::of("echo").id("e-1").input(json!({"a": 1})).wait(Duration::from_secs(30));
+    let StartOutcome::Ended(run) = client.start(&start).await.unwrap() else { panic!("it goes on") };
+    assert_eq!(
+        (run.status, run.output.as_ref(), run.error.is_none()),
+        (Status::Completed, Some(&json!({"a": 1})), true)
+    );
+    let shown = client.instance("e-1").await.unwrap();
+    assert_eq!((shown.execution_id.as_str(), shown.status), ("e-1/1", Status::Completed));
+    let raw = client.instance("e-1").raw().await.unwrap();
+    assert!(raw.get().starts_with(r#"{"instanceId":"e-1","#), "as it came: {raw}");
+
+    let mut events = client.history("e-1").page_size(2);
+    let mut told = Vec::new();
+    while let Some(event) = events.next().await.unwrap() {
+        assert_eq!(event.sequence, told.len() as u64 + 1);
+        told.push(event.fact);
+    }
+    assert!(matches!(
+        told.as_slice(),
+        [Fact::OrchestratorStarted, Fact::ExecutionStarted { .. }, .., Fact::OrchestratorCompleted]
+    ));
+
+    client.purge("e-1").await.unwrap();
+    assert!(client.instance("e-1").await.unwrap_err().is_not_found());
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_and_events_reach_a_run() {
+    let world = World::new().await;
+    world.publish().await;
+    let client = &world.client;
+    let StartOutcome::Running(begun) = client.start(&Start::of("gate").id("g-1")).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(begun.execution_id, "g-1/1");
+    client.suspend("g-1", Some("a look")).await.unwrap();
+    assert_eq!(client.instance("g-1").await.unwrap().status, Status::Suspended);
+    client.resume("g-1", None).await.unwrap();
+    let waiting = client.instance("g-1").await.unwrap();
+    assert_eq!(
+        (waiting.current_states[0].state.as_str(), waiting.current_states[0].waiting_for.kind.as_str()),
+        ("Begin", "event")
+    );
+    client.terminate("g-1", Some("enough")).await.unwrap();
+    assert_eq!(client.instance("g-1").await.unwrap().status, Status::Terminated);
+    let refused = client.raise("g-1", "Go", &json!({"x": 1})).await.unwrap_err();
+    assert_eq!(refused.refusal().unwrap().code, Code::Conflict);
+    assert_eq!(client.restart("g-1", None).await.unwrap().execution_id, "g-1/2");
+    client.raise("g-1", "Go", &json!({"x": 1})).await.unwrap();
+    assert_eq!(client.instance("g-1").await.unwrap().output, Some(json!({"x": 1})));
+    let refused = client.rewind("g-1", None).await.unwrap_err();
+    assert_eq!(refused.refusal().unwrap().status, 409);
+    assert!(client.metrics().await.unwrap().contains("abide_instances_started_total 2"));
+    assert_eq!(client.readiness().await.unwrap().health, "ready");
+    world.server.stop().await;
+}
