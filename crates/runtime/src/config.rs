@@ -5,6 +5,7 @@ use std::time::Duration as StdDuration;
 use abide_store::rows::{Capabilities, Limits as StoreLimits};
 use abide_workflow::{Duration, Limits, TurnLimits};
 
+use crate::entity::Kinds;
 use crate::lease::LeaseTimes;
 use crate::placement::ShardCount;
 
@@ -33,6 +34,10 @@ pub struct Config {
     pub overdue_per_second: u32,
     /// Requests and messages that may wait in this shard for something to be read.
     pub waiting_max: usize,
+    /// Events an entity may hold.
+    pub entity_events_max: u64,
+    /// Kinds of entities with operations of their own.
+    pub kinds: Kinds,
     /// Bytes of runs kept in memory while they rest; 0 keeps none.
     pub resting_bytes_max: usize,
     /// How long a run may rest in memory.
@@ -66,6 +71,8 @@ impl Config {
             repeat_window: Duration::hours(7 * 24),
             overdue_per_second: 1_000,
             waiting_max: 10_000,
+            entity_events_max: 1_000_000,
+            kinds: Kinds::default(),
             resting_bytes_max: 4 * 1024 * 1024,
             resting_max: StdDuration::from_secs(10),
             feed_linger: StdDuration::from_millis(50),

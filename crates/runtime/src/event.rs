@@ -6,15 +6,17 @@
 use std::sync::Arc;
 
 use abide_dispatch::{Answer, Call};
-use abide_store::public::PublicWrite;
+use abide_store::public::{PublicWrite, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Row, Scan, ScanPage, StoreError};
 use abide_store::tables::dedupe::Answer as KeptAnswer;
+use abide_store::tables::entities::Entity as EntityRow;
 use abide_store::tables::heads::CommitId;
 use abide_store::tables::instances::Instance as InstanceRow;
 use abide_workflow::{CommandId, InstanceId, Plan};
 use semver::VersionReq;
 
 use crate::definitions::DefinitionError;
+use crate::entity::EntityId;
 use crate::placement::ShardId;
 use crate::request::{Reply, Request, Ticket};
 use crate::run::{StoredRun, UnreadableRun};
@@ -34,6 +36,8 @@ pub enum Event {
     Scanned(ScanPurpose, Result<ScanPage, StoreError>),
     /// An instance was looked up.
     LookedUp(InstanceId, Box<LookedUp>),
+    /// An entity was looked up, for the operation of this number.
+    EntityLookedUp(EntityId, u64, Box<FoundEntity>),
     /// A plan for a child was looked for.
     PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
     /// An activity answered, or its delivery failed.
@@ -63,7 +67,16 @@ pub enum Effect {
     Scan(ScanPurpose, Scan),
     /// Read what is stored of an instance: [`Event::LookedUp`].
     LookUp(InstanceId, Depth),
-    /// Find the plan for a child: [`Event::PlanFound`].
+    /// Read what is stored of an entity, and whether an operation came before: [`Event::EntityLookedUp`].
+    LookUpEntity {
+        /// Which.
+        entity: EntityId,
+        /// The number of the operation that is waiting.
+        number: u64,
+        /// Among which ids to look, and the digest of the operation's.
+        repeat: Option<(&'static str, [u8; 32])>,
+    },
+    /// Find the plan for a run: [`Event::PlanFound`].
     FindPlan {
         /// The child.
         instance_id: InstanceId,
@@ -78,8 +91,8 @@ pub enum Effect {
     CancelCall(CallId),
     /// Answer a client.
     Reply(Ticket, Reply),
-    /// Write to the public table of instances: [`Event::Fed`].
-    Feed(Vec<PublicWrite>),
+    /// Write to a public table: [`Event::Fed`].
+    Feed(&'static TableSchema, Vec<PublicWrite>),
     /// Commit to the inbox partition of another shard: [`Event::Posted`].
     Post(ShardId, Batch),
     /// Commit to the shard's own inbox partition: [`Event::ArrivalsDropped`].
@@ -124,6 +137,17 @@ pub enum LookedUp {
     Run(Option<Box<StoredRun>>),
     /// It is there and cannot be read.
     Unreadable(UnreadableRun),
+    /// The store could not say; ask again.
+    Unavailable(String),
+}
+
+/// What is stored of an entity.
+#[derive(Debug)]
+pub enum FoundEntity {
+    /// Its row and the answer to an earlier copy of the operation, as far as they exist.
+    Found(Option<EntityRow>, Option<KeptAnswer>),
+    /// It is there and cannot be read.
+    Damaged(String),
     /// The store could not say; ask again.
     Unavailable(String),
 }
@@ -210,6 +234,15 @@ pub enum Notice {
     Began,
     /// A call was delivered again.
     Redelivered,
+    /// An entity recorded an event.
+    EventRecorded,
+    /// A message was given up.
+    DeadLettered {
+        /// In whose name.
+        engine: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// Something stored cannot be read, and was passed over.
     Unreadable {
         /// What, and why.

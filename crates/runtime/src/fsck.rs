@@ -104,7 +104,7 @@ impl Children {
                 self.on_the_way
                     .insert(format!("{}/{}/{}", parent.instance_id, parent.run.0, parent.command.0));
             }
-            Post::TerminateChild { .. } | Post::Continue { .. } => {}
+            Post::TerminateChild { .. } | Post::Continue { .. } | Post::Routed(_) => {}
         }
     }
 

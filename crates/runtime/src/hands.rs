@@ -5,12 +5,14 @@ use std::sync::Arc;
 use abide_store::public::PublicTables;
 use abide_store::rows::{CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
 use abide_store::tables::dedupe::{self, Answer};
+use abide_store::tables::entities::{self, Entity as EntityRow};
 use abide_store::tables::instances::RunStatus;
-use abide_store::tables::{decode, heads, public_instances};
+use abide_store::tables::{decode, heads};
 use abide_workflow::InstanceId;
 
 use crate::definitions::Definitions;
-use crate::event::{Depth, Effect, Event, LookedUp, ScanPurpose};
+use crate::entity::EntityId;
+use crate::event::{Depth, Effect, Event, FoundEntity, LookedUp, ScanPurpose};
 use crate::placement::{ShardCount, ShardId};
 use crate::run::{RunReader, UnreadableRun};
 
@@ -84,8 +86,12 @@ impl<S: Store> Hands<S> {
                 let plan = self.definitions.pick(&workflow, range.as_ref()).await;
                 Event::PlanFound(instance_id, plan.map_err(Into::into))
             }
-            Effect::Feed(writes) => {
-                let fed = self.store.put(&public_instances::SCHEMA, writes).await;
+            Effect::LookUpEntity { entity, number, repeat } => {
+                let found = self.look_up_entity(own, &entity, repeat).await;
+                Event::EntityLookedUp(entity, number, Box::new(found))
+            }
+            Effect::Feed(table, writes) => {
+                let fed = self.store.put(table, writes).await;
                 Event::Fed(fed.map_err(|error| error.to_string()))
             }
             Effect::Post(target, batch) => {
@@ -98,6 +104,34 @@ impl<S: Store> Hands<S> {
             Effect::DropArrivals(batch) => Event::ArrivalsDropped(self.store.commit(inbox, batch).await),
             other => return Err(other),
         })
+    }
+
+    async fn look_up_entity(
+        &self,
+        own: &Partition,
+        entity: &EntityId,
+        repeat: Option<(&'static str, [u8; 32])>,
+    ) -> FoundEntity {
+        let failed = |error: StoreError| match error {
+            StoreError::Corrupt { .. } => FoundEntity::Damaged(error.to_string()),
+            StoreError::Unavailable { reason } => FoundEntity::Unavailable(reason),
+        };
+        let row = match self.store.read(own, &entities::key(entity.kind(), entity.key())).await {
+            Ok(row) => row.map(|row| decode::<EntityRow>(&row.value)).transpose(),
+            Err(error) => return failed(error),
+        };
+        let kept = match repeat {
+            Some((scope, digest)) => match self.store.read(own, &dedupe::key(scope, &digest)).await {
+                Ok(kept) => kept.map(|kept| decode::<Answer>(&kept.value)).transpose(),
+                Err(error) => return failed(error),
+            },
+            None => Ok(None),
+        };
+        // Without its answer nobody can say whether the operation was done: it is not guessed.
+        match (row, kept) {
+            (Ok(row), Ok(kept)) => FoundEntity::Found(row, kept),
+            (Err(error), _) | (_, Err(error)) => FoundEntity::Damaged(error.to_string()),
+        }
     }
 
     async fn look_up(&self, own: &Partition, id: &InstanceId, depth: &Depth) -> LookedUp {

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod crash;
 pub mod definitions;
+pub mod entity;
 pub mod event;
 pub mod fsck;
 pub mod hands;
@@ -21,7 +22,9 @@ pub mod run;
 mod shard;
 
 pub use config::Config;
-pub use event::{CallId, Depth, Effect, Event, LookedUp, Notice, PlanError, ScanPurpose, Stopped};
+pub use event::{
+    CallId, Depth, Effect, Event, FoundEntity, LookedUp, Notice, PlanError, ScanPurpose, Stopped,
+};
 pub use moment::Moment;
 pub use node::Node;
 pub use request::{Refused, Repeat, Reply, Request, RunView, Start, Started, Ticket, ViewStatus};

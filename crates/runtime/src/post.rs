@@ -6,6 +6,8 @@ use abide_workflow::instance::ParentLink;
 use abide_workflow::{InstanceId, Message};
 use serde::{Deserialize, Serialize};
 
+use crate::entity::Routed;
+
 /// A message from one run to another. Stored by place: append only.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Post {
@@ -30,6 +32,8 @@ pub enum Post {
         /// The run's number in its shard.
         run: u64,
     },
+    /// An event from outside, for the run of its session.
+    Routed(Box<Routed>),
 }
 
 /// A child to be started.

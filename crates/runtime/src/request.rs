@@ -2,11 +2,14 @@
 //!
 //! Every answer is given after what it says is durable. Knows no transport: the server spells these as HTTP.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use abide_workflow::instance::CurrentState;
 use abide_workflow::json::Json;
 use abide_workflow::{Failure, InstanceId, Message, Plan, Refusal, RunNumber, Timestamp};
+
+use crate::entity::{Operate, Operated, OperationError};
 
 /// Names one request of a driver; answers carry it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,11 +37,35 @@ pub enum Request {
         /// Whom.
         instance_id: InstanceId,
     },
+    /// One operation on an entity.
+    Operate(Box<Operate>),
     /// Answer when the current run has ended.
     AwaitEnd {
         /// Whose.
         instance_id: InstanceId,
     },
+}
+
+impl Request {
+    /// The instance it is for, unless it is for an entity.
+    pub fn instance_id(&self) -> Option<&InstanceId> {
+        match self {
+            Self::Start(start) => Some(&start.instance_id),
+            Self::Deliver { instance_id, .. }
+            | Self::Restart { instance_id }
+            | Self::Purge { instance_id }
+            | Self::AwaitEnd { instance_id } => Some(instance_id),
+            Self::Operate(_) => None,
+        }
+    }
+
+    /// What decides which shard it is for.
+    pub fn placement_key(&self) -> Cow<'_, str> {
+        match self {
+            Self::Operate(operate) => operate.entity.placement_key(),
+            other => Cow::Borrowed(other.instance_id().map_or("", InstanceId::placement_key)),
+        }
+    }
 }
 
 /// A run to begin. The plan is chosen and the input checked by whoever asks.
@@ -78,6 +105,8 @@ pub enum Reply {
     Started(Started),
     /// The message is taken.
     Accepted,
+    /// The operation is done, or was done already by an earlier copy of the request.
+    Operated(Box<Operated>),
     /// The instance is forgotten.
     Purged,
     /// The run has ended.
@@ -132,6 +161,33 @@ pub enum Refused {
         instance_id: InstanceId,
         /// What is wrong.
         reason: String,
+    },
+    /// The entity's rows cannot be read.
+    #[error("entity {entity} is damaged: {reason}")]
+    EntityDamaged {
+        /// Which.
+        entity: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The entity holds as many events as it may.
+    #[error("entity {entity} holds {events} events; clear some first")]
+    EntityFull {
+        /// Which.
+        entity: String,
+        /// How many it holds.
+        events: u64,
+    },
+    /// The entity's kind refused the operation.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
+    /// Something has more bytes than a payload may have.
+    #[error("{what} has {bytes} bytes, which is more than a payload may have")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// How many.
+        bytes: usize,
     },
     /// The same key came with another request before.
     #[error("this Idempotency-Key was used for another request")]

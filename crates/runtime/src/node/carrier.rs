@@ -208,7 +208,7 @@ impl<S: Store> Carrier<S> {
         crash::point(match &effect {
             Effect::Commit(..) => "before-commit",
             Effect::Post(..) => "before-post",
-            Effect::Feed(_) => "before-feed",
+            Effect::Feed(..) => "before-feed",
             _ => "",
         });
         if let Effect::Commit(_, batch) = &effect {
@@ -256,7 +256,10 @@ impl<S: Store> Carrier<S> {
             Notice::Unreadable { reason } => {
                 tracing::error!(shard = %self.id, reason, "something stored cannot be read");
             }
-            Notice::Ended { .. } | Notice::Began | Notice::Redelivered => {}
+            Notice::DeadLettered { engine, reason } => {
+                tracing::warn!(shard = %self.id, engine, reason, "dead-lettered");
+            }
+            Notice::Ended { .. } | Notice::Began | Notice::Redelivered | Notice::EventRecorded => {}
         }
     }
 }

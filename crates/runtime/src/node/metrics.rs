@@ -102,6 +102,10 @@ pub struct Metrics {
     pub calls_failed: Counter,
     /// Calls running now.
     pub calls_running: Gauge,
+    /// Events that entities recorded.
+    pub events_recorded: Counter,
+    /// Messages that were given up.
+    pub dead_lettered: Counter,
     /// Commits sent.
     pub commits: Counter,
     /// Rows in them, heads included.
@@ -152,6 +156,8 @@ impl Metrics {
             Notice::Parked { .. } => self.parked.add(1),
             Notice::Redelivered => self.redelivered.add(1),
             Notice::CallFailed { .. } => self.calls_failed.add(1),
+            Notice::EventRecorded => self.events_recorded.add(1),
+            Notice::DeadLettered { .. } => self.dead_lettered.add(1),
             Notice::Owned { .. } | Notice::Unreadable { .. } => {}
         }
     }

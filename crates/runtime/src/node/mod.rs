@@ -18,7 +18,9 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::definitions::Definitions;
+use crate::entity::{EntityId, EntityReader};
 use crate::hands::{Hands, Store};
+use crate::placement::ShardId;
 use crate::request::{Reply, Request, RunView, Start};
 use crate::run::UnreadableRun;
 use carrier::{Carrier, Incoming};
@@ -107,8 +109,15 @@ impl<S: Store> Node<S> {
     /// Asks the shard of an instance.
     pub async fn ask(&self, request: Request) -> Result<Reply, Unanswered> {
         let (reply, answer) = oneshot::channel();
-        self.send(&request_id(&request), Incoming::Ask { request, reply, end: None });
+        self.send(request, reply, None);
         answer.await.map_err(|_| Unanswered)
+    }
+
+    /// Asks without waiting: requests for one shard are taken in the order of these calls.
+    pub fn ask_later(&self, request: Request) -> oneshot::Receiver<Reply> {
+        let (reply, answer) = oneshot::channel();
+        self.send(request, reply, None);
+        answer
     }
 
     /// Begins a run, and says when it has ended.
@@ -116,7 +125,7 @@ impl<S: Store> Node<S> {
         let (reply, answer) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let request = Request::Start(Box::new(start));
-        self.send(&request_id(&request), Incoming::Ask { request, reply, end: Some(end) });
+        self.send(request, reply, Some(end));
         Ok(Begun { reply: answer.await.map_err(|_| Unanswered)?, end: ended })
     }
 
@@ -143,6 +152,22 @@ impl<S: Store> Node<S> {
             Ok(page) => Ok(page),
             Err(unreadable) => Err(ShowError::Unreadable(unreadable)),
         }
+    }
+
+    /// Reads the entities that share a shard with this one.
+    pub fn entities_with(&self, entity: &EntityId) -> Option<EntityReader<'_, S>> {
+        self.entities_of(self.options.shard.shards.shard_of(&entity.placement_key()))
+    }
+
+    /// Reads the entities of one shard.
+    pub fn entities_of(&self, shard: ShardId) -> Option<EntityReader<'_, S>> {
+        let partition = self.hands.partition(shard)?;
+        Some(EntityReader { store: self.hands.store(), partition })
+    }
+
+    /// Every shard, in order.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> {
+        self.options.shard.shards.shards()
     }
 
     /// The published definitions.
@@ -188,21 +213,11 @@ impl<S: Store> Node<S> {
         }
     }
 
-    fn send(&self, id: &InstanceId, incoming: Incoming) {
-        let shard = self.options.shard.shards.shard_of_instance(id);
+    fn send(&self, request: Request, reply: oneshot::Sender<Reply>, end: Option<oneshot::Sender<Reply>>) {
+        let shard = self.options.shard.shards.shard_of(&request.placement_key());
         if let Some(sender) = self.shards.get(shard.number() as usize) {
             // If the shard is gone the answer's other end is dropped with it, and that is the answer.
-            drop(sender.send(incoming));
+            drop(sender.send(Incoming::Ask { request, reply, end }));
         }
-    }
-}
-
-fn request_id(request: &Request) -> InstanceId {
-    match request {
-        Request::Start(start) => start.instance_id.clone(),
-        Request::Deliver { instance_id, .. }
-        | Request::Restart { instance_id }
-        | Request::Purge { instance_id }
-        | Request::AwaitEnd { instance_id } => instance_id.clone(),
     }
 }

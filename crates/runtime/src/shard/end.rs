@@ -114,7 +114,7 @@ impl Shard {
         // Answers name commands of the run that ended. Their rows have gone with it, or go with them.
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
-                From::Client(_) => {
+                From::Client(_) | From::Routed(..) => {
                     begun.messages.push_back(message);
                     begun.froms.push_back(from);
                 }
@@ -149,6 +149,10 @@ impl Shard {
         for (message, from) in run.messages.into_iter().zip(run.froms) {
             match from {
                 From::Client(ticket) => self.refuse(ticket, refused.clone()),
+                // For whichever run lives when it can be served.
+                From::Routed(sequence, routed) => {
+                    slot.set_aside.push_back(Item::Post { sequence, post: Post::Routed(routed) });
+                }
                 from => {
                     let envelope = Envelope { message, from };
                     slot.set_aside.push_back(Item::Message { run: number, envelope });

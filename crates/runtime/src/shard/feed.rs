@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use abide_store::public::{PublicKey, PublicRow, PublicWrite};
+use abide_store::public::{PublicKey, PublicRow, PublicWrite, TableSchema};
 use abide_store::tables::encode;
+use abide_store::tables::engine_dlq::{self, DeadLetter};
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::outbox::{self, Outgoing, PUBLIC};
@@ -30,11 +31,14 @@ enum Marker {
     Last(PublicRow, String),
     /// The run was purged.
     Gone(PublicKey),
+    /// A message was given up.
+    Dead(PublicRow),
 }
 
 /// A state for the public table.
 #[derive(Clone, Debug)]
 pub(super) struct FeedItem {
+    table: &'static TableSchema,
     write: PublicWrite,
     revision: u64,
     /// The instance, if the run has ended.
@@ -123,8 +127,24 @@ impl Shard {
         self.write_marker(row.run, &Marker::Gone(key.clone()));
         let revision = self.next_sequence();
         self.feed.newest.insert(row.run, revision);
-        let item = FeedItem { write: PublicWrite::Delete(key), revision, ended: None };
+        let item = FeedItem {
+            table: &public_instances::SCHEMA,
+            write: PublicWrite::Delete(key),
+            revision,
+            ended: None,
+        };
         self.commits.then(After::Feed(row.run, item));
+    }
+
+    /// A message was given up: its row will be in the dead-letter queue, under a number that is no run's.
+    pub(super) fn feed_dead_letter(&mut self, number: u64, letter: &DeadLetter) {
+        let row = letter.to_row(1);
+        self.write_marker(number, &Marker::Dead(row.clone()));
+        let revision = self.next_sequence();
+        self.feed.newest.insert(number, revision);
+        let item =
+            FeedItem { table: &engine_dlq::SCHEMA, write: PublicWrite::Put(row), revision, ended: None };
+        self.commits.then(After::Feed(number, item));
     }
 
     fn write_marker(&mut self, run: u64, marker: &Marker) {
@@ -141,7 +161,12 @@ impl Shard {
         let revision = self.next_sequence();
         self.feed.newest.insert(row.run, revision);
         let write = PublicWrite::Put(public_instance(id, row, status).to_row(revision));
-        FeedItem { write, revision, ended: is_over(row.status).then(|| id.clone()) }
+        FeedItem {
+            table: &public_instances::SCHEMA,
+            write,
+            revision,
+            ended: is_over(row.status).then(|| id.clone()),
+        }
     }
 
     /// A marker that a former owner left.
@@ -155,11 +180,26 @@ impl Shard {
             }
             Marker::Last(row, id) => {
                 let ended = InstanceId::new(id).ok();
-                let item = FeedItem { write: PublicWrite::Put(row), revision, ended };
+                let item = FeedItem {
+                    table: &public_instances::SCHEMA,
+                    write: PublicWrite::Put(row),
+                    revision,
+                    ended,
+                };
                 self.feed.ready(run, item, self.now.mono);
             }
             Marker::Gone(key) => {
-                let item = FeedItem { write: PublicWrite::Delete(key), revision, ended: None };
+                let item = FeedItem {
+                    table: &public_instances::SCHEMA,
+                    write: PublicWrite::Delete(key),
+                    revision,
+                    ended: None,
+                };
+                self.feed.ready(run, item, self.now.mono);
+            }
+            Marker::Dead(row) => {
+                let write = PublicWrite::Put(row);
+                let item = FeedItem { table: &engine_dlq::SCHEMA, write, revision, ended: None };
                 self.feed.ready(run, item, self.now.mono);
             }
         }
@@ -204,15 +244,15 @@ impl Shard {
             return;
         }
         let at_once = FEED_MAX.min(self.config.store.commit_rows_max / 4);
-        while self.feed.out.len() < at_once {
-            let Some((run, item)) = self.feed.waiting.pop_first() else { break };
-            self.feed.out.insert(run, item);
-        }
+        // One table at a time.
+        let Some(table) = self.feed.waiting.first_key_value().map(|(_, item)| item.table) else { return };
+        let some = self.feed.waiting.extract_if(.., |_, item| item.table.tag == table.tag);
+        self.feed.out.extend(some.take(at_once));
         if self.feed.waiting.is_empty() {
             self.feed.since = None;
         }
         let writes = self.feed.out.values().map(|item| item.write.clone()).collect();
-        self.effects.push(Effect::Feed(writes));
+        self.effects.push(Effect::Feed(table, writes));
     }
 
     pub(super) fn on_fed(&mut self, result: &Result<(), String>) {

@@ -75,7 +75,7 @@ impl Shard {
 
     /// What is kept under a client's key, for an instance that is in memory.
     fn answer_looked_up(&mut self, id: &InstanceId, slot: &mut Slot, found: LookedUp) {
-        if slot.child.is_some() || !slot.asked() {
+        if slot.child.is_some() || slot.routed.is_some() || !slot.asked() {
             return;
         }
         match (found, slot.key_to_look_for()) {

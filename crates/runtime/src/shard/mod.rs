@@ -10,12 +10,15 @@ mod calls;
 mod claim;
 mod commits;
 mod end;
+mod entities;
 mod feed;
 mod look;
 mod memory;
+mod operations;
 mod outbox;
 mod recover;
 mod requests;
+mod routed;
 mod schedule;
 mod serve;
 mod slot;
@@ -81,6 +84,7 @@ pub struct Shard {
     outbox: outbox::Outbox,
     arrivals: arrivals::Arrivals,
     sweep: sweep::Sweep,
+    entities: entities::Entities,
     /// The scan of recovery that is out, and one that is to be repeated.
     scanning: Option<Scan>,
     repeat: Option<recover::Repeat>,
@@ -116,6 +120,7 @@ impl Shard {
             outbox: outbox::Outbox::default(),
             arrivals: arrivals::Arrivals::default(),
             sweep: sweep::Sweep::default(),
+            entities: entities::Entities::default(),
             scanning: None,
             repeat: None,
             lazy_since: None,
@@ -157,6 +162,9 @@ impl Shard {
             Event::CommitAnswered(id, outcome) => self.on_commit_answered(id, outcome),
             Event::Scanned(purpose, result) => self.on_scanned(purpose, result),
             Event::LookedUp(id, looked_up) => self.on_looked_up(&id, *looked_up),
+            Event::EntityLookedUp(entity, number, found) => {
+                self.on_entity_looked_up(&entity, number, *found);
+            }
             Event::PlanFound(id, result) => self.on_plan_found(&id, result),
             Event::Answered(call, answer) => self.on_answered(call, answer),
             Event::Fed(result) => self.on_fed(&result),
@@ -173,11 +181,13 @@ impl Shard {
         self.now = now;
         self.keep_time();
         if self.is_owned() {
+            self.serve_ready_entities();
             self.take_ready_turns();
             self.feed_public();
             self.send_outbox();
             self.commit_next();
             self.drop_resting();
+            self.drop_idle_entities();
         }
         std::mem::take(&mut self.effects)
     }
@@ -198,7 +208,7 @@ impl Shard {
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn mono_wakes(&self) -> [Option<Monotonic>; 10] {
+    fn mono_wakes(&self) -> [Option<Monotonic>; 11] {
         [
             self.phase.wake(self.config.alone),
             self.commit_wake(),
@@ -210,6 +220,7 @@ impl Shard {
             self.again.front().map(|(at, _)| *at),
             self.timers.retry_at,
             self.arrivals.retry_at,
+            self.entities_wake(),
         ]
     }
 
@@ -231,6 +242,7 @@ impl Shard {
         }
         self.keep_recovery();
         self.serve_again();
+        self.look_up_entities_again();
         if self.is_working() {
             self.fire_due();
             self.keep_timers();
@@ -243,6 +255,7 @@ impl Shard {
     fn stop(&mut self, why: Stopped) {
         self.phase = Phase::Stopped;
         self.slots.clear();
+        self.clear_entities();
         self.effects.push(Effect::Stopped(why));
     }
 

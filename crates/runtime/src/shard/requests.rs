@@ -25,13 +25,10 @@ impl Shard {
         if self.waiting >= self.config.waiting_max || self.ready.len() >= self.config.waiting_max {
             return self.refuse(ticket, Refused::Busy);
         }
-        let id = match &request {
-            Request::Start(start) => start.instance_id.clone(),
-            Request::Deliver { instance_id, .. }
-            | Request::Restart { instance_id }
-            | Request::Purge { instance_id }
-            | Request::AwaitEnd { instance_id } => instance_id.clone(),
-        };
+        if let Request::Operate(operate) = request {
+            return self.on_operate(ticket, operate);
+        }
+        let Some(id) = request.instance_id().cloned() else { return };
         self.offer(&id, Item::Asked(ticket, request));
     }
 
@@ -55,6 +52,7 @@ impl Shard {
             Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message),
             Request::Restart { .. } => self.serve_restart(id, slot, ticket),
             Request::Purge { .. } => self.serve_purge(id, slot, ticket),
+            Request::Operate(operate) => self.on_operate(ticket, operate),
             Request::AwaitEnd { .. } => match &mut slot.known {
                 Known::Run(_) => self.awaiting.entry(id.clone()).or_default().push(ticket),
                 other => {

@@ -126,6 +126,9 @@ impl Shard {
             Item::Post { sequence, post: Post::StartChild(start) } => {
                 self.find_plan(id, slot, sequence, start);
             }
+            Item::Post { sequence, post: Post::Routed(routed) } => {
+                self.serve_routed(id, slot, sequence, routed);
+            }
             item => match &mut slot.known {
                 Known::Run(run) => self.serve_run(run, item),
                 // It may be resumed, and then these are needed.
@@ -187,7 +190,9 @@ impl Shard {
         match item {
             Item::Message { envelope, .. } => match envelope.from {
                 From::Timer(due) => self.drop_timer(&due),
-                From::Inbox(sequence) => self.commits.delete(inbox::key(sequence)),
+                From::Inbox(sequence) | From::Routed(sequence, _) => {
+                    self.commits.delete(inbox::key(sequence));
+                }
                 From::Client(_) | From::Call(_) => {}
             },
             Item::Post { sequence, .. } => self.commits.delete(inbox::key(sequence)),
@@ -217,7 +222,7 @@ impl Item {
             self,
             Self::Asked(_, Request::Start(_) | Request::Restart { .. } | Request::Purge { .. })
                 | Self::Expire { .. }
-                | Self::Post { post: Post::StartChild(_), .. }
+                | Self::Post { post: Post::StartChild(_) | Post::Routed(_), .. }
         )
     }
 }

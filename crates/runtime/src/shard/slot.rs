@@ -11,6 +11,7 @@ use abide_workflow::{CommandId, Instance, Message, Plan, Status};
 
 use super::commits::After;
 use super::schedule::DueKey;
+use crate::entity::Routed;
 use crate::event::Depth;
 use crate::lease::Monotonic;
 use crate::post::{ChildStart, Post};
@@ -39,6 +40,8 @@ pub(super) struct Slot {
     pub(super) written: u64,
     /// A child whose plan is being looked for, with its row in the inbox.
     pub(super) child: Option<(u64, ChildStart)>,
+    /// An event whose run's plan is being looked for, with its row in the inbox.
+    pub(super) routed: Option<(u64, Box<Routed>)>,
 }
 
 /// What is known of an instance.
@@ -92,6 +95,7 @@ impl Slot {
             resuming: false,
             written: 0,
             child: None,
+            routed: None,
         }
     }
 
@@ -169,6 +173,8 @@ pub(super) enum From {
     Timer(DueKey),
     /// The inbox: delete its row.
     Inbox(u64),
+    /// The inbox, for an event from outside: delete its row, and give the event up if it is refused.
+    Routed(u64, Box<Routed>),
 }
 
 /// A run in memory. It may be ahead of the store.

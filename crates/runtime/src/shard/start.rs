@@ -188,7 +188,7 @@ impl Shard {
     }
 
     /// A run in memory, with nothing of it written: its first turn writes all.
-    fn begin_run(&mut self, plan: Arc<Plan>, origin: Origin) -> Run {
+    pub(super) fn begin_run(&mut self, plan: Arc<Plan>, origin: Origin) -> Run {
         let row = InstanceRow {
             run: self.next_sequence(),
             run_number: origin.run.0,
@@ -228,7 +228,9 @@ impl Shard {
 
     pub(super) fn on_plan_found(&mut self, id: &InstanceId, result: Result<Arc<Plan>, PlanError>) {
         let Some(mut slot) = self.slots.remove(id) else { return };
-        if slot.child.is_some() && slot.asked() {
+        if slot.routed.is_some() && slot.asked() {
+            self.routed_plan_found(id, &mut slot, result);
+        } else if slot.child.is_some() && slot.asked() {
             match result {
                 Ok(plan) => self.begin_child(id, &mut slot, plan),
                 Err(PlanError::NotFound(reason)) => {

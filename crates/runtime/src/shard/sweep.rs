@@ -8,7 +8,7 @@ use abide_store::rows::{Key, Scan, ScanPage, StoreError};
 use abide_store::tables::dedupe::{self, Answer};
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
-use abide_store::tables::{decode, dispatches, encode, pages, parts, payloads};
+use abide_store::tables::{decode, dispatches, encode, entity_events, pages, parts, payloads};
 use abide_workflow::InstanceId;
 
 use super::commits::After;
@@ -48,6 +48,10 @@ enum Swept {
         table: usize,
     },
     Answer,
+    /// Some of many kept answers: those that are left.
+    Answers(Vec<(String, [u8; 32])>),
+    /// Events of an entity below a position.
+    Events,
 }
 
 /// Expiries looked at in one go, and rows deleted in one.
@@ -116,8 +120,15 @@ impl Shard {
                 self.effects
                     .push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
             }
+            Expired::Answers(answers) => self.sweep_answers(key, answers),
+            Expired::EntityEvents { generation, until } => {
+                self.sweep.current = Some(Current { expiry: key, what: Swept::Events });
+                let below =
+                    Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(SLICE)));
+            }
             // Kinds that nothing writes yet.
-            Expired::EntityEvents { .. } | Expired::Payload { .. } | Expired::Source(_) => {}
+            Expired::Payload { .. } | Expired::Source(_) => {}
         }
     }
 
@@ -135,14 +146,27 @@ impl Shard {
         };
         self.commits.make_room(SLICE + 1, 0);
         match what {
-            Swept::Answer => {
+            Swept::Events => {
                 for row in page.rows {
-                    let old =
-                        decode::<Answer>(&row.value).is_ok_and(|answer| answer.expires_at <= self.now.wall.0);
-                    if old {
-                        self.commits.delete(row.key);
+                    self.commits.delete(row.key);
+                }
+                match page.next {
+                    Some(scan) => {
+                        self.sweep.current = Some(Current { expiry, what: Swept::Events });
+                        self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
+                    }
+                    None => {
+                        self.commits.delete(expiry);
+                        self.sweep.written = self.commits.number();
                     }
                 }
+            }
+            Swept::Answers(left) => {
+                self.delete_old_answers(page);
+                self.sweep_answers(expiry, left);
+            }
+            Swept::Answer => {
+                self.delete_old_answers(page);
                 self.commits.delete(expiry);
                 self.sweep.written = self.commits.number();
             }
@@ -165,6 +189,32 @@ impl Shard {
                         self.sweep.written = self.commits.number();
                     }
                 }
+            }
+        }
+    }
+
+    /// One of many kept answers after the other, then the row that names them.
+    fn sweep_answers(&mut self, expiry: Key, mut answers: Vec<(String, [u8; 32])>) {
+        match answers.pop() {
+            Some((scope, digest)) => {
+                let row = dedupe::key(&scope, &digest);
+                self.sweep.current = Some(Current { expiry, what: Swept::Answers(answers) });
+                self.effects
+                    .push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
+            }
+            None => {
+                self.commits.delete(expiry);
+                self.sweep.written = self.commits.number();
+            }
+        }
+    }
+
+    /// An answer may have been given anew since.
+    fn delete_old_answers(&mut self, page: ScanPage) {
+        for row in page.rows {
+            let old = decode::<Answer>(&row.value).is_ok_and(|answer| answer.expires_at <= self.now.wall.0);
+            if old {
+                self.commits.delete(row.key);
             }
         }
     }

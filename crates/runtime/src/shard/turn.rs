@@ -5,10 +5,10 @@ use abide_store::tables::parts::{self, Part};
 use abide_store::tables::{encode, inbox, instances};
 use abide_workflow::command::CommandKind;
 use abide_workflow::history::HistoryEvent;
-use abide_workflow::{CommandId, Corrupt, InstanceId, Message, Status, Turn, advance};
+use abide_workflow::{CommandId, Corrupt, InstanceId, Message, Refusal, Status, Turn, advance};
 
 use super::commits::After;
-use super::slot::{Folding, From, Run, Slot, row_status};
+use super::slot::{Folding, From, Item, Run, Slot, row_status};
 use super::{Shard, planted};
 use crate::event::Effect;
 use crate::post::{self, Post};
@@ -133,6 +133,18 @@ impl Shard {
                     answered.push((command, matches!(message, Message::ActivityCompleted { .. })));
                 }
                 From::Timer(due) => self.timer_taken(run, &due, changes),
+                From::Routed(sequence, routed) => match refusal {
+                    // It ended first: the next run is for this event.
+                    Some(Refusal::RunEnded { .. }) => {
+                        let id = run.instance.origin().instance_id.clone();
+                        self.posted.push_back((id, Item::Post { sequence, post: Post::Routed(routed) }));
+                    }
+                    Some(refusal) => self.give_up_routed(sequence, &routed, &refusal.to_string()),
+                    None => {
+                        self.commits.delete(inbox::key(sequence));
+                        self.commits.hurry();
+                    }
+                },
                 From::Inbox(sequence) => {
                     self.commits.delete(inbox::key(sequence));
                     self.commits.hurry();

@@ -16,6 +16,9 @@ pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// CloudEvents, told apart by source and id.
 pub const CLOUD_EVENT: &str = "cloud-event";
 
+/// Operations on entities, told apart by entity and the id that came with them.
+pub const ENTITY_OPERATION: &str = "entity-operation";
+
 /// Operations of engines, told apart by engine, operation and correlation id.
 pub const ENGINE_OPERATION: &str = "engine-operation";
 

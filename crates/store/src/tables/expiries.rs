@@ -39,6 +39,8 @@ pub enum Expired {
     Source(String),
     /// Runs that have ended and are kept for a while: the id, and the run's number.
     Ended(Vec<(String, u64)>),
+    /// Kept answers: scope and digest of each.
+    Answers(Vec<(String, [u8; 32])>),
 }
 
 /// Something that is to be deleted.
