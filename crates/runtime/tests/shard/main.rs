@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod calls;
+mod entities;
 mod keeping;
 mod restarts;
+mod routed;
 mod starts;
 mod trouble;
 mod world;

@@ -14,7 +14,7 @@ use abide_runtime::lease::Monotonic;
 use abide_runtime::placement::ShardCount;
 use abide_runtime::run::StoredRun;
 use abide_runtime::{
-    Config, Effect, Event, Moment, Notice, Repeat, Reply, Request, Shard, Start, Stopped, Ticket,
+    Config, Effect, Event, Moment, Notice, PlanError, Repeat, Reply, Request, Shard, Start, Stopped, Ticket,
 };
 use abide_store::memory::{MemoryStore, Personality};
 use abide_store::rows::{CommitOutcome, Key, Partition, PrivateRows, Scan};
@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) stopped: Option<Stopped>,
     /// Answers to give instead of carrying out the next commits.
     pub(crate) outcomes: VecDeque<Option<CommitOutcome>>,
+    /// How often a definition is not to be found for now.
+    pub(crate) plans_refused: usize,
     pub(crate) commits: usize,
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
@@ -74,6 +76,7 @@ impl World {
             notices: Vec::new(),
             stopped: None,
             outcomes: VecDeque::new(),
+            plans_refused: 0,
             commits: 0,
             rows: 0,
             bytes: 0,
@@ -123,6 +126,11 @@ impl World {
                     self.rows += batch.rows();
                     self.bytes += batch.bytes();
                     self.carry_out(Effect::Commit(id, batch));
+                }
+                Effect::FindPlan { instance_id, .. } if self.plans_refused > 0 => {
+                    self.plans_refused -= 1;
+                    let nothing = PlanError::Unavailable("by hand".to_owned());
+                    self.shard.handle(Event::PlanFound(instance_id, Err(nothing)), self.now());
                 }
                 other => self.carry_out(other),
             }
