@@ -504,7 +504,7 @@ impl Cluster {
                 let nothing = abide_runtime::PlanError::Unavailable("by dice".to_owned());
                 Some(Event::PlanFound(instance_id.clone(), Err(nothing)))
             }
-            Effect::Feed(_) if fate < 20 => Some(Event::Fed(Err("by dice".to_owned()))),
+            Effect::Feed(..) if fate < 20 => Some(Event::Fed(Err("by dice".to_owned()))),
             _ => None,
         };
         let wait = self.delay();

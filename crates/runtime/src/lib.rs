@@ -18,6 +18,7 @@ pub mod placement;
 pub mod planted;
 pub mod post;
 pub mod request;
+pub mod routes;
 pub mod run;
 mod shard;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use abide_workflow::instance::CurrentState;
 use abide_workflow::json::Json;
 use abide_workflow::{Failure, InstanceId, Message, Plan, Refusal, RunNumber, Timestamp};
+use sha2::{Digest, Sha256};
 
 use crate::entity::{Operate, Operated, OperationError};
 
@@ -96,6 +97,18 @@ pub struct Repeat {
     pub key: [u8; 32],
     /// The digest of what it asked for: the same key with another request is a mistake.
     pub payload: [u8; 32],
+}
+
+impl Repeat {
+    /// A digest over parts with their lengths, so that ("ab", "c") and ("a", "bc") differ.
+    pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for part in parts {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
 }
 
 /// What is answered.

@@ -29,7 +29,7 @@ pub struct App<S> {
 
 #[derive(Debug)]
 struct Inner<S> {
-    node: Node<S>,
+    node: Arc<Node<S>>,
     registry: String,
     limits: AppLimits,
     stopping: watch::Sender<bool>,
@@ -51,7 +51,7 @@ impl<S> Clone for App<S> {
 
 impl<S: Store> App<S> {
     /// A node, and the activities its definitions may name, as the JSON text that validation reads.
-    pub fn new(node: Node<S>, registry: String, limits: AppLimits) -> Self {
+    pub fn new(node: Arc<Node<S>>, registry: String, limits: AppLimits) -> Self {
         let probes = Arc::new(Semaphore::new(PROBES_MAX));
         Self {
             inner: Arc::new(Inner { node, registry, limits, stopping: watch::Sender::new(false), probes }),

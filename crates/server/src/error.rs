@@ -4,6 +4,7 @@
 
 use abide_runtime::Refused;
 use abide_runtime::definitions::DefinitionError;
+use abide_runtime::entity::OperationError;
 use abide_runtime::node::{ShowError, Unanswered};
 use abide_store::rows::StoreError;
 use abide_workflow::json::JsonError;
@@ -150,7 +151,11 @@ impl From<Refused> for ApiError {
             Refused::NotFound { .. } => Self::not_found(message),
             Refused::Live { .. } | Refused::Parked { .. } | Refused::KeyReused => Self::conflict(message),
             Refused::Message(refusal) => refusal.into(),
-            Refused::Damaged { .. } => Self::internal(&message),
+            Refused::Damaged { .. } | Refused::EntityDamaged { .. } => Self::internal(&message),
+            Refused::EntityFull { .. } => Self::conflict(message),
+            Refused::Operation(OperationError::Refused { .. }) => Self::conflict(message),
+            Refused::Operation(_) => Self::invalid("", message),
+            Refused::TooLarge { .. } => Self::refused(StatusCode::PAYLOAD_TOO_LARGE, message),
             Refused::Busy => Self::rate_limited(message),
             Refused::NotReady | Refused::Draining => Self::unavailable(message),
         }

@@ -7,6 +7,7 @@ use abide_dispatch::local::RegisterError;
 use abide_dispatch::{Activities, Guard};
 use abide_runtime::Node;
 use abide_runtime::definitions::Definitions;
+use abide_runtime::node::EntityDesk;
 use abide_store::rows::{PartitionError, PrivateRows};
 use abide_store_embedded::{EmbeddedStore, OpenError, Options as StoreOptions, SyncMode};
 use tokio::net::TcpListener;
@@ -114,7 +115,9 @@ fn may_listen(config: &Config) -> Result<(), ServeError> {
 }
 
 fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
-    let activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
+    let mut activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
+    let desk = EntityDesk::default();
+    desk.register(&mut activities)?;
     let data = &config.store.data;
     config.store.shard_count()?;
     let sync = match config.store.sync {
@@ -135,6 +138,7 @@ fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
     };
     let registry = activities.registry_json();
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
-    let node = Node::start(store, definitions, &Arc::new(activities), options)?;
+    let node = Arc::new(Node::start(store, definitions, &Arc::new(activities), options)?);
+    desk.open(&node);
     Ok(App::new(node, registry, limits))
 }

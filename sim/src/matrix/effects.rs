@@ -14,7 +14,7 @@ impl Process<'_> {
             Effect::Commit(..) => Some(Point::BeforeCommit),
             Effect::Post(..) => Some(Point::BeforePost),
             Effect::DropArrivals(_) => Some(Point::BeforeDrop),
-            Effect::Feed(_) => Some(Point::BeforeFeed),
+            Effect::Feed(..) => Some(Point::BeforeFeed),
             Effect::Reply(..) => Some(Point::BeforeReply),
             Effect::Call(..) => Some(Point::BeforeCall),
             _ => None,

@@ -67,6 +67,17 @@ pub enum OperationError {
     },
 }
 
+impl OperationError {
+    /// A word for programs.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Unknown { .. } => "OperationUnknown",
+            Self::Input { .. } => "OperationInputInvalid",
+            Self::Refused { code, .. } => code,
+        }
+    }
+}
+
 /// The kinds a node knows, by type.
 #[derive(Clone, Default)]
 pub struct Kinds(Arc<BTreeMap<String, Arc<dyn EntityKind>>>);

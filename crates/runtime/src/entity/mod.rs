@@ -4,6 +4,7 @@
 //! an id has its effect once, however often it comes. Where an entity lives and how its rows change is the shard's business; readers
 //! ([`EntityReader`]) go past it to what is committed.
 
+mod asked;
 mod id;
 mod kinds;
 mod reader;
@@ -12,9 +13,10 @@ use abide_workflow::json::Json;
 use abide_workflow::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+pub use asked::Asked;
 pub use id::{EntityId, InvalidEntityId, session_instance};
 pub use kinds::{EntityKind, Kinds, OperationCall, OperationError, OperationOutcome};
-pub use reader::{EntityReader, EntityView, EventsPage, ListedEntity, RecordedEvent};
+pub use reader::{EntityReadError, EntityReader, EntityView, EventsPage, ListedEntity, RecordedEvent};
 
 use crate::request::Repeat;
 

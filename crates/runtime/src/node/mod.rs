@@ -5,6 +5,7 @@
 mod calls;
 mod carrier;
 mod clock;
+mod entity_activities;
 mod metrics;
 
 use std::sync::Arc;
@@ -22,9 +23,11 @@ use crate::entity::{EntityId, EntityReader};
 use crate::hands::{Hands, Store};
 use crate::placement::ShardId;
 use crate::request::{Reply, Request, RunView, Start};
+use crate::routes::Routes;
 use crate::run::UnreadableRun;
 use carrier::{Carrier, Incoming};
 pub use clock::Clock;
+pub use entity_activities::EntityDesk;
 pub use metrics::{Metrics, ShardMetrics};
 
 /// How a node works.
@@ -42,6 +45,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Node<S> {
     hands: Arc<Hands<S>>,
+    routes: Routes<S>,
     options: Options,
     shards: Vec<mpsc::UnboundedSender<Incoming>>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
@@ -82,6 +86,7 @@ impl<S: Store> Node<S> {
         activities: &Arc<T>,
         options: Options,
     ) -> Result<Self, PartitionError> {
+        let routes = Routes::new(Arc::clone(&store))?;
         let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
         let metrics = Arc::new(Metrics::new(options.shard.shards));
         let clock = Clock::new();
@@ -103,7 +108,15 @@ impl<S: Store> Node<S> {
             };
             tasks.spawn(carrier.run(incoming, calls));
         }
-        Ok(Self { hands, options, shards: senders, tasks: tokio::sync::Mutex::new(tasks), metrics, clock })
+        Ok(Self {
+            hands,
+            routes,
+            options,
+            shards: senders,
+            tasks: tokio::sync::Mutex::new(tasks),
+            metrics,
+            clock,
+        })
     }
 
     /// Asks the shard of an instance.
@@ -168,6 +181,11 @@ impl<S: Store> Node<S> {
     /// Every shard, in order.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.options.shard.shards.shards()
+    }
+
+    /// Where events from outside go.
+    pub fn routes(&self) -> &Routes<S> {
+        &self.routes
     }
 
     /// The published definitions.

@@ -51,7 +51,7 @@ impl World {
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
         let registry = activities.registry_json();
         let node = Node::start(store, definitions, &Arc::new(activities), options).unwrap();
-        let app = App::new(node, registry, limits);
+        let app = App::new(Arc::new(node), registry, limits);
         (Self { router: router(app.clone()) }, app)
     }
 
