@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use abide_workflow::{InstanceId, Timestamp, json};
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
@@ -49,6 +49,19 @@ impl Asked {
 
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.parts.headers
+    }
+
+    pub(crate) fn method(&self) -> &Method {
+        &self.parts.method
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.parts.uri
+    }
+
+    /// Whether a body may follow.
+    pub(crate) fn has_body(&self) -> bool {
+        !self.body.is_end_stream()
     }
 
     /// The response to it: what the handler made, or why it made none.

@@ -124,6 +124,14 @@ impl ApiError {
         self.status
     }
 
+    /// The message and, if there are several places, what is wrong at the first.
+    pub(crate) fn in_words(&self) -> String {
+        match self.details.first() {
+            Some(first) => format!("{}: {} {}", self.message, first.target, first.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// What the log has to say of it.
     pub(crate) fn logged(&self) -> Option<&str> {
         self.logged.as_deref()

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  socket ─► listen ─► rest (a file per resource) ─► App: node, definitions ─► envelope or error ─► socket
+//!                       durable (the same, as Durable Functions has it)
 //! ```
 
 mod app;
@@ -12,6 +13,7 @@ mod asked;
 mod check;
 pub mod config;
 mod correlation;
+mod durable;
 mod envelope;
 mod error;
 mod layout;

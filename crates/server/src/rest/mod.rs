@@ -1,25 +1,26 @@
 //! The HTTP interface: which path and method leads to which function. A file per resource beside this one.
 //!
-//! Every route is here, one line each, and nowhere else. Handlers answer data or an error; this file makes responses of both.
+//! Every route is here, one line each, and nowhere else, but for those of Durable Functions, which [`crate::durable`] tells apart. Handlers answer data or an error; this file makes responses of both.
 
 mod body;
 mod health;
 mod history;
 mod instance_json;
 mod instances;
-mod orders;
+pub(crate) mod orders;
 mod repeat;
-mod start;
+pub(crate) mod start;
 mod workflows;
 
 use abide_runtime::hands::Store;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
 use crate::app::App;
 use crate::asked::Asked;
+use crate::durable;
 use crate::error::ApiError;
 
 /// A handler with a response made of whatever it answers.
@@ -52,6 +53,12 @@ pub fn router<S: Store>(app: App<S>) -> Router {
         .route("/healthz", get(answered!(health::lives)))
         .route("/readyz", get(answered!(health::is_ready)))
         .route("/metrics", get(answered!(health::metrics)))
+        .route(
+            "/runtime/webhooks/{extension}/{*path}",
+            any(|State(app): State<App<S>>, mut asked: Asked| async move {
+                durable::serve(&app, &mut asked).await
+            }),
+        )
         .fallback(answered!(nothing_there))
         .method_not_allowed_fallback(answered!(not_that_way))
         .with_state(app)

@@ -20,19 +20,15 @@ use crate::asked::Asked;
 use crate::error::ApiError;
 
 /// Characters of a reason.
-const REASON_CHARS_MAX: usize = 1_024;
+pub(crate) const REASON_CHARS_MAX: usize = 1_024;
 /// The reason of an order that came without one.
-const NO_REASON: &str = "no reason given";
+pub(crate) const NO_REASON: &str = "no reason given";
 
 /// Raises an event. The body is its payload; no body is null.
 pub(super) async fn raise_event<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
-    let name = asked.param("name").await?;
-    let chars = name.chars().count();
-    if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-        return Err(ApiError::from(Refusal::EventName { chars }).at("name"));
-    }
+    let name = event_name(asked.param("name").await?)?;
     let payload = asked.json(app.limits().body_bytes_max).await?.unwrap_or(Value::Null);
     deliver(app, asked, id, Message::EventRaised { name, payload: Arc::new(payload) }).await
 }
@@ -66,6 +62,15 @@ pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked) -> Result
     let (instance_id, _) = order(app, asked).await?;
     let reply = app.node().ask(Request::Restart { instance_id }).await?;
     start::accepted(app, asked, &start::started(reply)?)
+}
+
+/// The name of an event, if it can be one.
+pub(crate) fn event_name(name: String) -> Result<String, ApiError> {
+    let chars = name.chars().count();
+    if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(ApiError::from(Refusal::EventName { chars }).at("name"));
+    }
+    Ok(name)
 }
 
 /// Whom an order is for, and why it is given.

@@ -5,7 +5,7 @@ use std::time::Duration as StdDuration;
 
 use abide_runtime::hands::Store;
 use abide_runtime::{Reply, Request, Start, Started};
-use abide_workflow::{Duration, ExecutionId, InstanceId, Timestamp, json};
+use abide_workflow::{Duration, ExecutionId, InstanceId, Plan, Timestamp, json};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -24,7 +24,7 @@ use crate::envelope::Text;
 use crate::error::ApiError;
 
 /// The longest wait for a run's end.
-const WAIT_MAX: Duration = Duration::seconds(5 * 60);
+pub(crate) const WAIT_MAX: Duration = Duration::seconds(5 * 60);
 /// Characters of an entity's id.
 const ENTITY_CHARS_MAX: usize = 256;
 /// Characters of a definition's id; longer ones cannot be published.
@@ -54,14 +54,7 @@ pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
     let entity_id = fields.name("entityId", ENTITY_CHARS_MAX)?;
     fields.end()?;
 
-    let found = app.node().definitions().pick(&workflow, version.as_ref()).await;
-    let plan = found.map_err(|error| ApiError::from(error).at("/workflow"))?;
-    let (bytes, limit) = (json::size(&input), app.limits().payload_bytes_max);
-    if bytes > limit {
-        let message = format!("the input has {bytes} bytes; the limit is {limit}");
-        return Err(ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).at("/input"));
-    }
-    plan.check_input(&input).map_err(|mismatches| ApiError::mismatched("/input", mismatches))?;
+    let plan = fitting(app, &workflow, version.as_ref(), &input).await?;
     let start = Start {
         repeat: key.map(|key| key.to_repeat(&workflow, &id)),
         instance_id: id,
@@ -92,6 +85,24 @@ pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
     }
 }
 
+/// What a run of this definition with this input runs.
+pub(crate) async fn fitting<S: Store>(
+    app: &App<S>,
+    workflow: &str,
+    version: Option<&VersionReq>,
+    input: &Value,
+) -> Result<Arc<Plan>, ApiError> {
+    let found = app.node().definitions().pick(workflow, version).await;
+    let plan = found.map_err(|error| ApiError::from(error).at("/workflow"))?;
+    let (bytes, limit) = (json::size(input), app.limits().payload_bytes_max);
+    if bytes > limit {
+        let message = format!("the input has {bytes} bytes; the limit is {limit}");
+        return Err(ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message).at("/input"));
+    }
+    plan.check_input(input).map_err(|mismatches| ApiError::mismatched("/input", mismatches))?;
+    Ok(plan)
+}
+
 /// A run that has begun: where to ask for it.
 pub(super) fn accepted<S: Store>(
     app: &App<S>,
@@ -112,7 +123,7 @@ pub(super) fn accepted<S: Store>(
 }
 
 /// What a request to begin a run is answered.
-pub(super) fn started(reply: Reply) -> Result<Started, ApiError> {
+pub(crate) fn started(reply: Reply) -> Result<Started, ApiError> {
     match reply {
         Reply::Started(started) => Ok(started),
         Reply::Refused(refused) => Err(refused.into()),

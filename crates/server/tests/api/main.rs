@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on panics")]
 
 mod bodies;
+mod durable;
 mod events;
 mod readiness;
 mod server;

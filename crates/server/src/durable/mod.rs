@@ -1,0 +1,73 @@
+//! The HTTP interface of Durable Functions, `/runtime/webhooks/durabletask/…`, so that its clients and scripts work unchanged.
+//!
+//! It is: their paths, parameters, statuses and bodies over the same node that the own interface stands on. It is not: a second way
+//! to do anything; what a call means is decided where the own interface has it decided. What is the same and what differs is in
+//! docs/reference/durable-functions.md.
+//!
+//! One route leads here. Theirs are matched without regard to case, to doubled slashes and to one at the end: their clients send all
+//! three.
+
+mod answer;
+mod history;
+mod links;
+mod list;
+mod orders;
+mod parameters;
+mod purge;
+mod start;
+mod status;
+mod status_json;
+
+use abide_runtime::hands::Store;
+use abide_workflow::Message;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+
+use crate::app::App;
+use crate::asked::Asked;
+use answer::{Answered, Otherwise};
+
+/// Answers whatever is asked below `/runtime/webhooks/`.
+pub(crate) async fn serve<S: Store>(app: &App<S>, asked: &mut Asked) -> Response {
+    let answer = match asked.check() {
+        Ok(()) => lead(app, asked).await,
+        Err(error) => Err(error.into()),
+    };
+    answer.unwrap_or_else(|otherwise| otherwise.to_response(asked.correlation()))
+}
+
+/// Which method and path leads to which function.
+async fn lead<S: Store>(app: &App<S>, asked: &mut Asked) -> Answered {
+    let extension = asked.param("extension").await?;
+    if !extension.eq_ignore_ascii_case("durabletask") {
+        return Err(Otherwise::Bare(StatusCode::NOT_FOUND));
+    }
+    let path = asked.param("path").await?;
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let resource = segments.next().map(str::to_ascii_lowercase);
+    let rest: Vec<&str> = segments.collect();
+    match (asked.method().clone(), resource.as_deref(), rest.as_slice()) {
+        (Method::POST, Some("orchestrators"), [name]) => start::start(app, asked, name, None).await,
+        (Method::POST, Some("orchestrators"), [name, id]) => start::start(app, asked, name, Some(id)).await,
+        (Method::GET, Some("instances"), []) => list::page(app, asked).await,
+        (Method::DELETE, Some("instances"), []) => purge::matching(app, asked).await,
+        (Method::GET, Some("instances"), [id]) => status::show(app, asked, id).await,
+        (Method::DELETE, Some("instances"), [id]) => purge::one(app, asked, id).await,
+        (Method::POST, Some("instances"), [id, order]) => {
+            let order: fn(String) -> Message = match order.to_ascii_lowercase().as_str() {
+                "terminate" => |reason| Message::Terminate { reason },
+                "suspend" => |reason| Message::Suspend { reason },
+                "resume" => |reason| Message::Resume { reason },
+                "rewind" => |reason| Message::Rewind { reason },
+                "restart" => return start::restart(app, asked, id).await,
+                _ => return Err(Otherwise::Bare(StatusCode::NOT_FOUND)),
+            };
+            orders::give(app, asked, id, order).await
+        }
+        (Method::POST, Some("instances"), [id, raise, name]) if raise.eq_ignore_ascii_case("raiseEvent") => {
+            orders::raise_event(app, asked, id, name).await
+        }
+        // Theirs has no other word for a method that a path does not take.
+        _ => Err(Otherwise::Bare(StatusCode::NOT_FOUND)),
+    }
+}
