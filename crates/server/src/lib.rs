@@ -10,6 +10,7 @@
 
 mod app;
 mod asked;
+pub mod backup;
 mod check;
 pub mod config;
 mod correlation;
@@ -28,3 +29,5 @@ pub use check::{CheckError, check};
 pub use config::Config;
 pub use rest::router;
 pub use serve::{ServeError, Server};
+
+pub use abide_store_embedded::OpenError;
