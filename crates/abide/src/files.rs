@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use abide_workflow::json::{self, JsonError};
 use abide_workflow::registry::RegistryError;
 use abide_workflow::rehearse::MockError;
 use abide_workflow::{Authored, Plan, Registry, Rejected};
+use serde_json::Value;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,8 @@ pub(crate) enum FileError {
     NotText { path: PathBuf },
     #[error("{}: {source}", path.display())]
     Invalid { path: PathBuf, text: String, source: Rejected },
+    #[error("{what}: {source}")]
+    Json { what: String, source: JsonError },
 }
 
 /// No file of an author's is larger; a pipe that never ends is not read for ever.
@@ -44,6 +48,16 @@ pub(crate) fn read(path: &Path) -> Result<String, FileError> {
         return Ok(rest.to_owned());
     }
     Ok(text)
+}
+
+/// Reads JSON from the command line: the text itself, `@FILE`, or `@-` for standard input. `what` names the argument.
+pub(crate) fn json_argument(what: &str, argument: &str) -> Result<Value, FileError> {
+    let (what, text) = match argument.strip_prefix('@') {
+        None => (what.to_owned(), argument.to_owned()),
+        Some("-") => ("standard input".to_owned(), read(Path::new("/dev/stdin"))?),
+        Some(path) => (path.to_owned(), read(Path::new(path))?),
+    };
+    json::parse(&text).map_err(|source| FileError::Json { what, source })
 }
 
 /// Reads the list of activities, if there is one.

@@ -36,6 +36,11 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
+/// JSON for people: indented, and as visible as any text.
+pub(crate) fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}").lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::visible;

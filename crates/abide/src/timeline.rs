@@ -1,111 +1,75 @@
-//! A playback as people read it: what happened when, indented by branch.
+//! The past of runs as people read it: what happened when, indented by branch.
+//!
+//! Reads history as the interface writes it, so that a rehearsal and a real run look the same.
 
 use std::collections::BTreeMap;
 
-use abide_workflow::history::{Fact, HistoryEvent, Note};
-use abide_workflow::ids::{BranchId, CommandId};
-use abide_workflow::instance::{CurrentState, WaitingFor};
-use abide_workflow::rehearse::Playback;
-use abide_workflow::{Failure, InstanceId, Outcome, Timestamp};
+use abide_client::history::{Fact, HistoryEvent, Note};
+use abide_client::{Failure, Timestamp};
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
 use crate::say::{say, visible};
+use crate::times::{between, stamp};
 
 const FAINT: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-pub(crate) fn print(start: Timestamp, playback: &Playback) {
-    let mut depths: BTreeMap<(&InstanceId, BranchId), usize> = BTreeMap::new();
-    let mut commands: BTreeMap<(&InstanceId, CommandId), usize> = BTreeMap::new();
-    let main = playback.timeline.first().map(|(instance, _)| instance);
-    for (instance, event) in &playback.timeline {
-        let mut depth = 0;
-        match &event.fact {
+/// A story told event by event. It begins with the first event, and so does its clock.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    began: Option<(String, Timestamp)>,
+    depths: BTreeMap<(String, u32), usize>,
+    commands: BTreeMap<(String, u64), usize>,
+}
+
+impl Timeline {
+    /// Tells one event of an instance. Events of others than the first are marked as theirs.
+    pub(crate) fn tell(&mut self, instance: &str, event: &HistoryEvent) {
+        let depth = self.depth(instance, &event.fact);
+        let (main, start) = self.began.get_or_insert_with(|| (instance.to_owned(), event.timestamp));
+        if let Some((style, text)) = describe(event) {
+            let child = if instance == main { String::new() } else { format!("[{}] ", visible(instance)) };
+            let ms = between(*start, event.timestamp).as_millis();
+            let clock = clock(u64::try_from(ms).unwrap_or(u64::MAX));
+            let text = visible(&text);
+            say!("{FAINT}{clock:>14}{FAINT:#}  {:1$}{child}{style}{text}{style:#}", "", depth * 2);
+        }
+    }
+
+    /// How deep the branch of an event is; what follows from it is as deep.
+    fn depth(&mut self, instance: &str, fact: &Fact) -> usize {
+        let of_branch = |depths: &BTreeMap<(String, u32), usize>, branch: u32| {
+            depths.get(&(instance.to_owned(), branch)).copied().unwrap_or(0)
+        };
+        match fact {
             Fact::TaskScheduled { command, branch, .. }
             | Fact::TimerCreated { command, branch: Some(branch), .. }
             | Fact::SubOrchestrationInstanceCreated { command, branch, .. } => {
-                depth = depths.get(&(instance, *branch)).copied().unwrap_or(0);
-                commands.insert((instance, *command), depth);
+                let depth = of_branch(&self.depths, *branch);
+                self.commands.insert((instance.to_owned(), *command), depth);
+                depth
             }
             Fact::TaskCompleted { command, .. }
             | Fact::TaskFailed { command, .. }
             | Fact::TimerFired { command }
             | Fact::SubOrchestrationInstanceCompleted { command, .. }
             | Fact::SubOrchestrationInstanceFailed { command, .. } => {
-                depth = commands.get(&(instance, *command)).copied().unwrap_or(0);
+                self.commands.get(&(instance.to_owned(), *command)).copied().unwrap_or(0)
             }
             Fact::BranchStarted { branch, parent, .. } => {
-                depth = depths.get(&(instance, *parent)).copied().unwrap_or(0) + 1;
-                depths.insert((instance, *branch), depth);
+                let depth = of_branch(&self.depths, *parent) + 1;
+                self.depths.insert((instance.to_owned(), *branch), depth);
+                depth
             }
             Fact::StateEntered { branch, .. }
             | Fact::StateLeft { branch, .. }
-            | Fact::BranchEnded { branch, .. } => {
-                depth = depths.get(&(instance, *branch)).copied().unwrap_or(0);
-            }
-            _ => {}
-        }
-        if let Some((style, text)) = describe(event) {
-            let child = if Some(instance) == main { String::new() } else { format!("[{instance}] ") };
-            let clock = clock(event.timestamp.since(start).0);
-            let text = visible(&text);
-            say!("{FAINT}{clock:>14}{FAINT:#}  {:1$}{child}{style}{text}{style:#}", "", depth * 2);
+            | Fact::BranchEnded { branch, .. } => of_branch(&self.depths, *branch),
+            _ => 0,
         }
     }
-    conclude(playback);
-}
-
-fn conclude(playback: &Playback) {
-    say!("");
-    match &playback.outcome {
-        Some(Outcome::Completed(output)) => {
-            say!("{GOOD}{BOLD}Completed{BOLD:#}{GOOD:#} with {}", short(output))
-        }
-        Some(Outcome::Failed(failure)) => {
-            say!("{BAD}{BOLD}Failed{BOLD:#}{BAD:#} with {}", error(failure))
-        }
-        Some(Outcome::Terminated(reason)) => say!("{BAD}{BOLD}Terminated{BOLD:#}{BAD:#}: {reason}"),
-        Some(Outcome::ContinuedAsNew(_)) | None if playback.gave_up => {
-            say!(
-                "{BAD}Given up{BAD:#} after {} turns: it goes on and on. End it with an event, or with {{\"at\": …, \"do\": \"terminate\"}}",
-                playback.turns
-            );
-        }
-        Some(Outcome::ContinuedAsNew(_)) => say!("{BAD}Continued as new{BAD:#}"),
-        None => {
-            say!(
-                "{BAD}{BOLD}Not finished{BOLD:#}{BAD:#} ({}): nothing more happens, but it waits",
-                playback.status
-            );
-            playback.waiting.iter().for_each(|state| say!("  {}", waiting(state)));
-        }
-    }
-    for refusal in &playback.refusals {
-        say!("{FAINT}refused: {refusal}{FAINT:#}");
-    }
-    let list = |what: &str, names: &[String]| {
-        if !names.is_empty() {
-            say!("{FAINT}{what}: {}{FAINT:#}", visible(&names.join(", ")));
-        }
-    };
-    list("without a mock, so activities answered null and workflows were not found", &playback.unmocked);
-    list("mocked, and never asked", &playback.unused_mocks);
-    list("events nobody took", &playback.untaken_events);
-}
-
-fn waiting(state: &CurrentState) -> String {
-    let why = match &state.waiting_for {
-        WaitingFor::Nothing => "nothing: it is suspended".to_owned(),
-        WaitingFor::Activity { failures, .. } => format!("an activity's answer, after {failures} failures"),
-        WaitingFor::Timer { .. } => "a timer".to_owned(),
-        WaitingFor::Event { name } => format!("the event {name:?}"),
-        WaitingFor::Child { .. } => "a child workflow".to_owned(),
-        WaitingFor::Branches { total, ended } => format!("its branches, {ended} of {total} have ended"),
-    };
-    format!("{} waits for {why}", state.state)
 }
 
 /// One line for what is worth a line.
@@ -114,9 +78,9 @@ fn describe(event: &HistoryEvent) -> Option<(Style, String)> {
     let good = |text: String| Some((GOOD, text));
     let bad = |text: String| Some((BAD, text));
     match &event.fact {
-        Fact::OrchestratorStarted | Fact::OrchestratorCompleted => None,
+        Fact::OrchestratorStarted | Fact::OrchestratorCompleted | Fact::Unknown => None,
         Fact::ExecutionStarted { name, version, run, input, .. } => {
-            let run = if run.0 == 1 { String::new() } else { format!(" run {}", run.0) };
+            let run = if *run == 1 { String::new() } else { format!(" run {run}") };
             Some((BOLD, format!("started {name} {version}{run} with {}", short(input))))
         }
         Fact::StateEntered { state, visit, .. } => {
@@ -129,35 +93,35 @@ fn describe(event: &HistoryEvent) -> Option<(Style, String)> {
         },
         Fact::StateLeft { .. } => None,
         Fact::BranchStarted { index, .. } => Some((FAINT, format!("branch {index}"))),
-        Fact::BranchEnded { outcome, .. } => Some((FAINT, format!("branch ended: {outcome:?}"))),
+        Fact::BranchEnded { outcome, .. } => Some((FAINT, format!("branch {outcome}"))),
         Fact::TaskScheduled { activity, input, command, .. } => {
-            plain(format!("  #{} {activity} ← {}", command.0, short(input)))
+            plain(format!("  #{command} {activity} ← {}", short(input)))
         }
         Fact::TaskCompleted { command, result, late } => {
             let late = if *late { " (late, not applied)" } else { "" };
-            good(format!("  #{} → {}{late}", command.0, short(result)))
+            good(format!("  #{command} → {}{late}", short(result)))
         }
         Fact::TaskFailed { command, attempt, error: failure, retry_at, late } => {
             let then = match retry_at {
-                Some(at) => format!(", again at {at}"),
+                Some(at) => format!(", again at {}", stamp(*at)),
                 None if *late => " (late, not applied)".to_owned(),
                 None => ", for good".to_owned(),
             };
-            bad(format!("  #{} attempt {} failed: {}{then}", command.0, attempt + 1, error(failure)))
+            bad(format!("  #{command} attempt {} failed: {}{then}", attempt + 1, error(failure)))
         }
         Fact::TimerCreated { command, fire_at, .. } => {
-            plain(format!("  #{} timer set for {fire_at}", command.0))
+            plain(format!("  #{command} timer set for {}", stamp(*fire_at)))
         }
-        Fact::TimerFired { command } => plain(format!("  #{} timer fired", command.0)),
+        Fact::TimerFired { command } => plain(format!("  #{command} timer fired")),
         Fact::EventRaised { name, input } => plain(format!("event {name} {}", short(input))),
         Fact::SubOrchestrationInstanceCreated { command, instance_id, name, input, .. } => {
-            plain(format!("  #{} workflow {name} as {instance_id} ← {}", command.0, short(input)))
+            plain(format!("  #{command} workflow {name} as {instance_id} ← {}", short(input)))
         }
         Fact::SubOrchestrationInstanceCompleted { command, result, .. } => {
-            good(format!("  #{} → {}", command.0, short(result)))
+            good(format!("  #{command} → {}", short(result)))
         }
         Fact::SubOrchestrationInstanceFailed { command, error: failure, .. } => {
-            bad(format!("  #{} failed: {}", command.0, error(failure)))
+            bad(format!("  #{command} failed: {}", error(failure)))
         }
         Fact::ExecutionSuspended { reason } => bad(format!("suspended: {reason}")),
         Fact::ExecutionResumed { reason } => plain(format!("resumed: {reason}")),
@@ -166,12 +130,13 @@ fn describe(event: &HistoryEvent) -> Option<(Style, String)> {
         Fact::ExecutionFailed { error: failure } => bad(format!("failed with {}", error(failure))),
         Fact::ExecutionTerminated { reason } => bad(format!("terminated: {reason}")),
         Fact::ContinueAsNew { input } => plain(format!("continued as new with {}", short(input))),
-        Fact::GenericEvent { note } => plain(note_text(note)),
+        Fact::GenericEvent { note } => note_text(note).map(|text| (Style::new(), text)),
     }
 }
 
-fn note_text(note: &Note) -> String {
-    match note {
+fn note_text(note: &Note) -> Option<String> {
+    Some(match note {
+        Note::Unknown => return None,
         Note::TransitionsNearLimit { transitions, limit } => {
             format!("{transitions} of {limit} transitions are used")
         }
@@ -193,10 +158,11 @@ fn note_text(note: &Note) -> String {
         Note::CompensationCompleted { succeeded, failed, .. } => {
             format!("compensation ends: {succeeded} undone, {failed} failed")
         }
-    }
+    })
 }
 
-fn error(failure: &Failure) -> String {
+/// An error in one line.
+pub(crate) fn error(failure: &Failure) -> String {
     let failure =
         Failure { code: visible(&failure.code), message: visible(&failure.message), ..failure.clone() };
     if failure.message.is_empty() {
@@ -206,7 +172,8 @@ fn error(failure: &Failure) -> String {
     }
 }
 
-fn short(value: &Value) -> String {
+/// JSON in one line, cut.
+pub(crate) fn short(value: &Value) -> String {
     const CHARS_MAX: usize = 100;
     let text = value.to_string();
     if text.chars().count() <= CHARS_MAX {

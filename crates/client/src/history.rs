@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::instances::Failure;
+use crate::instance::Failure;
 
 /// A numbered fact.
 #[derive(Clone, PartialEq, Debug, Deserialize)]

@@ -30,11 +30,13 @@ mod entities;
 mod error;
 mod events;
 pub mod history;
+mod instance;
 mod instances;
 mod node;
 mod pages;
 mod retry;
 mod routes;
+mod start;
 mod transport;
 mod workflows;
 
@@ -44,16 +46,15 @@ pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use entities::{Called, Entity, EntityEvent, EntitySummary};
 pub use error::{ClientError, Code, Detail, Refusal};
 pub use events::{CloudEvent, DeadLetterKey, Receipt, ReceiptStatus, Received};
-pub use instances::{
-    CurrentState, Failure, Instance, InstanceFilter, InstanceSummary, Named, Purge, Purged, Start,
-    StartOutcome, Started, Status, WaitingFor,
-};
+pub use instance::{CurrentState, Failure, Instance, InstanceSummary, Status, WaitingFor};
+pub use instances::{InstanceFilter, Named, Purge, Purged};
 pub use node::{
     Activity, ActivityStats, EntityStats, Health, InstanceStats, ShardStats, Stats, StoreStats, Stuck,
     StuckAt,
 };
 pub use pages::Pages;
 pub use routes::{Action, Route};
+pub use start::{Start, StartOutcome, Started};
 pub use workflows::{Finding, Published, Validation, Version, Workflow};
 
 /// A moment, as the interface writes it.

@@ -166,6 +166,17 @@ impl Client {
         Call::get(self, Path::of("/healthz"))
     }
 
+    /// What time it is at the server.
+    pub async fn server_time(&self) -> Result<Timestamp, ClientError> {
+        #[derive(Deserialize)]
+        struct Stamped {
+            timestamp: Timestamp,
+        }
+        let answer = Call::<Health>::get(self, Path::of("/healthz")).exchange().await?;
+        let stamped: Result<Stamped, _> = serde_json::from_slice(&answer.body);
+        stamped.map(|stamped| stamped.timestamp).map_err(|error| self.unexpected(&answer, &error.to_string()))
+    }
+
     /// Whether the server can do what it is asked; refused with the reason if not.
     pub fn readiness(&self) -> Call<Health> {
         Call::get(self, Path::of("/readyz"))

@@ -1,18 +1,18 @@
 //! `abide run`: a rehearsal from the author's files, told as a timeline.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_workflow::rehearse::{Mocks, Playback, Rehearsal, Stimulus, parse_stimuli};
-use abide_workflow::{Duration, Outcome, Plan, Timestamp, json as strict_json};
+use abide_workflow::{Duration, Outcome, Plan, Timestamp};
 use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
 use crate::files::{self, FileError};
 use crate::say::say;
-use crate::{findings, timeline};
+use crate::{findings, playback};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -50,8 +50,6 @@ pub(crate) struct Args {
 enum RunError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("--input: {0}")]
-    Input(#[from] strict_json::JsonError),
     #[error("--at: {0}")]
     At(#[from] abide_workflow::time::TimeError),
     #[error("the input does not fit the definition: {}", .0.join("; "))]
@@ -62,11 +60,11 @@ enum RunError {
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match play(args) {
-        Ok((start, playback)) => {
+        Ok(playback) => {
             if args.json {
                 say!("{:#}", to_json(&playback));
             } else {
-                timeline::print(start, &playback);
+                playback::print(&playback);
             }
             if playback.succeeded() { exit::OK.into() } else { exit::NOT_OK.into() }
         }
@@ -83,7 +81,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
+fn play(args: &Args) -> Result<Playback, RunError> {
     let registry = files::registry(args.activities.as_ref())?;
     let plan = files::plan(&args.file, registry.as_ref())?;
     let children: Vec<Plan> = args
@@ -91,10 +89,7 @@ fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
         .iter()
         .map(|path| files::plan(path, registry.as_ref()))
         .collect::<Result<_, FileError>>()?;
-    let input = match args.input.strip_prefix('@') {
-        Some(path) => strict_json::parse(&files::read(Path::new(path))?)?,
-        None => strict_json::parse(&args.input)?,
-    };
+    let input = files::json_argument("--input", &args.input)?;
     let start = Timestamp::parse(&args.at)?;
     let (mocks, stimuli) = (mocks(args.mock.as_ref())?, stimuli(args.events.as_ref())?);
     plan.check_input(&input)
@@ -109,7 +104,7 @@ fn play(args: &Args) -> Result<(Timestamp, Playback), RunError> {
         ..Rehearsal::new(&plan)
     }
     .play()?;
-    Ok((start, playback))
+    Ok(playback)
 }
 
 fn mocks(path: Option<&PathBuf>) -> Result<Mocks, FileError> {

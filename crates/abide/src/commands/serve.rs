@@ -11,6 +11,7 @@ use anstream::eprintln;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
+use crate::problem::with_sources;
 use crate::say::{say, visible};
 
 #[derive(clap::Args)]
@@ -99,16 +100,4 @@ impl StopSignals {
             _ = self.interrupt.recv() => {}
         }
     }
-}
-
-/// An error with what it came from: its own text does not repeat that.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

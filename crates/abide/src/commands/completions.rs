@@ -1,0 +1,22 @@
+//! `abide completions`: what a shell needs to complete commands.
+
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+
+use super::exit;
+use crate::say::say;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "abide", &mut script);
+    say!("{}", String::from_utf8_lossy(&script).trim_end());
+    exit::OK.into()
+}
