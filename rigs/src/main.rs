@@ -54,6 +54,20 @@ enum Rig {
         #[arg(long)]
         without_sync: bool,
     },
+    /// kill -9 of the server while many sessions send their events.
+    Sessions {
+        #[arg(long, default_value_t = 20)]
+        cycles: u32,
+        #[arg(long, default_value_t = 1_000)]
+        sessions: u32,
+        /// Events of each.
+        #[arg(long, default_value_t = 200)]
+        events: u32,
+        #[arg(long)]
+        folder: PathBuf,
+        #[arg(long)]
+        abide: Option<PathBuf>,
+    },
     /// kill -9 of a writer at full load.
     StoreKill {
         #[arg(long, default_value_t = 50)]
@@ -102,6 +116,9 @@ fn main() -> ExitCode {
         }
         Rig::Power { cycles, folder, abide, without_sync } => {
             server::power::run(cycles, &folder, abide, without_sync)
+        }
+        Rig::Sessions { cycles, sessions, events, folder, abide } => {
+            server::sessions::run(server::sessions::Plan { cycles, sessions, events }, &folder, abide)
         }
         Rig::StoreKill { cycles, folder } => kill::run(cycles, &folder),
         Rig::StorePower { cycles, folder, without_sync } => {

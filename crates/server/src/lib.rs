@@ -28,6 +28,8 @@ pub use app::{App, AppLimits};
 pub use check::{CheckError, check};
 pub use config::Config;
 pub use rest::router;
-pub use serve::{ServeError, Server};
+pub use serve::{Builder, ServeError, Server};
 
+pub use abide_dispatch::{Category, Declaration, Failure, Invocation};
+pub use abide_runtime::entity::{EntityKind, OperationCall, OperationError, OperationOutcome};
 pub use abide_store_embedded::OpenError;

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use abide_dispatch::local::RegisterError;
-use abide_dispatch::{Activities, Guard};
+use abide_dispatch::{Activities, Declaration, Failure, Guard, Invocation};
 use abide_runtime::Node;
 use abide_runtime::definitions::Definitions;
+use abide_runtime::entity::{EntityKind, Kinds};
 use abide_runtime::node::EntityDesk;
 use abide_store::rows::{PartitionError, PrivateRows};
 use abide_store_embedded::{EmbeddedStore, OpenError, Options as StoreOptions, SyncMode};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -66,15 +68,68 @@ pub struct Server {
     serving: JoinHandle<()>,
 }
 
+/// A server to be started, with activities and kinds of entities of its own.
+pub struct Builder {
+    config: Config,
+    own: Vec<Registration>,
+    kinds: Kinds,
+}
+
+/// Registers one activity.
+type Registration = Box<dyn FnOnce(&mut Activities) -> Result<(), RegisterError> + Send>;
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("config", &self.config)
+            .field("kinds", &self.kinds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// A server that is configured so.
+    pub fn new(config: Config) -> Self {
+        Self { config, own: Vec::new(), kinds: Kinds::default() }
+    }
+
+    /// With this activity, an async function. It may be delivered more than once; its idempotency key says what is the same.
+    #[must_use]
+    pub fn activity<H, F>(mut self, declaration: Declaration, handler: H) -> Self
+    where
+        H: Fn(Invocation) -> F + Send + std::marker::Sync + 'static,
+        F: Future<Output = Result<Arc<Value>, Failure>> + Send + 'static,
+    {
+        self.own.push(Box::new(|activities| activities.register(declaration, handler)));
+        self
+    }
+
+    /// With entities of this type having these operations.
+    #[must_use]
+    pub fn entity_kind(mut self, entity_type: &str, kind: impl EntityKind + 'static) -> Self {
+        self.kinds = self.kinds.with(entity_type, kind);
+        self
+    }
+
+    /// Starts it: it listens when this returns, and is ready when [`Server::ready`] says so.
+    pub async fn start(self) -> Result<Server, ServeError> {
+        Server::with(&self.config, self.own, self.kinds).await
+    }
+}
+
 impl Server {
-    /// Starts a server: it listens when this returns, and is ready when [`Server::ready`] says so.
+    /// Starts a server with the built-in activities: it listens when this returns, and is ready when [`Server::ready`] says so.
     pub async fn start(config: &Config) -> Result<Self, ServeError> {
+        Self::with(config, Vec::new(), Kinds::default()).await
+    }
+
+    async fn with(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<Self, ServeError> {
         let listen = config.server.listen;
         may_listen(config)?;
         let failed = |source| ServeError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let app = open(config)?;
+        let app = open(config, own, kinds)?;
         let (stopping, draining) = (app.stopping(), app.clone());
         let drained = async move { draining.node().drain().await };
         let router = rest::router(app.clone());
@@ -114,10 +169,13 @@ fn may_listen(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
+fn open(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<App<EmbeddedStore>, ServeError> {
     let mut activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
     let desk = EntityDesk::default();
     desk.register(&mut activities)?;
+    for register in own {
+        register(&mut activities)?;
+    }
     let data = &config.store.data;
     config.store.shard_count()?;
     let sync = match config.store.sync {
@@ -130,8 +188,9 @@ fn open(config: &Config) -> Result<App<EmbeddedStore>, ServeError> {
     let store = Arc::new(EmbeddedStore::open(data, StoreOptions { sync, ..StoreOptions::default() })?);
     Layout { shards: config.store.shards }.settle(data)?;
     let incarnation = getrandom::u64().map_err(ServeError::Random)?;
-    let options =
+    let mut options =
         config.node_options(format!("node-{}", Uuid::now_v7()), incarnation, &store.capabilities())?;
+    options.shard.kinds = kinds;
     let limits = AppLimits {
         body_bytes_max: config.server.body_bytes_max,
         payload_bytes_max: options.shard.run.payload_bytes_max,

@@ -18,6 +18,7 @@ pub(crate) mod power;
 mod process;
 mod receiver;
 mod script;
+pub(crate) mod sessions;
 mod undisturbed;
 mod verdict;
 mod world;

@@ -1,4 +1,4 @@
-//! What Restate calls when it is measured beside Abide: the same three workloads, written with its Rust SDK.
+//! What Restate calls when it is measured beside Abide: the same workloads, written with its Rust SDK.
 //!
 //! `abide-bench-restate ADDRESS` serves them there until it is killed. Steps do what `core.echo` does: they return what they
 //! are given. Nothing is measured here; the `compare` program of the benchmarks does that for both systems.
@@ -6,6 +6,7 @@
 //! | workload | handler |
 //! |---|---|
 //! | W1 | `Tasks/three`: three `ctx.run`, one after the other, in a plain service: a keyed workflow costs Restate more |
+//! | W2 | `Log/{key}/append`: an entry of the object's state per event, and a counter |
 //! | W3 | `Waiting/{key}/run`: waits for a promise; `Waiting/{key}/raise` resolves it |
 //! | W4 | `Tasks/fan`: so many `ctx.run` at once |
 
@@ -62,6 +63,19 @@ impl Tasks {
     }
 }
 
+struct Log;
+
+#[restate_sdk::object]
+impl Log {
+    #[handler]
+    async fn append(&self, ctx: ObjectContext<'_>, event: Json<String>) -> Result<Json<u64>, HandlerError> {
+        let position = ctx.get::<u64>("next").await?.unwrap_or(0);
+        ctx.set(&format!("event-{position}"), event.into_inner());
+        ctx.set("next", position + 1);
+        Ok(Json(position))
+    }
+}
+
 struct Waiting;
 
 #[restate_sdk::workflow]
@@ -115,7 +129,7 @@ fn main() -> ExitCode {
     // each partition keep them all, and whoever raises the rest has to wait: two minutes instead of seconds for ten thousand.
     let at_once = ServiceOptions::new().inactivity_timeout(Duration::ZERO);
     let waiting = Waiting.into_service_definition().options(at_once);
-    let endpoint = Endpoint::builder().bind(Tasks).bind(waiting).build();
+    let endpoint = Endpoint::builder().bind(Tasks).bind(Log).bind(waiting).build();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(HttpServer::new(endpoint).listen_and_serve(address)),

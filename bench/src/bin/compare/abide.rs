@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::http::{Answer, Request};
 use crate::load::Verdict;
 use crate::process::Place;
-use crate::system::{BRANCHES, System, Workload};
+use crate::system::{BRANCHES, KEYS, System, Workload};
 
 /// The activity of every task: it returns its input.
 const ACTIVITY: &str = "core.echo";
@@ -49,6 +49,10 @@ impl System for Abide {
 
     fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)> {
         let definition = match workload {
+            Workload::W2 => {
+                let route = json!({"entityType": "log", "action": "record"}).to_string();
+                return vec![(place.api, Request::put(&format!("/api/routes/{EVENT}"), &route))];
+            }
             Workload::W1 => abide_bench::three_tasks_of(ACTIVITY),
             Workload::W3 => abide_bench::waiting(EVENT),
             Workload::W4 => abide_bench::parallel_of(ACTIVITY, BRANCHES),
@@ -56,7 +60,14 @@ impl System for Abide {
         vec![(place.api, Request::post("/api/workflows", &definition.to_string()))]
     }
 
-    fn start_and_wait(&self, _: Workload, number: u64) -> Request {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> Request {
+        if workload == Workload::W2 {
+            let event = json!({
+                "specversion": "1.0", "source": "/bench", "id": number.to_string(), "type": EVENT,
+                "subject": format!("key-{}", number % KEYS), "data": format!("event-{number}"),
+            });
+            return Request::post("/api/events", &event.to_string());
+        }
         let body = json!({"workflow": WORKFLOW, "input": {"id": format!("dev-{number}")}});
         Request::post("/api/instances?wait=PT60S", &body.to_string())
     }
@@ -80,9 +91,11 @@ impl System for Abide {
         if !answer.is_success() {
             return Verdict::Refused;
         }
+        // An event is answered with what became of it, a run with how it stands.
         match serde_json::from_slice(&answer.body) {
-            Ok(Envelope { data: Run { status: "Completed" } }) => Verdict::Done,
-            Ok(Envelope { data: Run { status: "Pending" | "Running" } }) => Verdict::NotYet,
+            Ok(Envelope { data: Run { status: None, accepted: Some(1) } }) => Verdict::Done,
+            Ok(Envelope { data: Run { status: Some("Completed"), .. } }) => Verdict::Done,
+            Ok(Envelope { data: Run { status: Some("Pending" | "Running"), .. } }) => Verdict::NotYet,
             _ => Verdict::Refused,
         }
     }
@@ -101,7 +114,8 @@ struct Envelope<'a> {
 
 #[derive(Deserialize)]
 struct Run<'a> {
-    status: &'a str,
+    status: Option<&'a str>,
+    accepted: Option<u64>,
 }
 
 fn instance(number: u64) -> String {

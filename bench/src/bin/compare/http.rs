@@ -28,8 +28,18 @@ impl Request {
 
     /// With a body of JSON.
     pub(crate) fn post(path: &str, body: &str) -> Self {
+        Self::with("POST", path, body)
+    }
+
+    /// With a body of JSON.
+    pub(crate) fn put(path: &str, body: &str) -> Self {
+        Self::with("PUT", path, body)
+    }
+
+    fn with(method: &str, path: &str, body: &str) -> Self {
         let length = body.len();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
         Self { bytes: format!("{head}content-length: {length}\r\n\r\n{body}").into_bytes() }
     }
 }

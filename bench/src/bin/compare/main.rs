@@ -32,6 +32,8 @@ use crate::figures::{Runs, table};
 use crate::measure::{Cell, Spans};
 use crate::system::{System, Workload};
 
+/// Of W2 at once: more than keys, so that every key is busy.
+const W2_IN_FLIGHT: usize = 512;
 /// Of W4 at once: with 8 of them Restate is not busy yet.
 const W4_IN_FLIGHT: usize = 32;
 /// A traced run is short: its log has a line for every sync.
@@ -42,7 +44,7 @@ const TRACED: Spans = Spans { warm_up: Duration::from_secs(2), measured: Duratio
 #[command(name = "scripts/bench compare", disable_version_flag = true)]
 struct Options {
     /// Only these workloads.
-    #[arg(long, value_delimiter = ',', default_value = "w1,w3,w4")]
+    #[arg(long, value_delimiter = ',', default_value = "w1,w2,w3,w4")]
     only: Vec<Workload>,
     /// W1: how many at once.
     #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
@@ -175,6 +177,7 @@ fn plan(options: &Options) -> Vec<Cell> {
     for workload in &options.only {
         let counts = match workload {
             Workload::W1 => options.in_flight.clone(),
+            Workload::W2 => vec![W2_IN_FLIGHT],
             Workload::W3 => vec![options.waiting],
             Workload::W4 => vec![W4_IN_FLIGHT],
         };

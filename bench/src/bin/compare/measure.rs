@@ -37,7 +37,7 @@ pub(crate) async fn run(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> i
     let (running, ready_seconds) = system::start(system, cell.workload, false).await?;
     let mut figures = match cell.workload {
         Workload::W3 => waiting(system, &running, cell.count).await,
-        Workload::W1 | Workload::W4 => closed_loop(system, &running, cell, spans).await,
+        Workload::W1 | Workload::W2 | Workload::W4 => closed_loop(system, &running, cell, spans).await,
     };
     figures.set(Figure::ReadySeconds, ready_seconds);
     figures.set(Figure::PeakMib, running.usage().iter().map(|usage| usage.peak_mib).sum());

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::http::{Answer, Request};
 use crate::load::Verdict;
 use crate::process::Place;
-use crate::system::{BRANCHES, System, Workload};
+use crate::system::{BRANCHES, KEYS, System, Workload};
 
 const PARTITIONS: u16 = 4;
 
@@ -66,6 +66,10 @@ impl System for Restate {
         let id = format!("dev-{number}");
         match workload {
             Workload::W4 => Request::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string()),
+            Workload::W2 => {
+                let event = json!(format!("event-{number}"));
+                Request::post(&format!("/Log/key-{}/append", number % KEYS), &event.to_string())
+            }
             _ => Request::post("/Tasks/three", &json!({"id": id}).to_string()),
         }
     }

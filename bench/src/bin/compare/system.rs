@@ -23,11 +23,16 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The workloads. W2, events to keyed state, has no counterpart yet.
+/// Keys that events are spread over.
+pub(crate) const KEYS: u64 = 200;
+
+/// The workloads.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// Three tasks, one after the other: start and wait.
     W1,
+    /// Events for keyed state, each recorded under its key and answered.
+    W2,
     /// Many instances that wait for an event each; then all are raised.
     W3,
     /// A hundred branches at once, a task in each: start and wait.
@@ -38,6 +43,7 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::W1 => "W1 three sequential tasks, start and wait",
+            Self::W2 => "W2 events over 200 keys, recorded in order and answered",
             Self::W3 => "W3 waiting instances, started, then all raised",
             Self::W4 => "W4 parallel of 100 branches, start and wait",
         })
@@ -54,7 +60,7 @@ pub(crate) trait System: Send + Sync {
     fn programs(&self, place: &Place) -> io::Result<Vec<Command>>;
     /// Ports and requests that make a workload known; repeated until they succeed.
     fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)>;
-    /// W1 and W4: answered when the run has ended.
+    /// W1, W2 and W4: answered when the run has ended, or the event is recorded.
     fn start_and_wait(&self, workload: Workload, number: u64) -> Request;
     /// W3: answered when the start is durable.
     fn start_waiting(&self, number: u64) -> Request;
@@ -75,7 +81,7 @@ pub(crate) fn accepted(answer: &Answer) -> Verdict {
     if answer.is_success() { Verdict::Done } else { Verdict::Refused }
 }
 
-/// A system that answers, and how long that took from nothing: for W1 and W4 the first workflow has ended, for W3 it has begun.
+/// A system that answers, and how long that took from nothing: for W1 and W4 the first workflow has ended, for W2 the first event is recorded, for W3 it has begun.
 pub(crate) async fn start(
     system: &Arc<dyn System>,
     workload: Workload,
