@@ -122,10 +122,8 @@ async fn prepare(client: &mut Client) -> Result<(), String> {
     });
     let mut asked = vec![(Method::POST, "/api/workflows".to_owned(), definition)];
     for (kind, action) in [("first", "start"), ("next", "record"), ("last", "raise")] {
-        let mut route = json!({"entityType": "device", "action": action});
-        if action != "record" {
-            route["workflow"] = json!(WORKFLOW);
-        }
+        let workflow = (action != "record").then_some(WORKFLOW);
+        let route = json!({"entityType": "device", "action": action, "workflow": workflow});
         asked.push((Method::PUT, format!("/api/routes/{kind}"), route));
     }
     for (method, path, body) in asked {
