@@ -26,6 +26,8 @@ const STUCK: Metric =
     counter("abide_instances_stuck_total", "Runs found alive for longer than they should be.");
 const PARKED: Metric = counter("abide_instances_parked_total", "Runs set aside because they cannot go on.");
 const CALLS_RUNNING: Metric = gauge("abide_calls_running", "Activity calls running now.");
+const CALLS_WAITING: Metric =
+    gauge("abide_calls_waiting", "Activity calls that wait because as many run as may.");
 const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed for good.");
 const REDELIVERED: Metric = counter(
     "abide_calls_redelivered_total",
@@ -58,6 +60,7 @@ pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
     text.single(&STUCK, metrics.stuck.get());
     text.single(&PARKED, metrics.parked.get());
     text.single(&CALLS_RUNNING, metrics.calls_running.get());
+    text.single(&CALLS_WAITING, metrics.calls_waiting.get());
     text.single(&CALLS_FAILED, metrics.calls_failed.get());
     text.single(&REDELIVERED, metrics.redelivered.get());
     text.single(&COMMITS, metrics.commits.get());
@@ -137,9 +140,21 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (14, 14));
+        assert_eq!((declared.len(), helps), (15, 15));
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
+    }
+
+    #[test]
+    fn every_metric_is_explained_in_the_reference() {
+        let reference = include_str!("../../../docs/reference/metrics.md");
+        let text = render(&Metrics::default(), true);
+        for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+            assert!(
+                reference.contains(&format!("`{name}`")) || reference.contains(&format!("`{name}{{")),
+                "{name}"
+            );
+        }
     }
 
     #[test]

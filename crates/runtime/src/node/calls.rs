@@ -45,8 +45,8 @@ impl<T: Transport + 'static> Calls<T> {
         let (answers, metrics) = (self.answers.clone(), Arc::clone(&self.metrics));
         let (named, claim) = (id.clone(), self.claim);
         let task = tokio::spawn(async move {
-            let answered = Answering { metrics: &metrics, id: Some(named), claim, answers: &answers };
-            metrics.calls_running.add(1);
+            let answered = Answering { id: Some(named), claim, answers: &answers };
+            let waiting = metrics.calls_waiting.hold();
             // Waiting for a slot is no delivery, but the step's deadline does not wait.
             let metadata = &call.metadata;
             let left = metadata.deadline_epoch_ms.map(|deadline| deadline - metadata.dispatched_at_epoch_ms);
@@ -55,6 +55,8 @@ impl<T: Transport + 'static> Calls<T> {
                 return answered
                     .with(Answer::Failed(Failure::retryable("AttemptTimeout", "no slot was free in time")));
             };
+            drop(waiting);
+            let _running = metrics.calls_running.hold();
             let answer = activities.deliver(call).await;
             crash::point("after-call");
             answered.with(answer);
@@ -84,7 +86,6 @@ impl<T: Transport + 'static> Calls<T> {
 
 /// Makes sure that a call is answered, even if the transport panics. A cancelled one is not waited for.
 struct Answering<'a> {
-    metrics: &'a Metrics,
     id: Option<CallId>,
     claim: u64,
     answers: &'a mpsc::UnboundedSender<Incoming>,
@@ -101,7 +102,6 @@ impl Answering<'_> {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        self.metrics.calls_running.add(-1);
         if let Some(id) = self.id.take() {
             let failure = Failure {
                 code: "DeliveryAborted".to_owned(),

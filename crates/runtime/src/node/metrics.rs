@@ -29,13 +29,25 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    pub(super) fn add(&self, by: i64) {
-        self.0.fetch_add(by, Ordering::Relaxed);
+    /// One more, until what is given back is dropped.
+    pub(super) fn hold(&self) -> Held<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self)
     }
 
     /// Its value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One that a gauge counts.
+#[derive(Debug)]
+pub(super) struct Held<'a>(&'a Gauge);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -106,6 +118,8 @@ pub struct Metrics {
     pub events_recorded: Counter,
     /// Messages that were given up.
     pub dead_lettered: Counter,
+    /// Calls that wait for a slot to run in.
+    pub calls_waiting: Gauge,
     /// Commits sent.
     pub commits: Counter,
     /// Rows in them, heads included.
