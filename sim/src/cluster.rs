@@ -620,7 +620,7 @@ impl Cluster {
         let repeat = client.keyed.then(|| {
             let mut key = [7; 32];
             key.iter_mut().zip(client.id.bytes()).for_each(|(to, from)| *to = from);
-            abide_runtime::Repeat { key, payload: [1; 32] }
+            abide_runtime::Repeat::new(key, [1; 32])
         });
         Some(Start {
             instance_id: id.clone(),

@@ -36,7 +36,7 @@ impl Served {
 
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -28,5 +28,5 @@ pub use event::{
 };
 pub use moment::Moment;
 pub use node::Node;
-pub use request::{Refused, Repeat, Reply, Request, RunView, Start, Started, Ticket, ViewStatus};
+pub use request::{Done, Refused, Repeat, Reply, Request, RunView, Start, Started, Ticket, ViewStatus};
 pub use shard::Shard;

@@ -40,10 +40,21 @@ pub enum Request {
     },
     /// One operation on an entity.
     Operate(Box<Operate>),
-    /// Answer when the current run has ended.
+    /// Answer when a run has ended.
     AwaitEnd {
         /// Whose.
         instance_id: InstanceId,
+        /// Which, if it is to be that one and no other; else the current one.
+        run: Option<RunNumber>,
+    },
+    /// The same, unless it was done under this key before: then it is answered as it was then, and not done again.
+    Once(Repeat, Box<Request>),
+    /// How a start under this key was answered. Begins nothing.
+    Recall {
+        /// What it began.
+        instance_id: InstanceId,
+        /// The key.
+        repeat: Repeat,
     },
 }
 
@@ -55,7 +66,9 @@ impl Request {
             Self::Deliver { instance_id, .. }
             | Self::Restart { instance_id }
             | Self::Purge { instance_id }
-            | Self::AwaitEnd { instance_id } => Some(instance_id),
+            | Self::AwaitEnd { instance_id, .. }
+            | Self::Recall { instance_id, .. } => Some(instance_id),
+            Self::Once(_, request) => request.instance_id(),
             Self::Operate(_) => None,
         }
     }
@@ -64,7 +77,35 @@ impl Request {
     pub fn placement_key(&self) -> Cow<'_, str> {
         match self {
             Self::Operate(operate) => operate.entity.placement_key(),
+            Self::Once(_, request) => request.placement_key(),
             other => Cow::Borrowed(other.instance_id().map_or("", InstanceId::placement_key)),
+        }
+    }
+
+    /// What it is recognised by when it comes again.
+    pub(crate) fn repeat(&self) -> Option<Repeat> {
+        match self {
+            Self::Start(start) => start.repeat,
+            Self::Once(repeat, _) | Self::Recall { repeat, .. } => Some(*repeat),
+            _ => None,
+        }
+    }
+
+    /// Whether the row of its instance is enough to serve it; else the run is needed.
+    pub(crate) fn needs_row_only(&self) -> bool {
+        match self {
+            Self::Start(_) | Self::Purge { .. } | Self::Recall { .. } => true,
+            Self::Once(_, request) => request.needs_row_only(),
+            Self::Deliver { .. } | Self::Restart { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => false,
+        }
+    }
+
+    /// Whether a run that has begun is the answer.
+    pub(crate) fn begins(&self) -> bool {
+        match self {
+            Self::Start(_) | Self::Restart { .. } | Self::Recall { .. } => true,
+            Self::Once(_, request) => request.begins(),
+            Self::Deliver { .. } | Self::Purge { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => false,
         }
     }
 }
@@ -97,9 +138,17 @@ pub struct Repeat {
     pub key: [u8; 32],
     /// The digest of what it asked for: the same key with another request is a mistake.
     pub payload: [u8; 32],
+    /// Whether the instance's id was made of the key: then an instance of that id is the work of this key, also when the answer is no
+    /// longer kept.
+    pub names_instance: bool,
 }
 
 impl Repeat {
+    /// For a request to somebody that has a name of its own.
+    pub fn new(key: [u8; 32], payload: [u8; 32]) -> Self {
+        Self { key, payload, names_instance: false }
+    }
+
     /// A digest over parts with their lengths, so that ("ab", "c") and ("a", "bc") differ.
     pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
         let mut digest = Sha256::new();
@@ -122,6 +171,8 @@ pub enum Reply {
     Operated(Box<Operated>),
     /// The instance is forgotten.
     Purged,
+    /// It was done, now or by an earlier copy of the request; and until when a copy is recognised.
+    Once(Done, Timestamp),
     /// The run has ended.
     Ended(Box<RunView>),
     /// Nothing was done, and why.
@@ -137,6 +188,18 @@ pub struct Started {
     pub run: RunNumber,
     /// When it was accepted.
     pub created_at: Timestamp,
+    /// Until when a copy of the request is recognised, if it had a key. Stored beside it, not in it.
+    #[serde(skip)]
+    pub repeat_until: Option<Timestamp>,
+}
+
+/// What was done under a key. Stored by place: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub enum Done {
+    /// The message is taken.
+    Accepted,
+    /// The instance is forgotten.
+    Purged,
 }
 
 /// Why nothing was done. Every reason is final for this request but the last group, which may be tried again.
@@ -205,6 +268,23 @@ pub enum Refused {
     /// The same key came with another request before.
     #[error("this Idempotency-Key was used for another request")]
     KeyReused,
+    /// The instance that was made of this key is there, and the answer to the key is not kept any more.
+    #[error(
+        "this Idempotency-Key began instance {instance_id} long ago, and it is not known any more whether with this request: \
+         look at the instance, or use a new key to begin another"
+    )]
+    KeyExpired {
+        /// What the key began.
+        instance_id: InstanceId,
+    },
+    /// Another run has the id by now.
+    #[error("run {} of instance {instance_id} is not its current one", run.0)]
+    NotCurrent {
+        /// Which instance.
+        instance_id: InstanceId,
+        /// The run that was asked for.
+        run: RunNumber,
+    },
     /// Too much waits already.
     #[error("too much is waiting; try again later")]
     Busy,

@@ -6,11 +6,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_runtime::Node;
 use abide_runtime::hands::Store;
+use abide_runtime::{Node, Reply, Request};
 use abide_store::rows::Health;
 use abide_workflow::Timestamp;
 use tokio::sync::{Semaphore, watch};
+
+use crate::callers::Callers;
+use crate::error::ApiError;
 
 /// What a request may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +22,8 @@ pub struct AppLimits {
     pub body_bytes_max: usize,
     /// Bytes of a run's input.
     pub payload_bytes_max: u64,
+    /// How long the runtime and the store may take for an answer.
+    pub answer_max: Duration,
 }
 
 /// The server as request handlers see it. Cheap to clone.
@@ -32,6 +37,7 @@ struct Inner<S> {
     node: Arc<Node<S>>,
     registry: String,
     limits: AppLimits,
+    callers: Callers,
     stopping: watch::Sender<bool>,
     probes: Arc<Semaphore>,
 }
@@ -50,11 +56,18 @@ impl<S> Clone for App<S> {
 }
 
 impl<S: Store> App<S> {
-    /// A node, and the activities its definitions may name, as the JSON text that validation reads.
-    pub fn new(node: Arc<Node<S>>, registry: String, limits: AppLimits) -> Self {
+    /// A node, the activities its definitions may name, as the JSON text that validation reads, and who may call.
+    pub fn new(node: Arc<Node<S>>, registry: String, limits: AppLimits, callers: Callers) -> Self {
         let probes = Arc::new(Semaphore::new(PROBES_MAX));
         Self {
-            inner: Arc::new(Inner { node, registry, limits, stopping: watch::Sender::new(false), probes }),
+            inner: Arc::new(Inner {
+                node,
+                registry,
+                limits,
+                callers,
+                stopping: watch::Sender::new(false),
+                probes,
+            }),
         }
     }
 
@@ -70,6 +83,23 @@ impl<S: Store> App<S> {
 
     pub(crate) fn limits(&self) -> AppLimits {
         self.inner.limits
+    }
+
+    pub(crate) fn callers(&self) -> &Callers {
+        &self.inner.callers
+    }
+
+    /// Asks the shard of an instance.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, ApiError> {
+        Ok(self.in_time(self.node().ask(request)).await??)
+    }
+
+    /// An answer of the runtime or the store, if it comes in time. A store in trouble may keep it for as long as the trouble lasts; a client
+    /// must not wait for that, and what it asked for may be done all the same.
+    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, ApiError> {
+        let answer_max = self.limits().answer_max;
+        let late = |_| ApiError::outcome_unknown(format!("there was no answer within {answer_max:?}"));
+        tokio::time::timeout(answer_max, answer).await.map_err(late)
     }
 
     /// The time of day.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 use url::form_urlencoded;
 
+use crate::callers::Callers;
 use crate::correlation::CorrelationId;
 use crate::envelope;
 use crate::error::ApiError;
@@ -24,6 +25,9 @@ use crate::error::ApiError;
 const URI_BYTES_MAX: usize = 8 * 1024;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Why a body of another kind is refused.
+const NOT_JSON: &str = "the content type must be application/json, in UTF-8";
 
 /// A request.
 #[derive(Debug)]
@@ -107,7 +111,8 @@ impl Asked {
     }
 
     /// What holds of every request, whatever it is about.
-    pub(crate) fn check(&self) -> Result<(), ApiError> {
+    pub(crate) fn check(&self, callers: &Callers) -> Result<(), ApiError> {
+        callers.check(&self.parts)?;
         let uri = &self.parts.uri;
         let bytes = uri.path().len() + uri.query().map_or(0, |query| query.len() + 1);
         if bytes > URI_BYTES_MAX {
@@ -131,7 +136,13 @@ impl Asked {
         }
         let body = Limited::new(std::mem::take(&mut self.body), bytes_max).collect();
         match tokio::time::timeout(BODY_TIME_MAX, body).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Ok(collected)) => {
+                let bytes = collected.to_bytes();
+                if !bytes.is_empty() && !self.headers().contains_key(CONTENT_TYPE) {
+                    return Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON));
+                }
+                Ok(bytes)
+            }
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
             Ok(Err(_)) => Err(ApiError::invalid("", "the body broke off")),
             Err(_) => Err(ApiError::refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
@@ -153,7 +164,7 @@ impl Asked {
         let refused = |message| Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         let kinds = headers.get_all(CONTENT_TYPE);
         if !kinds.iter().all(|kind| is_json(kind.as_bytes())) {
-            return refused("the content type must be application/json, in UTF-8");
+            return refused(NOT_JSON);
         }
         let encoding = headers.get(CONTENT_ENCODING);
         if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {

@@ -18,6 +18,7 @@ use serde::Serialize;
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum Code {
     ValidationError,
+    AuthorizationFailed,
     ResourceNotFound,
     Conflict,
     RateLimited,
@@ -30,7 +31,7 @@ pub(crate) enum Code {
 pub(crate) struct Detail {
     pub(crate) code: String,
     pub(crate) message: String,
-    /// A JSON pointer into what was sent.
+    /// A JSON pointer into what was sent, or the name of a header; empty if it is the whole.
     pub(crate) target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
@@ -58,6 +59,8 @@ pub(crate) struct ErrorJson<'a> {
     details: &'a [Detail],
 }
 
+/// The header that makes a request recognisable.
+const KEY: &str = "Idempotency-Key";
 /// When to try again what was refused for now.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
@@ -75,6 +78,17 @@ impl ApiError {
     /// The request is refused before it is understood: its size, its kind, its method.
     pub(crate) fn refused(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, Code::ValidationError, message)
+    }
+
+    /// Whoever asks may not.
+    pub(crate) fn foreign(target: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, Code::AuthorizationFailed, message).at(target)
+    }
+
+    /// Nobody can tell what came of it. Clients tell it from what was surely not done by the detail's code.
+    pub(crate) fn outcome_unknown(message: impl Into<String>) -> Self {
+        let hint = "ask again; with the same Idempotency-Key it is not done twice";
+        Self::unavailable(message).with_detail("OUTCOME_UNKNOWN", "it may have been done or not", hint)
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
@@ -112,6 +126,18 @@ impl ApiError {
 
     fn rate_limited(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message)
+    }
+
+    /// The same error, with a code of its own for clients to match on.
+    fn with_detail(self, code: &str, message: &str, hint: &str) -> Self {
+        let target = self.target.clone().unwrap_or_default();
+        let detail = Detail {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            target,
+            hint: Some(hint.to_owned()),
+        };
+        Self { details: vec![detail], ..self }
     }
 
     /// The same error, at this place of the request.
@@ -157,7 +183,19 @@ impl From<Refused> for ApiError {
         let message = refused.to_string();
         match refused {
             Refused::NotFound { .. } => Self::not_found(message),
-            Refused::Live { .. } | Refused::Parked { .. } | Refused::KeyReused => Self::conflict(message),
+            Refused::Live { .. } | Refused::Parked { .. } | Refused::NotCurrent { .. } => {
+                Self::conflict(message)
+            }
+            Refused::KeyReused => Self::conflict(message).at(KEY).with_detail(
+                "IDEMPOTENCY_KEY_REUSED",
+                "the key belongs to another request",
+                "use a key of its own for each request",
+            ),
+            Refused::KeyExpired { .. } => Self::conflict(message).at(KEY).with_detail(
+                "IDEMPOTENCY_KEY_EXPIRED",
+                "what the key was answered is not kept any more; what it began is",
+                "look at the instance; a new key begins another",
+            ),
             Refused::Message(refusal) => refusal.into(),
             Refused::Damaged { .. } | Refused::EntityDamaged { .. } => Self::internal(&message),
             Refused::EntityFull { .. } => Self::conflict(message),
@@ -188,7 +226,7 @@ impl From<Refusal> for ApiError {
 
 impl From<Unanswered> for ApiError {
     fn from(unanswered: Unanswered) -> Self {
-        Self::unavailable(unanswered.to_string())
+        Self::outcome_unknown(unanswered.to_string())
     }
 }
 

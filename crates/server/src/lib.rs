@@ -11,6 +11,7 @@
 mod app;
 mod asked;
 pub mod backup;
+mod callers;
 mod check;
 pub mod config;
 mod correlation;
@@ -25,6 +26,7 @@ mod rest;
 pub mod serve;
 
 pub use app::{App, AppLimits};
+pub use callers::Callers;
 pub use check::{CheckError, check};
 pub use config::Config;
 pub use rest::router;

@@ -14,10 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections at the same time; more wait in the operating system's queue.
-const CONNECTIONS_MAX: usize = 10_000;
+/// Connections beyond those that are served, for whoever asks how the server is: it must be able to say that it is full. Each is for one
+/// request, and short. More wait in the operating system's queue.
+const RESERVE: usize = 64;
 /// How long a client may take for the head of a request, and how long a connection may be idle between two.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
+/// The same, on a connection of the reserve.
+const RESERVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
 /// Bytes of a request's line and headers.
@@ -27,11 +30,22 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
 /// How long connections may take to end once the server has nothing more to say.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
+/// What is served to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    /// Everything.
+    pub(crate) all: Router,
+    /// What a connection of the reserve gets.
+    pub(crate) reserve: Router,
+    /// Connections at the same time, without the reserve.
+    pub(crate) connections_max: usize,
+}
+
 /// Serves connections until `stop` resolves; then takes no new ones, lets requests under way be answered, and ends when `drained` has
 /// resolved and the connections are closed.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
+    served: Served,
     stop: impl Future<Output = ()>,
     drained: impl Future<Output = ()>,
 ) {
@@ -39,14 +53,16 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        let room = connections.len() < CONNECTIONS_MAX;
+        let full = connections.len() >= served.connections_max;
+        let room = connections.len() < served.connections_max.saturating_add(RESERVE);
         tokio::select! {
             biased;
             () = &mut stop => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if room => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(connection(stream, router.clone(), closing.subscribe()));
+                    let router = if full { &served.reserve } else { &served.all };
+                    connections.spawn(connection(stream, router.clone(), full, closing.subscribe()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -64,12 +80,13 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, mut closing: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, router: Router, of_reserve: bool, mut closing: watch::Receiver<bool>) {
     // An answer is one write: waiting for more to send would only hold it back.
     drop(stream.set_nodelay(true));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
+        .header_read_timeout(if of_reserve { RESERVE_TIME_MAX } else { HEAD_TIME_MAX })
+        .keep_alive(!of_reserve)
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));

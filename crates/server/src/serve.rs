@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_dispatch::local::RegisterError;
 use abide_dispatch::{Activities, Declaration, Failure, Guard, Invocation};
@@ -17,6 +18,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::app::{App, AppLimits};
+use crate::callers::Callers;
 use crate::config::{Config, ConfigError, Sync};
 use crate::layout::{Layout, LayoutError};
 use crate::{listen, rest};
@@ -125,6 +127,7 @@ impl Server {
 
     async fn with(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<Self, ServeError> {
         let listen = config.server.listen;
+        config.server.check()?;
         may_listen(config)?;
         let failed = |source| ServeError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
@@ -132,8 +135,12 @@ impl Server {
         let app = open(config, own, kinds)?;
         let (stopping, draining) = (app.stopping(), app.clone());
         let drained = async move { draining.node().drain().await };
-        let router = rest::router(app.clone());
-        let serving = tokio::spawn(listen::serve(listener, router, stopping, drained));
+        let served = listen::Served {
+            all: rest::router(app.clone()),
+            reserve: rest::reserve(app.clone()),
+            connections_max: config.server.connections_max,
+        };
+        let serving = tokio::spawn(listen::serve(listener, served, stopping, drained));
         Ok(Self { app, address, serving })
     }
 
@@ -194,10 +201,11 @@ fn open(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<App<Emb
     let limits = AppLimits {
         body_bytes_max: config.server.body_bytes_max,
         payload_bytes_max: options.shard.run.payload_bytes_max,
+        answer_max: Duration::from_millis(config.server.answer_timeout.0),
     };
     let registry = activities.registry_json();
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
     let node = Arc::new(Node::start(store, definitions, &Arc::new(activities), options)?);
     desk.open(&node);
-    Ok(App::new(node, registry, limits))
+    Ok(App::new(node, registry, limits, Callers::new(config.server.listen, &config.server.hosts)))
 }

@@ -99,7 +99,10 @@ impl Client {
 
 /// Sends a request and reads the whole answer; `None` if anything went wrong on the way.
 async fn exchange(connection: &mut SendRequest<Full<Bytes>>, ask: Ask<'_>) -> Option<(u16, Value)> {
-    let mut request = Request::builder().method(ask.method).uri(ask.path).header("host", "abide");
+    let mut request = Request::builder().method(ask.method).uri(ask.path).header("host", "localhost");
+    if ask.body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
     if let Some(key) = ask.idempotency_key {
         request = request.header("idempotency-key", key);
     }

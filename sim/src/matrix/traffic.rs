@@ -65,7 +65,7 @@ impl Process<'_> {
                 event: None,
                 correlation_id: INSTANCE.to_owned(),
                 entity_id: None,
-                repeat: Some(Repeat { key: [7; 32], payload: [1; 32] }),
+                repeat: Some(Repeat::new([7; 32], [1; 32])),
                 await_end: None,
             })),
             Want::Message(message) => Request::Deliver { instance_id, message },

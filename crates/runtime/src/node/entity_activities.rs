@@ -200,7 +200,7 @@ impl<S: Store> Node<S> {
     ) -> Result<Json, Failure> {
         // The key is the same in every delivery of the call, and names nothing but this call.
         let key = Repeat::digest(&[b"call", call.metadata.idempotency_key.as_bytes()]);
-        let repeat = Some(Repeat { key, payload: key });
+        let repeat = Some(Repeat::new(key, key));
         let operate = Operate { entity, operation, repeat, scope: ENTITY_OPERATION, route: None };
         let reply = self.ask(Request::Operate(Box::new(operate))).await;
         let reply = reply

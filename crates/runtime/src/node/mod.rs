@@ -137,8 +137,7 @@ impl<S: Store> Node<S> {
     pub async fn begin(&self, start: Start) -> Result<Begun, Unanswered> {
         let (reply, answer) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let request = Request::Start(Box::new(start));
-        self.send(request, reply, Some(end));
+        self.send(Request::Start(Box::new(start)), reply, Some(end));
         Ok(Begun { reply: answer.await.map_err(|_| Unanswered)?, end: ended })
     }
 

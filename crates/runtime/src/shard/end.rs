@@ -114,7 +114,7 @@ impl Shard {
         // Answers name commands of the run that ended. Their rows have gone with it, or go with them.
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
-                From::Client(_) | From::Routed(..) => {
+                From::Client(..) | From::Routed(..) => {
                     begun.messages.push_back(message);
                     begun.froms.push_back(from);
                 }
@@ -148,7 +148,7 @@ impl Shard {
         let number = run.row.run;
         for (message, from) in run.messages.into_iter().zip(run.froms) {
             match from {
-                From::Client(ticket) => self.refuse(ticket, refused.clone()),
+                From::Client(ticket, _) => self.refuse(ticket, refused.clone()),
                 // For whichever run lives when it can be served.
                 From::Routed(sequence, routed) => {
                     slot.set_aside.push_back(Item::Post { sequence, post: Post::Routed(routed) });

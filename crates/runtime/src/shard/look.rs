@@ -89,7 +89,9 @@ impl Shard {
                 slot.asking_again = Some((later(self.now.mono, back_off(3)), key));
                 slot.ask();
             }
-            _ => {}
+            // The row of the id cannot be read: whoever asks is told that, and nothing is done twice.
+            (_, Some(key)) => slot.looked_for = Some(key),
+            (_, None) => {}
         }
     }
 

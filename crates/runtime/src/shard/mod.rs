@@ -17,6 +17,7 @@ mod memory;
 mod operations;
 mod outbox;
 mod recover;
+mod repeats;
 mod requests;
 mod routed;
 mod schedule;
@@ -65,6 +66,8 @@ pub struct Shard {
     posted: VecDeque<(InstanceId, slot::Item)>,
     /// Requests that came before recovery was through.
     early: VecDeque<(Ticket, Request)>,
+    /// Answers kept for clients that may ask again, until they are durable.
+    fresh: repeats::Fresh,
     /// Clients that wait for the end of a run.
     awaiting: HashMap<InstanceId, Vec<Ticket>>,
     /// Instances to be served again, and when: the store could not tell of them.
@@ -106,6 +109,7 @@ impl Shard {
             waiting: 0,
             posted: VecDeque::new(),
             early: VecDeque::new(),
+            fresh: repeats::Fresh::default(),
             awaiting: HashMap::new(),
             again: VecDeque::new(),
             calling: HashSet::new(),

@@ -9,7 +9,7 @@ use super::claim::Phase;
 use super::commits::After;
 use super::slot::{Envelope, From, Item, Known, Slot, is_over};
 use crate::event::Effect;
-use crate::request::{Refused, Reply, Request, Ticket};
+use crate::request::{Done, Refused, Repeat, Reply, Request, Ticket};
 
 impl Shard {
     pub(super) fn on_asked(&mut self, ticket: Ticket, request: Request) {
@@ -47,23 +47,70 @@ impl Shard {
         ticket: Ticket,
         request: Request,
     ) {
+        let repeat = request.repeat();
+        if let Some(repeat) = repeat
+            && let Some(reply) = self.repeated(slot, repeat, request.begins())
+        {
+            return self.answer_again(id, slot, ticket, request, reply);
+        }
+        let request = if let Request::Once(_, request) = request { *request } else { request };
         match request {
-            Request::Start(start) => self.serve_start(slot, ticket, *start),
-            Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message),
-            Request::Restart { .. } => self.serve_restart(id, slot, ticket),
-            Request::Purge { .. } => self.serve_purge(id, slot, ticket),
+            Request::Start(mut start) => {
+                start.repeat = repeat;
+                self.serve_start(slot, ticket, *start);
+            }
+            Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message, repeat),
+            Request::Restart { .. } => self.serve_restart(id, slot, ticket, repeat),
+            Request::Purge { .. } => self.serve_purge(id, slot, ticket, repeat),
             Request::Operate(operate) => self.on_operate(ticket, operate),
-            Request::AwaitEnd { .. } => match &mut slot.known {
-                Known::Run(_) => self.awaiting.entry(id.clone()).or_default().push(ticket),
-                other => {
-                    let why = Self::why_unreadable(id, other);
-                    self.refuse(ticket, why);
-                }
-            },
+            Request::AwaitEnd { run, .. } => self.serve_await_end(id, slot, ticket, run),
+            Request::Recall { .. } => self.refuse(ticket, Refused::NotFound { instance_id: id.clone() }),
+            // One key is enough.
+            Request::Once(..) => self.refuse(ticket, Refused::KeyReused),
         }
     }
 
-    fn serve_deliver(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, message: Message) {
+    /// A request that was done before: answered as it was then.
+    fn answer_again(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        request: Request,
+        reply: Reply,
+    ) {
+        if let (Request::Start(start), Reply::Started(started)) = (request, &reply)
+            && let Some(awaiting) = start.await_end
+        {
+            // The run may not be in memory: then it is looked up for this one.
+            let request = Request::AwaitEnd { instance_id: id.clone(), run: Some(started.run) };
+            slot.items.push_front(Item::Asked(awaiting, request));
+            self.waiting += 1;
+        }
+        self.after_slot(slot, After::Effect(Effect::Reply(ticket, reply)));
+    }
+
+    fn serve_await_end(&mut self, id: &InstanceId, slot: &Slot, ticket: Ticket, wanted: Option<RunNumber>) {
+        match (&slot.known, wanted) {
+            (Known::Run(run), Some(wanted)) if run.row.run_number != wanted.0 => {
+                self.refuse(ticket, Refused::NotCurrent { instance_id: id.clone(), run: wanted });
+            }
+            (Known::Run(_), _) => self.awaiting.entry(id.clone()).or_default().push(ticket),
+            (other, _) => {
+                let why = Self::why_unreadable(id, other);
+                self.refuse(ticket, why);
+            }
+        }
+    }
+
+    fn serve_deliver(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        message: Message,
+        repeat: Option<Repeat>,
+    ) {
         match &mut slot.known {
             Known::Run(run) => {
                 let resumes = matches!(message, Message::Resume { .. });
@@ -76,7 +123,7 @@ impl Shard {
                     run.written = self.commits.number();
                     self.mark_for_feed(run);
                     if resumes {
-                        return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                        return self.accept(ticket, repeat);
                     }
                 }
                 if super::planted!(self, TerminalReopened) && run.has_ended() {
@@ -85,7 +132,7 @@ impl Shard {
                     run.written = self.commits.number();
                     return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
                 }
-                run.push(Envelope { message, from: From::Client(ticket) });
+                run.push(Envelope { message, from: From::Client(ticket, repeat) });
             }
             Known::Unreadable { row: Some(row), last_page, .. } if !is_over(row.status) => {
                 let tries = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
@@ -94,6 +141,10 @@ impl Shard {
                     slot.resuming = true;
                     slot.known = Known::Nothing;
                     let request = Request::Deliver { instance_id: id.clone(), message };
+                    let request = match repeat {
+                        Some(repeat) => Request::Once(repeat, Box::new(request)),
+                        None => request,
+                    };
                     slot.items.push_front(Item::Asked(ticket, request));
                     self.waiting += 1;
                     return;
@@ -106,7 +157,7 @@ impl Shard {
                     slot.known = Known::Row(Some(*row));
                     self.restore(slot);
                     self.commits.then(After::Forget(id.clone()));
-                    self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                    self.accept(ticket, repeat);
                 } else {
                     let why = Self::why_unreadable(id, &slot.known);
                     self.refuse(ticket, why);
@@ -128,7 +179,12 @@ impl Shard {
         }
     }
 
-    fn serve_restart(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket) {
+    fn accept(&mut self, ticket: Ticket, repeat: Option<Repeat>) {
+        let reply = self.done(Done::Accepted, repeat);
+        self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+    }
+
+    fn serve_restart(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, repeat: Option<Repeat>) {
         let run = match &mut slot.known {
             Known::Run(run) if run.has_ended() => run,
             Known::Run(run) => {
@@ -148,13 +204,13 @@ impl Shard {
             event: origin.event.clone(),
             correlation_id: origin.correlation_id.clone(),
             entity_id: origin.entity_id.clone(),
-            repeat: None,
+            repeat,
             await_end: None,
         };
         self.serve_start(slot, ticket, start);
     }
 
-    fn serve_purge(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket) {
+    fn serve_purge(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, repeat: Option<Repeat>) {
         let row = match &slot.known {
             Known::Row(Some(row)) if row.status != RunStatus::Purged => row.clone(),
             Known::Run(run) => run.row.clone(),
@@ -172,7 +228,8 @@ impl Shard {
         slot.known = Known::Row(Some(self.purge(id, row)));
         slot.written = self.commits.number();
         self.commits.then(After::Forget(id.clone()));
-        self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
+        let reply = self.done(Done::Purged, repeat);
+        self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
     }
 
     /// Refuses because of a run that may be ahead of the store: what is said of it must not be undone by a crash.

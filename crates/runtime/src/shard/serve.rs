@@ -81,14 +81,16 @@ impl Shard {
                     slot.known = Known::Nothing;
                     continue;
                 }
-                // What replaces a run comes after what the run was given before.
-                Known::Run(run) if item.replaces() && run.wants_turn() => {
+                // What replaces a run comes after what the run was given before; so does what may be a copy of that.
+                Known::Run(run) if item.waits_for_turns() && run.wants_turn() => {
                     slot.blocked = true;
                     return;
                 }
                 _ => {}
             }
-            if let Some(key) = slot.key_to_look_for() {
+            if let Some(key) = slot.key_to_look_for()
+                && self.fresh_answer(&key).is_none()
+            {
                 self.effects.push(Effect::LookUp(id.clone(), Depth::Row { repeat: Some(key) }));
                 return slot.ask();
             }
@@ -193,7 +195,7 @@ impl Shard {
                 From::Inbox(sequence) | From::Routed(sequence, _) => {
                     self.commits.delete(inbox::key(sequence));
                 }
-                From::Client(_) | From::Call(_) => {}
+                From::Client(..) | From::Call(_) => {}
             },
             Item::Post { sequence, .. } => self.commits.delete(inbox::key(sequence)),
             Item::Stuck { due, .. } => self.drop_timer(&due),
@@ -216,14 +218,14 @@ impl Shard {
 }
 
 impl Item {
-    /// Whether it puts another run, or none, in the place of the one that is there.
-    fn replaces(&self) -> bool {
-        matches!(
-            self,
-            Self::Asked(_, Request::Start(_) | Request::Restart { .. } | Request::Purge { .. })
-                | Self::Expire { .. }
-                | Self::Post { post: Post::StartChild(_) | Post::Routed(_), .. }
-        )
+    /// Whether it puts another run, or none, in the place of the one that is there; or may be a copy of what waits for a turn.
+    fn waits_for_turns(&self) -> bool {
+        match self {
+            Self::Asked(_, Request::Restart { .. } | Request::Purge { .. } | Request::Start(_)) => true,
+            Self::Asked(_, request) => request.repeat().is_some(),
+            Self::Expire { .. } | Self::Post { post: Post::StartChild(_) | Post::Routed(_), .. } => true,
+            _ => false,
+        }
     }
 }
 

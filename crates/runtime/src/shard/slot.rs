@@ -15,7 +15,7 @@ use crate::entity::Routed;
 use crate::event::Depth;
 use crate::lease::Monotonic;
 use crate::post::{ChildStart, Post};
-use crate::request::{Repeat, Request, Started, Ticket};
+use crate::request::{Repeat, Request, Ticket};
 use crate::run::Book;
 
 /// An instance that something is wanted of.
@@ -24,10 +24,9 @@ pub(super) struct Slot {
     pub(super) known: Known,
     /// What waits until enough is known.
     pub(super) items: VecDeque<Item>,
-    /// The answer kept under the key of a client that asks to start it.
-    pub(super) answer: Option<KeptAnswer>,
-    /// The key that was looked for, or that the run in memory was started with.
+    /// The client's key that was looked for, and the answer kept under it. Until the request that has the key is served.
     pub(super) looked_for: Option<[u8; 32]>,
+    pub(super) answer: Option<KeptAnswer>,
     /// What waits for a run that is set aside, until it is resumed.
     pub(super) set_aside: VecDeque<Item>,
     /// Something waits for the run's turns.
@@ -87,8 +86,8 @@ impl Slot {
         Self {
             known: Known::Nothing,
             items: VecDeque::new(),
-            answer: None,
             looked_for: None,
+            answer: None,
             set_aside: VecDeque::new(),
             blocked: false,
             asking_again: None,
@@ -119,10 +118,10 @@ impl Slot {
         }
     }
 
-    /// The key of a client's start whose kept answer must be looked for first. The run may be in memory; the answer is in the store.
+    /// The key of a client's request whose kept answer must be looked for first. The run may be in memory; the answer is in the store.
     pub(super) fn key_to_look_for(&self) -> Option<[u8; 32]> {
-        let Some(Item::Asked(_, Request::Start(start))) = self.items.front() else { return None };
-        let key = start.repeat.map(|repeat| repeat.key)?;
+        let Some(Item::Asked(_, request)) = self.items.front() else { return None };
+        let key = request.repeat().map(|repeat| repeat.key)?;
         (self.looked_for != Some(key)).then_some(key)
     }
 
@@ -143,13 +142,12 @@ impl Item {
     /// How much must be known to serve it.
     pub(super) fn depth(&self) -> Depth {
         match self {
-            Self::Asked(_, Request::Start(start)) => {
-                Depth::Row { repeat: start.repeat.map(|repeat| repeat.key) }
+            Self::Asked(_, request) if request.needs_row_only() => {
+                Depth::Row { repeat: request.repeat().map(|repeat| repeat.key) }
             }
-            Self::Asked(_, Request::Purge { .. })
-            | Self::Feed { .. }
-            | Self::Expire { .. }
-            | Self::Post { post: Post::StartChild(_), .. } => Depth::Row { repeat: None },
+            Self::Feed { .. } | Self::Expire { .. } | Self::Post { post: Post::StartChild(_), .. } => {
+                Depth::Row { repeat: None }
+            }
             _ => Depth::Run,
         }
     }
@@ -165,8 +163,8 @@ pub(super) struct Envelope {
 /// Where a message came from, and so what is to be done when it is taken.
 #[derive(Clone, Debug)]
 pub(super) enum From {
-    /// A client: answer.
-    Client(Ticket),
+    /// A client: answer, and keep the answer if it may ask again.
+    Client(Ticket, Option<Repeat>),
     /// A call: settle it.
     Call(CommandId),
     /// A timer: delete its row.
@@ -217,7 +215,7 @@ pub(super) enum First {
     /// What follows from it.
     After(After),
     /// The answer kept for a client that may ask again.
-    Keep(Repeat, Started),
+    Keep([u8; 32], KeptAnswer),
     /// The message that asked for the run is done with.
     Inbox(u64),
 }

@@ -3,22 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_store::tables::dedupe::{self, Answer};
 use abide_store::tables::dispatches::{DispatchInput, DispatchState};
-use abide_store::tables::encode;
-use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_workflow::failure::code;
-use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber};
+use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
 use semver::VersionReq;
 
 use super::Shard;
 use super::commits::After;
 use super::slot::{First, Item, Known, OpenCall, Run, Slot, is_over};
 use crate::event::{Effect, Notice, PlanError};
-use crate::post::{self, ChildStart, Post};
-use crate::request::{Refused, Repeat, Reply, Start, Started, Ticket};
+use crate::post::{ChildStart, Post};
+use crate::request::{Refused, Reply, Start, Started, Ticket};
 use crate::run::{Book, StoredRun};
 
 impl Run {
@@ -84,17 +81,6 @@ impl Run {
 impl Shard {
     pub(super) fn serve_start(&mut self, slot: &mut Slot, ticket: Ticket, start: Start) {
         let id = start.instance_id.clone();
-        if let Some(repeat) = start.repeat
-            && let Some(reply) = self.repeated(slot, repeat)
-        {
-            if let (Reply::Started(_), Some(awaiting)) = (&reply, start.await_end) {
-                // The run may not be in memory: then it is looked up for this one.
-                let request = crate::request::Request::AwaitEnd { instance_id: id };
-                slot.items.push_front(Item::Asked(awaiting, request));
-                self.waiting += 1;
-            }
-            return self.after_slot(slot, After::Effect(Effect::Reply(ticket, reply)));
-        }
         let previous = match &slot.known {
             Known::Row(row) => row.as_ref(),
             Known::Run(run) => Some(&run.row),
@@ -104,6 +90,10 @@ impl Shard {
                 return self.refuse(ticket, why);
             }
         };
+        if previous.is_some() && start.repeat.is_some_and(|repeat| repeat.names_instance) {
+            // Nobody else makes this id: its work was done or is under way, though the answer is not kept any more.
+            return self.refuse_when_durable(slot, ticket, Refused::KeyExpired { instance_id: id });
+        }
         if let Some(row) = previous.filter(|row| !is_over(row.status)) {
             let refused = Refused::Live { instance_id: id, run: RunNumber(row.run_number) };
             return self.refuse_when_durable(slot, ticket, refused);
@@ -119,11 +109,12 @@ impl Shard {
         if let Some(awaiting) = start.await_end {
             self.awaiting.entry(id.clone()).or_default().push(awaiting);
         }
-        let started = Started { instance_id: id, run: RunNumber(run_number), created_at: self.now.wall };
+        let (run_number, created_at) = (RunNumber(run_number), self.now.wall);
+        let mut started = Started { instance_id: id, run: run_number, created_at, repeat_until: None };
         if let Some(repeat) = start.repeat {
-            slot.looked_for = Some(repeat.key);
-            slot.answer = Some(self.answer_of(&repeat, &started));
-            run.first.push(First::Keep(repeat, started.clone()));
+            let answer = self.answer_to(&repeat, &started);
+            started.repeat_until = Some(Timestamp(answer.expires_at));
+            run.first.push(First::Keep(repeat.key, answer));
         }
         let reply = Reply::Started(started);
         if super::planted!(self, EarlyAcknowledgement) {
@@ -134,43 +125,13 @@ impl Shard {
         slot.known = Known::Run(Box::new(run));
     }
 
-    /// The answer to a request that came before.
-    fn repeated(&self, slot: &Slot, repeat: Repeat) -> Option<Reply> {
-        let answer = slot.answer.as_ref().filter(|_| slot.looked_for == Some(repeat.key))?;
-        if answer.expires_at <= self.now.wall.0 {
-            return None;
-        }
-        match post::decode(&answer.answer) {
-            Ok(started) if answer.payload_digest == repeat.payload => Some(Reply::Started(started)),
-            _ => Some(Reply::Refused(Refused::KeyReused)),
-        }
-    }
-
-    fn answer_of(&self, repeat: &Repeat, started: &Started) -> Answer {
-        Answer {
-            payload_digest: repeat.payload,
-            answered_at: self.now.wall.0,
-            expires_at: self.now.wall.plus(self.config.repeat_window).0,
-            answer: post::encode(started),
-        }
-    }
-
     /// What belongs to the first turn of a run goes with it.
     pub(super) fn take_first(&mut self, run: &mut Run) {
         for first in std::mem::take(&mut run.first) {
             match first {
                 First::After(after) => self.commits.then(after),
                 First::Inbox(sequence) => self.commits.delete(inbox::key(sequence)),
-                First::Keep(repeat, started) => {
-                    let answer = self.answer_of(&repeat, &started);
-                    let key = dedupe::key(dedupe::IDEMPOTENCY_KEY, &repeat.key);
-                    self.commits.put(key, encode(&answer));
-                    let scope = dedupe::IDEMPOTENCY_KEY.to_owned();
-                    let what = Expired::Dedupe { scope, digest: repeat.key };
-                    let sequence = self.next_sequence();
-                    let expiry = expiries::key(answer.expires_at, sequence);
-                    self.commits.create(expiry, encode(&Expiry { what }));
-                }
+                First::Keep(key, answer) => self.keep(key, answer),
             }
         }
     }

@@ -12,7 +12,7 @@ use super::slot::{Folding, From, Item, Run, Slot, row_status};
 use super::{Shard, planted};
 use crate::event::Effect;
 use crate::post::{self, Post};
-use crate::request::{Refused, Reply};
+use crate::request::{Done, Refused, Reply};
 use crate::run::Change;
 
 /// Turns one run takes before others come.
@@ -118,10 +118,10 @@ impl Shard {
             };
             let refusal = turn.refused.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
             match from {
-                From::Client(ticket) => {
+                From::Client(ticket, repeat) => {
                     let reply = match refusal {
                         Some(refusal) => Reply::Refused(Refused::Message(refusal.clone())),
-                        None => Reply::Accepted,
+                        None => self.done(Done::Accepted, repeat),
                     };
                     if planted!(self, EarlyAcknowledgement) {
                         self.reply(ticket, reply);

@@ -19,7 +19,7 @@ fn entity() -> EntityId {
 }
 
 fn request(operation: Operation, id: Option<u8>) -> Request {
-    let repeat = id.map(|id| Repeat { key: [id; 32], payload: [id; 32] });
+    let repeat = id.map(|id| Repeat::new([id; 32], [id; 32]));
     Request::Operate(Box::new(Operate {
         entity: entity(),
         operation,
@@ -96,7 +96,7 @@ fn the_same_id_with_something_else_is_a_mistake() {
     let mut world = World::new();
     world.ask(record(&json!("a"), Some(1)));
     let Request::Operate(mut other) = record(&json!("b"), Some(1)) else { unreachable!() };
-    other.repeat = Some(Repeat { key: [1; 32], payload: [2; 32] });
+    other.repeat = Some(Repeat::new([1; 32], [2; 32]));
     assert!(matches!(world.ask(Request::Operate(other)), Reply::Refused(Refused::KeyReused)));
     assert_eq!(events(&world), ["a"]);
 }

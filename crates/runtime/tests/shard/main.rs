@@ -5,6 +5,7 @@
 mod calls;
 mod entities;
 mod keeping;
+mod repeats;
 mod restarts;
 mod routed;
 mod starts;

@@ -28,7 +28,7 @@ fn publish(world: &World) {
 
 fn routed(number: u8, starts: bool, raises: Option<&str>) -> Request {
     let event = json!({"n": number});
-    let repeat = Repeat { key: [number; 32], payload: [0; 32] };
+    let repeat = Repeat::new([number; 32], [0; 32]);
     Request::Operate(Box::new(Operate {
         entity: EntityId::new("device", "dev-1").unwrap(),
         operation: Operation::RecordEvent { event: event.clone().into() },

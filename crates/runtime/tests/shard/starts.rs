@@ -65,7 +65,7 @@ fn a_refusal_that_speaks_of_a_run_waits_until_the_run_is_durable() {
 fn a_start_that_comes_again_with_its_key_is_answered_as_before_for_as_long_as_promised() {
     let mut world = World::new();
     steps(&world);
-    let repeat = Repeat { key: [1; 32], payload: [2; 32] };
+    let repeat = Repeat::new([1; 32], [2; 32]);
     let started = |world: &mut World, repeat| {
         let request = world.start_request("steps", "one", Some(repeat));
         world.ask(request)
@@ -92,7 +92,7 @@ fn a_start_that_comes_again_with_its_key_is_answered_as_before_for_as_long_as_pr
 fn a_key_is_recognised_though_the_run_was_loaded_for_something_else() {
     let mut world = World::new();
     world.publish("wait", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "End"}, "End": {"type": "succeed"}}));
-    let repeat = Some(Repeat { key: [1; 32], payload: [2; 32] });
+    let repeat = Some(Repeat::new([1; 32], [2; 32]));
     let request = world.start_request("wait", "one", repeat);
     world.ask(request);
     world.crash();
@@ -129,7 +129,7 @@ fn who_waits_for_the_end_is_told_when_it_is_durable() {
     let mut world = World::new();
     steps(&world);
     world.start("steps", "one");
-    let waiting = world.ask_later(Request::AwaitEnd { instance_id: name("one") });
+    let waiting = world.ask_later(Request::AwaitEnd { instance_id: name("one"), run: None });
     world.complete();
     world.complete();
     assert!(world.replies.is_empty());
@@ -140,11 +140,11 @@ fn who_waits_for_the_end_is_told_when_it_is_durable() {
     let Some(Reply::Ended(view)) = world.reply_to(waiting) else { panic!("not told") };
     assert_eq!(view.output, Some(json!({"ok": true}).into()));
     assert!(
-        matches!(world.ask(Request::AwaitEnd { instance_id: name("one") }), Reply::Ended(_)),
+        matches!(world.ask(Request::AwaitEnd { instance_id: name("one"), run: None }), Reply::Ended(_)),
         "from the store"
     );
     assert!(matches!(
-        world.ask(Request::AwaitEnd { instance_id: name("two") }),
+        world.ask(Request::AwaitEnd { instance_id: name("two"), run: None }),
         Reply::Refused(Refused::NotFound { .. })
     ));
 }

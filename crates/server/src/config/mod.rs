@@ -33,8 +33,15 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Whether an address that others can reach may be listened on, though nobody is asked who they are.
     pub insecure: bool,
+    /// Names it is reached by, besides `localhost` and addresses.
+    pub hosts: Vec<String>,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
+    /// How long the runtime and the store may take for an answer.
+    #[serde(with = "iso")]
+    pub answer_timeout: Duration,
+    /// Connections at the same time.
+    pub connections_max: usize,
 }
 
 /// `[store]`
@@ -96,7 +103,14 @@ pub struct HttpConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070));
-        Self { listen, insecure: false, body_bytes_max: 1024 * 1024 }
+        Self {
+            listen,
+            insecure: false,
+            hosts: Vec::new(),
+            body_bytes_max: 1024 * 1024,
+            answer_timeout: Duration::seconds(10),
+            connections_max: 10_000,
+        }
     }
 }
 
@@ -160,6 +174,12 @@ pub enum ConfigError {
         value: u64,
         /// What it may be.
         expected: &'static str,
+    },
+    /// An entry of `server.hosts`.
+    #[error("server.hosts: {name:?} is no name of a server; write it without scheme, port and path")]
+    Host {
+        /// Which.
+        name: String,
     },
     /// An entry of `http.allow`.
     #[error("http.allow: {0}")]

@@ -7,7 +7,8 @@ use abide_runtime::node::Options;
 use abide_runtime::placement::ShardCount;
 use abide_store::rows::Capabilities;
 
-use super::{Config, ConfigError, HttpConfig, RuntimeConfig, StoreConfig};
+use super::{Config, ConfigError, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
+use crate::callers;
 
 /// A shard that could hardly hold anything would refuse what a burst brings.
 const WAITING_MIN: usize = 16;
@@ -17,6 +18,24 @@ impl StoreConfig {
     pub fn shard_count(&self) -> Result<ShardCount, ConfigError> {
         let (value, expected) = (u64::from(self.shards), "from 1 to 4096");
         ShardCount::new(self.shards).ok_or(ConfigError::Range { key: "store.shards", value, expected })
+    }
+}
+
+impl ServerConfig {
+    /// Names must be names, and somebody must be served.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if let Some(name) = self.hosts.iter().find(|name| !callers::is_name(name)) {
+            return Err(ConfigError::Host { name: name.clone() });
+        }
+        for (key, nothing) in [
+            ("server.connectionsMax", self.connections_max == 0),
+            ("server.answerTimeout", self.answer_timeout.0 == 0),
+        ] {
+            if nothing {
+                return Err(ConfigError::Range { key, value: 0, expected: "more than nothing" });
+            }
+        }
+        Ok(())
     }
 }
 

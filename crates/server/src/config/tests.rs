@@ -81,6 +81,14 @@ fn numbers_that_no_work_could_be_done_with_are_refused() {
     assert!(refused(|config| config.store.shards = 0).contains("store.shards is 0"));
     assert!(refused(|config| config.store.shards = 4_097).contains("4096"));
     assert!(refused(|config| config.runtime.recovery_rate = 0).contains("recoveryRate"));
+    let server = |change: fn(&mut ServerConfig)| {
+        let mut server = ServerConfig::default();
+        change(&mut server);
+        server.check().unwrap_err().to_string()
+    };
+    assert!(server(|server| server.connections_max = 0).contains("connectionsMax"));
+    assert!(server(|server| server.answer_timeout = Duration(0)).contains("answerTimeout"));
+    assert!(server(|server| server.hosts = vec!["http://abide".to_owned()]).contains("\"http://abide\""));
     let allow = HttpConfig { allow: vec!["10.1.2.3/8".to_owned()] };
     assert!(allow.guard().unwrap_err().to_string().contains("10.0.0.0/8"));
 }

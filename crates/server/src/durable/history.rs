@@ -33,7 +33,9 @@ pub(super) async fn of<S: Store>(
     let mut told = Told::new(shown);
     let (mut from, mut events, mut bytes) = (0, 0, 0);
     loop {
-        let Some(page) = app.node().history(id, from, PAGE_EVENTS_MAX).await? else { return Ok(None) };
+        let Some(page) = app.in_time(app.node().history(id, from, PAGE_EVENTS_MAX)).await?? else {
+            return Ok(None);
+        };
         for event in page.events {
             (events, bytes) = (events + 1, bytes + event.get().len());
             if let Ok(event) = serde_json::from_str(event.get()) {

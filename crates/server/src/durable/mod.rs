@@ -29,7 +29,7 @@ use answer::{Answered, Otherwise};
 
 /// Answers whatever is asked below `/runtime/webhooks/`.
 pub(crate) async fn serve<S: Store>(app: &App<S>, asked: &mut Asked) -> Response {
-    let answer = match asked.check() {
+    let answer = match asked.check(app.callers()) {
         Ok(()) => lead(app, asked).await,
         Err(error) => Err(error.into()),
     };

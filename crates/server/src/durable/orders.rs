@@ -49,7 +49,7 @@ fn reason(asked: &Asked) -> Result<String, Otherwise> {
 
 async fn deliver<S: Store>(app: &App<S>, asked: &mut Asked, id: &str, message: Message) -> Answered {
     let request = Request::Deliver { instance_id: instance(id)?, message };
-    match app.node().ask(request).await? {
+    match app.ask(request).await? {
         // A run that goes on already does what resuming it asks for.
         Reply::Accepted | Reply::Refused(Refused::Message(Refusal::NotSuspended { .. })) => {
             Ok(bare(StatusCode::ACCEPTED, asked.correlation()))

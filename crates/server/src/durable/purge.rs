@@ -66,7 +66,7 @@ pub(super) async fn matching<S: Store>(app: &App<S>, asked: &mut Asked) -> Answe
 }
 
 async fn purge<S: Store>(app: &App<S>, instance_id: InstanceId) -> Result<Result<(), Refused>, Otherwise> {
-    match app.node().ask(Request::Purge { instance_id }).await? {
+    match app.ask(Request::Purge { instance_id }).await? {
         Reply::Purged => Ok(Ok(())),
         Reply::Refused(refused) => Ok(Err(refused)),
         other => Err(ApiError::internal(&format!("a purge was answered by {other:?}")).into()),

@@ -54,10 +54,10 @@ pub(super) async fn start<S: Store>(
         await_end: None,
     };
     let Some(wait) = wait else {
-        let reply = app.node().ask(Request::Start(Box::new(start))).await?;
+        let reply = app.ask(Request::Start(Box::new(start))).await?;
         return accepted(asked, &parameters, reply);
     };
-    let begun = app.node().begin(start).await?;
+    let begun = app.in_time(app.node().begin(start)).await?.map_err(ApiError::from)?;
     let going_on = accepted(asked, &parameters, begun.reply)?;
     let ended = tokio::select! {
         biased;
@@ -75,10 +75,11 @@ pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked, id: &str)
     let parameters = Parameters::of(asked);
     let instance_id = instance(id)?;
     if !parameters.flag("restartWithNewInstanceId", true)? {
-        let reply = app.node().ask(Request::Restart { instance_id }).await?;
+        let reply = app.ask(Request::Restart { instance_id }).await?;
         return accepted(asked, &parameters, reply);
     }
-    let view = app.node().show(&instance_id).await?.ok_or(Otherwise::Bare(StatusCode::NOT_FOUND))?;
+    let view =
+        app.in_time(app.node().show(&instance_id)).await??.ok_or(Otherwise::Bare(StatusCode::NOT_FOUND))?;
     if let ViewStatus::Parked(reason) = view.status {
         // What cannot be read has no input to begin with.
         return Err(Refused::Parked { instance_id, reason }.into());
@@ -97,7 +98,7 @@ pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked, id: &str)
         repeat: None,
         await_end: None,
     };
-    let reply = app.node().ask(Request::Start(Box::new(start))).await?;
+    let reply = app.ask(Request::Start(Box::new(start))).await?;
     accepted(asked, &parameters, reply)
 }
 

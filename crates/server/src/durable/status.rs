@@ -26,7 +26,7 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked, id: &str) ->
         output: parameters.flag("showHistoryOutput", false)?,
     };
     let id = instance(id)?;
-    let view = app.node().show(&id).await?.ok_or(Otherwise::Bare(StatusCode::NOT_FOUND))?;
+    let view = app.in_time(app.node().show(&id)).await??.ok_or(Otherwise::Bare(StatusCode::NOT_FOUND))?;
     let history = match parameters.flag("showHistory", false)? {
         true => history::of(app, &id, shown).await?,
         false => None,

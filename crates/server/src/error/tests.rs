@@ -21,6 +21,11 @@ fn every_refusal_has_its_status_and_code_and_what_is_transient_says_when_to_come
         (Refused::Live { instance_id: instance_id.clone(), run: RunNumber(1) }, (409, "CONFLICT", None)),
         (Refused::Parked { instance_id: instance_id.clone(), reason: reason() }, (409, "CONFLICT", None)),
         (Refused::KeyReused, (409, "CONFLICT", None)),
+        (Refused::KeyExpired { instance_id: instance_id.clone() }, (409, "CONFLICT", None)),
+        (
+            Refused::NotCurrent { instance_id: instance_id.clone(), run: RunNumber(1) },
+            (409, "CONFLICT", None),
+        ),
         (Refused::Damaged { instance_id, reason: reason() }, (500, "INTERNAL_ERROR", None)),
         (Refused::Busy, (429, "RATE_LIMITED", Some(1))),
         (Refused::NotReady, (503, "SERVICE_UNAVAILABLE", Some(1))),
@@ -37,6 +42,16 @@ fn every_refusal_has_its_status_and_code_and_what_is_transient_says_when_to_come
         assert_eq!((status, code.as_str(), retry), expected, "{refused:?}");
         assert!(!transient || retry.is_some(), "{refused:?}");
     }
+}
+
+#[test]
+fn what_clients_must_tell_apart_has_a_code_of_its_own() {
+    let code = |error: ApiError| error.details.first().map(|detail| detail.code.clone());
+    let expired = Refused::KeyExpired { instance_id: InstanceId::new("a").unwrap() };
+    assert_eq!(code(expired.into()).as_deref(), Some("IDEMPOTENCY_KEY_EXPIRED"));
+    assert_eq!(code(Refused::KeyReused.into()).as_deref(), Some("IDEMPOTENCY_KEY_REUSED"));
+    assert_eq!(code(Unanswered.into()).as_deref(), Some("OUTCOME_UNKNOWN"));
+    assert_eq!(code(Refused::NotReady.into()), None, "this was surely not done");
 }
 
 #[test]

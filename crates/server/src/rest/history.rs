@@ -31,7 +31,7 @@ pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let [limit, token] = asked.query(["limit", "continuationToken"])?;
     let limit = limit.map_or(Ok(LIMIT_DEFAULT), |text| limit_of(&text))?;
     let from = token.map_or(Ok(0), |text| open(&text))?;
-    let page = app.node().history(&id, from, limit).await?.ok_or_else(|| unknown(&id))?;
+    let page = app.in_time(app.node().history(&id, from, limit)).await??.ok_or_else(|| unknown(&id))?;
     let data = PageJson { items: page.events, continuation_token: page.next.map(seal) };
     Ok(asked.succeed(StatusCode::OK, app.now(), &data))
 }

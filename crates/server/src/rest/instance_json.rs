@@ -28,6 +28,9 @@ pub(super) struct InstanceJson<'a> {
     current_states: Vec<StateJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parked_reason: Option<&'a str>,
+    /// Until when the start that is answered by it is recognised when it comes again, if it had a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,6 +97,7 @@ impl<'a> InstanceJson<'a> {
             last_updated_at_utc: Text(view.updated_at),
             current_states: view.current_states.iter().map(StateJson::of).collect(),
             parked_reason,
+            idempotency_key_expires_at_utc: None,
         }
     }
 }

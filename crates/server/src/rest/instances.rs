@@ -1,15 +1,17 @@
 //! `GET` and `DELETE /api/instances/{id}`: an instance as it is, and forgetting one that has ended.
 
 use abide_runtime::hands::Store;
-use abide_runtime::{Refused, Reply, Request};
-use abide_workflow::InstanceId;
+use abide_runtime::{Done, Refused, Reply, Request};
+use abide_workflow::{InstanceId, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
 use super::instance_json::InstanceJson;
+use super::repeat::{RepeatKey, once};
 use crate::app::App;
 use crate::asked::Asked;
+use crate::envelope::Text;
 use crate::error::ApiError;
 
 /// The instance that something was done to.
@@ -17,13 +19,22 @@ use crate::error::ApiError;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Named<'a> {
     pub(super) instance_id: &'a str,
+    /// Until when the request is recognised when it comes again, if it had a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn new(id: &'a InstanceId, repeat_until: Option<Timestamp>) -> Self {
+        Self { instance_id: id.as_str(), idempotency_key_expires_at_utc: repeat_until.map(Text) }
+    }
 }
 
 /// Shows an instance.
 pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
-    let view = app.node().show(&id).await?;
+    let view = app.in_time(app.node().show(&id)).await??;
     let view = view.ok_or_else(|| unknown(&id))?;
     Ok(asked.succeed(StatusCode::OK, app.now(), &InstanceJson::of(&view)))
 }
@@ -32,11 +43,15 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
 pub(super) async fn purge<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
-    match app.node().ask(Request::Purge { instance_id: id.clone() }).await? {
-        Reply::Purged => Ok(asked.succeed(StatusCode::OK, app.now(), &Named { instance_id: id.as_str() })),
-        Reply::Refused(refused) => Err(refused.into()),
-        other => Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
-    }
+    let key = RepeatKey::of(asked.headers(), None)?;
+    let request = once(key.map(|key| key.of_order("purge", &id)), Request::Purge { instance_id: id.clone() });
+    let until = match app.ask(request).await? {
+        Reply::Purged => None,
+        Reply::Once(Done::Purged, until) => Some(until),
+        Reply::Refused(refused) => return Err(refused.into()),
+        other => return Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
+    };
+    Ok(asked.succeed(StatusCode::OK, app.now(), &Named::new(&id, until)))
 }
 
 /// There is no such instance.

@@ -27,7 +27,7 @@ use crate::error::ApiError;
 macro_rules! answered {
     ($handler:path) => {
         |State(app): State<App<S>>, mut asked: Asked| async move {
-            let answer = match asked.check() {
+            let answer = match asked.check(app.callers()) {
                 Ok(()) => $handler(&app, &mut asked).await,
                 Err(error) => Err(error),
             };
@@ -62,6 +62,21 @@ pub fn router<S: Store>(app: App<S>) -> Router {
         .fallback(answered!(nothing_there))
         .method_not_allowed_fallback(answered!(not_that_way))
         .with_state(app)
+}
+
+/// What a server has for those it has no room for: how it is, and that it is full.
+pub(crate) fn reserve<S: Store>(app: App<S>) -> Router {
+    Router::new()
+        .route("/healthz", get(answered!(health::lives)))
+        .route("/readyz", get(answered!(health::is_ready)))
+        .route("/metrics", get(answered!(health::metrics)))
+        .fallback(answered!(no_room))
+        .method_not_allowed_fallback(answered!(not_that_way))
+        .with_state(app)
+}
+
+async fn no_room<S: Store>(_app: &App<S>, _asked: &mut Asked) -> Result<axum::response::Response, ApiError> {
+    Err(ApiError::unavailable("there are too many connections; try again later"))
 }
 
 async fn nothing_there<S: Store>(

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use abide_runtime::hands::Store;
-use abide_runtime::{Reply, Request};
+use abide_runtime::{Done, Repeat, Reply, Request};
 use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{InstanceId, Message, Refusal};
 use axum::http::StatusCode;
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::body::Fields;
 use super::instances::Named;
+use super::repeat::{RepeatKey, once};
 use super::start;
 use crate::app::App;
 use crate::asked::Asked;
@@ -29,38 +30,41 @@ pub(super) async fn raise_event<S: Store>(app: &App<S>, asked: &mut Asked) -> Re
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
     let name = event_name(asked.param("name").await?)?;
-    let payload = asked.json(app.limits().body_bytes_max).await?.unwrap_or(Value::Null);
-    deliver(app, asked, id, Message::EventRaised { name, payload: Arc::new(payload) }).await
+    let body = asked.json(app.limits().body_bytes_max).await?;
+    let key = RepeatKey::of(asked.headers(), body.as_ref())?;
+    let repeat = key.map(|key| key.of_order(&format!("events/{name}"), &id));
+    let payload = Arc::new(body.unwrap_or(Value::Null));
+    deliver(app, asked, id, repeat, Message::EventRaised { name, payload }).await
 }
 
 /// Stops a run where it is; it keeps what reaches it.
 pub(super) async fn suspend<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let (id, reason) = order(app, asked).await?;
-    deliver(app, asked, id, Message::Suspend { reason }).await
+    let (id, reason, repeat) = order(app, asked, "suspend").await?;
+    deliver(app, asked, id, repeat, Message::Suspend { reason }).await
 }
 
 /// Lets a suspended or parked run go on.
 pub(super) async fn resume<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let (id, reason) = order(app, asked).await?;
-    deliver(app, asked, id, Message::Resume { reason }).await
+    let (id, reason, repeat) = order(app, asked, "resume").await?;
+    deliver(app, asked, id, repeat, Message::Resume { reason }).await
 }
 
 /// Ends a run.
 pub(super) async fn terminate<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let (id, reason) = order(app, asked).await?;
-    deliver(app, asked, id, Message::Terminate { reason }).await
+    let (id, reason, repeat) = order(app, asked, "terminate").await?;
+    deliver(app, asked, id, repeat, Message::Terminate { reason }).await
 }
 
 /// Lets a failed run go on at the state that failed.
 pub(super) async fn rewind<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let (id, reason) = order(app, asked).await?;
-    deliver(app, asked, id, Message::Rewind { reason }).await
+    let (id, reason, repeat) = order(app, asked, "rewind").await?;
+    deliver(app, asked, id, repeat, Message::Rewind { reason }).await
 }
 
 /// Begins a new run with the input and the version of the last one.
 pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let (instance_id, _) = order(app, asked).await?;
-    let reply = app.node().ask(Request::Restart { instance_id }).await?;
+    let (instance_id, _, repeat) = order(app, asked, "restart").await?;
+    let reply = app.ask(once(repeat, Request::Restart { instance_id })).await?;
     start::accepted(app, asked, &start::started(reply)?)
 }
 
@@ -73,29 +77,36 @@ pub(crate) fn event_name(name: String) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// Whom an order is for, and why it is given.
-async fn order<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<(InstanceId, String), ApiError> {
+/// Whom an order is for, why it is given, and what it is recognised by when it comes again.
+async fn order<S: Store>(
+    app: &App<S>,
+    asked: &mut Asked,
+    name: &str,
+) -> Result<(InstanceId, String, Option<Repeat>), ApiError> {
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
-    let mut fields = Fields::of(asked.json(app.limits().body_bytes_max).await?)?;
+    let body = asked.json(app.limits().body_bytes_max).await?;
+    let key = RepeatKey::of(asked.headers(), body.as_ref())?;
+    let repeat = key.map(|key| key.of_order(name, &id));
+    let mut fields = Fields::of(body)?;
     let reason = fields.name("reason", REASON_CHARS_MAX)?;
     fields.end()?;
-    Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned())))
+    Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned()), repeat))
 }
 
 async fn deliver<S: Store>(
     app: &App<S>,
     asked: &mut Asked,
-    instance_id: InstanceId,
+    id: InstanceId,
+    repeat: Option<Repeat>,
     message: Message,
 ) -> Result<Response, ApiError> {
-    let request = Request::Deliver { instance_id: instance_id.clone(), message };
-    match app.node().ask(request).await? {
-        Reply::Accepted => {
-            let named = Named { instance_id: instance_id.as_str() };
-            Ok(asked.succeed(StatusCode::ACCEPTED, app.now(), &named))
-        }
-        Reply::Refused(refused) => Err(refused.into()),
-        other => Err(ApiError::internal(&format!("a message was answered by {other:?}"))),
-    }
+    let request = Request::Deliver { instance_id: id.clone(), message };
+    let until = match app.ask(once(repeat, request)).await? {
+        Reply::Accepted => None,
+        Reply::Once(Done::Accepted, until) => Some(until),
+        Reply::Refused(refused) => return Err(refused.into()),
+        other => return Err(ApiError::internal(&format!("a message was answered by {other:?}"))),
+    };
+    Ok(asked.succeed(StatusCode::ACCEPTED, app.now(), &Named::new(&id, until)))
 }

@@ -1,13 +1,12 @@
-//! `Idempotency-Key`: how a request that comes again is recognised, and which instance one without an id of its own means.
+//! `Idempotency-Key`: how a request that comes again is recognised, and which instance a start without an id of its own means.
 //!
 //! A key is looked for where the instance lives, so an instance id that the client chose is part of what the key names: the same key with
-//! another id is another request, wherever the two lie.
+//! another id is another request, wherever the two lie. So is what is asked for: a key of an event says nothing of a termination.
 
-use abide_runtime::Repeat;
+use abide_runtime::{Repeat, Request};
 use abide_workflow::{InstanceId, PlanHash};
 use axum::http::HeaderMap;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::error::ApiError;
 
@@ -38,31 +37,35 @@ impl<'a> RepeatKey<'a> {
         let key = key.ok_or_else(|| invalid("it must have 1 to 255 visible ASCII characters"))?;
         // Object members are kept sorted by name.
         let body = serde_json::to_vec(&body).map_err(|error| ApiError::internal(&error))?;
-        Ok(Some(Self { key, payload: digest(&[&body]) }))
+        Ok(Some(Self { key, payload: Repeat::digest(&[&body]) }))
     }
 
     /// The instance that a request without an instance id means.
     pub(crate) fn instance_id(&self, workflow: &str) -> Result<InstanceId, ApiError> {
-        let mut id = PlanHash(digest(&[workflow.as_bytes(), self.key.as_bytes()])).to_string();
+        let mut id = PlanHash(Repeat::digest(&[workflow.as_bytes(), self.key.as_bytes()])).to_string();
         id.truncate(ID_DIGITS);
         InstanceId::new(format!("k-{id}")).map_err(|error| ApiError::internal(&error))
     }
 
-    /// What the runtime recognises it by.
-    pub(crate) fn to_repeat(&self, workflow: &str, id: &InstanceId) -> Repeat {
-        let key = digest(&[workflow.as_bytes(), id.as_str().as_bytes(), self.key.as_bytes()]);
-        Repeat { key, payload: self.payload }
+    /// What the runtime recognises a start by.
+    pub(crate) fn of_start(&self, workflow: &str, id: &InstanceId, names_instance: bool) -> Repeat {
+        let key = Repeat::digest(&[workflow.as_bytes(), id.as_str().as_bytes(), self.key.as_bytes()]);
+        Repeat { names_instance, ..Repeat::new(key, self.payload) }
+    }
+
+    /// What the runtime recognises anything else by, that is asked of an instance.
+    pub(crate) fn of_order(&self, order: &str, id: &InstanceId) -> Repeat {
+        let key = Repeat::digest(&[b"order", order.as_bytes(), id.as_str().as_bytes(), self.key.as_bytes()]);
+        Repeat::new(key, self.payload)
     }
 }
 
-/// SHA-256 over length-prefixed parts, so that ("ab", "c") and ("a", "bc") differ.
-fn digest(parts: &[&[u8]]) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_be_bytes());
-        hasher.update(part);
+/// A request, done once if it has a key.
+pub(super) fn once(repeat: Option<Repeat>, request: Request) -> Request {
+    match repeat {
+        Some(repeat) => Request::Once(repeat, Box::new(request)),
+        None => request,
     }
-    hasher.finalize().into()
 }
 
 #[cfg(test)]

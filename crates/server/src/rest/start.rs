@@ -1,10 +1,11 @@
 //! `POST /api/instances`: begins a run, and waits for its end if the client likes. The busiest path of the server.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use abide_runtime::hands::Store;
-use abide_runtime::{Reply, Request, Start, Started};
+use abide_runtime::{Refused, Repeat, Reply, Request, Start, Started};
 use abide_workflow::{Duration, ExecutionId, InstanceId, Plan, Timestamp, json};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
@@ -37,6 +38,9 @@ struct StartedJson<'a> {
     instance_id: &'a str,
     execution_id: Text<ExecutionId>,
     created_at_utc: Text<Timestamp>,
+    /// Until when the request is recognised when it comes again, if it had a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
 }
 
 /// Begins a run.
@@ -48,51 +52,87 @@ pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
     let workflow = fields.name("workflow", WORKFLOW_CHARS_MAX)?;
     let workflow = workflow.ok_or_else(|| ApiError::invalid("/workflow", "it must be there"))?;
     let version = version_of(fields.text("version")?.as_deref())?;
-    let id = instance_id(fields.text("instanceId")?, key.as_ref(), &workflow, asked)?;
+    let given = fields.text("instanceId")?;
+    let (given, id) = (given.is_some(), instance_id(given, key.as_ref(), &workflow, asked)?);
     let input = fields.value("input").unwrap_or_else(|| Value::Object(Map::new()));
     let correlation_id = correlation_of(fields.text("correlationId")?, asked, &id)?;
     let entity_id = fields.name("entityId", ENTITY_CHARS_MAX)?;
     fields.end()?;
 
-    let plan = fitting(app, &workflow, version.as_ref(), &input).await?;
+    let repeat = key.map(|key| key.of_start(&workflow, &id, !given));
+    let plan = match fitting(app, &workflow, version.as_ref(), &input).await {
+        Ok(plan) => plan,
+        Err(error) => return recalled(app, asked, id, repeat, wait).await?.ok_or(error),
+    };
     let start = Start {
-        repeat: key.map(|key| key.to_repeat(&workflow, &id)),
         instance_id: id,
         plan,
         input: Arc::new(input),
         event: None,
         correlation_id,
         entity_id,
+        repeat,
         await_end: None,
     };
     let Some(wait) = wait else {
-        let reply = app.node().ask(Request::Start(Box::new(start))).await?;
+        let reply = app.ask(Request::Start(Box::new(start))).await?;
         return accepted(app, asked, &started(reply)?);
     };
-    let begun = app.node().begin(start).await?;
+    let begun = app.in_time(app.node().begin(start)).await??;
     let begin = started(begun.reply)?;
+    ended(app, asked, &begin, wait, begun.end).await
+}
+
+/// The answer to an earlier copy of a request that would be refused today: it was judged by the definitions of its day, and stands.
+async fn recalled<S: Store>(
+    app: &App<S>,
+    asked: &mut Asked,
+    instance_id: InstanceId,
+    repeat: Option<Repeat>,
+    wait: Option<StdDuration>,
+) -> Result<Option<Response>, ApiError> {
+    let Some(repeat) = repeat else { return Ok(None) };
+    let begin = match app.ask(Request::Recall { instance_id: instance_id.clone(), repeat }).await? {
+        Reply::Refused(Refused::NotFound { .. }) => return Ok(None),
+        reply => started(reply)?,
+    };
+    let Some(wait) = wait else { return accepted(app, asked, &begin).map(Some) };
+    let end = app.node().ask(Request::AwaitEnd { instance_id, run: Some(begin.run) });
+    ended(app, asked, &begin, wait, end).await.map(Some)
+}
+
+/// The run, if it ends in time; else where to ask for it.
+async fn ended<S: Store, E>(
+    app: &App<S>,
+    asked: &mut Asked,
+    begin: &Started,
+    wait: StdDuration,
+    end: impl Future<Output = Result<Reply, E>>,
+) -> Result<Response, ApiError> {
     let ended = tokio::select! {
         biased;
-        ended = tokio::time::timeout(wait, begun.end) => ended.ok(),
+        ended = tokio::time::timeout(wait, end) => ended.ok(),
         () = app.stopping() => None,
     };
     match ended {
         Some(Ok(Reply::Ended(view))) => {
-            Ok(asked.succeed(StatusCode::OK, app.now(), &InstanceJson::of(&view)))
+            let mut instance = InstanceJson::of(&view);
+            instance.idempotency_key_expires_at_utc = begin.repeat_until.map(Text);
+            Ok(asked.succeed(StatusCode::OK, app.now(), &instance))
         }
         // It goes on, or nobody here can tell: the run has begun, and can be asked for.
-        _ => accepted(app, asked, &begin),
+        _ => accepted(app, asked, begin),
     }
 }
 
-/// What a run of this definition with this input runs.
+/// What a run of this definition with this input runs: the definition as it is today, if it takes the input.
 pub(crate) async fn fitting<S: Store>(
     app: &App<S>,
     workflow: &str,
     version: Option<&VersionReq>,
     input: &Value,
 ) -> Result<Arc<Plan>, ApiError> {
-    let found = app.node().definitions().pick(workflow, version).await;
+    let found = app.in_time(app.node().definitions().pick(workflow, version)).await?;
     let plan = found.map_err(|error| ApiError::from(error).at("/workflow"))?;
     let (bytes, limit) = (json::size(input), app.limits().payload_bytes_max);
     if bytes > limit {
@@ -114,6 +154,7 @@ pub(super) fn accepted<S: Store>(
         instance_id: id.as_str(),
         execution_id: Text(ExecutionId { instance: id.clone(), run: started.run }),
         created_at_utc: Text(started.created_at),
+        idempotency_key_expires_at_utc: started.repeat_until.map(Text),
     };
     let mut response = asked.succeed(StatusCode::ACCEPTED, app.now(), &data);
     let location = HeaderValue::try_from(format!("/api/instances/{id}"));

@@ -44,7 +44,8 @@ pub(super) async fn publish<S: Store>(app: &App<S>, asked: &mut Asked) -> Result
     let [] = asked.query([])?;
     let bytes = asked.bytes(app.limits().body_bytes_max).await?;
     let text = asked::text(&bytes)?;
-    let (plan, publication) = app.node().definitions().publish(text, Some(app.registry()), app.now()).await?;
+    let publish = app.node().definitions().publish(text, Some(app.registry()), app.now());
+    let (plan, publication) = app.in_time(publish).await??;
     let status = match publication {
         Publication::New => StatusCode::CREATED,
         Publication::Identical => StatusCode::OK,
@@ -63,12 +64,12 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let [] = asked.query([])?;
     let id = asked.param("id").await?;
     let definitions = app.node().definitions();
-    let mut versions = definitions.versions(&id).await?;
+    let mut versions = app.in_time(definitions.versions(&id)).await??;
     if versions.is_empty() {
         let wanted = "any version".to_owned();
         return Err(DefinitionError::Unknown { id, wanted }.into());
     }
-    let default = definitions.pick(&id, None).await?;
+    let default = app.in_time(definitions.pick(&id, None)).await??;
     versions.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     let versions = versions.into_iter().map(|(version, row)| VersionJson {
         version: Text(version),

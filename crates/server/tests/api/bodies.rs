@@ -41,6 +41,9 @@ async fn only_json_that_is_not_compressed_is_taken() {
     ] {
         assert_eq!(send(name, value).await.error(), failed(415, "VALIDATION_ERROR", ""), "{value}");
     }
+    let untold = Request::post("/api/instances").header("host", "localhost");
+    let untold = world.send_as_is(untold.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await;
+    assert_eq!(untold.error(), failed(415, "VALIDATION_ERROR", ""), "a body must say what it is");
 }
 
 #[tokio::test]
@@ -117,6 +120,29 @@ async fn metrics_count_what_has_happened() {
     ] {
         assert!(metrics.text.lines().any(|there| there == line), "{line} is not in {}", metrics.text);
     }
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_a_slot_are_not_counted_as_running() {
+    let world = World::with(|config| config.runtime.max_concurrent_activity_functions = 1).await;
+    let states = json!({
+        "Begin": {"type": "task", "activity": "core.delay", "input": {"duration": "PT1H"}, "attemptTimeout": "PT2H", "next": "Done"},
+        "Done": {"type": "succeed"},
+    });
+    assert_eq!(world.publish("w", &states).await.status, 201);
+    for _ in 0..3 {
+        assert_eq!(world.post("/api/instances", &json!({"workflow": "w"})).await.status, 202);
+    }
+    let counted = async || {
+        let text = world.get("/metrics").await.text;
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        (value("abide_calls_running "), value("abide_calls_waiting "))
+    };
+    // The calls are made by tasks of their own.
+    while counted().await.1 != "2" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(counted().await, ("1".to_owned(), "2".to_owned()));
 }
 
 /// A body that comes in pieces and does not say how long it is.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use abide_server::Config;
 use abide_store::memory::MemoryStore;
 use abide_store::notice::Tick;
 use abide_store::public::{
@@ -11,15 +12,20 @@ use abide_store::public::{
 use abide_store::rows::{
     Batch, Capabilities, CommitOutcome, Health, Key, Partition, PrivateRows, Row, Scan, ScanPage, StoreError,
 };
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::world::{World, echo, failed};
 
-/// The reference store behind a switch.
+/// The reference store behind two switches.
 #[derive(Debug)]
 struct Switched {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
+    /// Commits are not answered as long as this is true.
+    hangs: watch::Receiver<bool>,
 }
 
 impl Switched {
@@ -59,6 +65,8 @@ impl PrivateRows for Switched {
     }
 
     async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
+        let mut hangs = self.hangs.clone();
+        drop(hangs.wait_for(|hangs| !hangs).await);
         match self.refuse() {
             Ok(()) => self.store.commit(partition, batch).await,
             Err(error) => CommitOutcome::Unavailable { reason: error.to_string() },
@@ -91,7 +99,8 @@ impl PublicTables for Switched {
 #[tokio::test]
 async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
     let broken = Arc::new(AtomicBool::new(false));
-    let store = Switched { store: MemoryStore::default(), broken: Arc::clone(&broken) };
+    let (_switch, hangs) = watch::channel(false);
+    let store = Switched { store: MemoryStore::default(), broken: Arc::clone(&broken), hangs };
     let (world, app) = World::on(store);
     app.ready().await;
     assert_eq!(world.get("/readyz").await.data(), json!({"health": "ready"}));
@@ -113,4 +122,38 @@ async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
     broken.store(false, Ordering::SeqCst);
     app.ready().await;
     assert_eq!(world.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_not_waited_for_and_what_was_asked_for_is_done_once() {
+    let (switch, hangs) = watch::channel(false);
+    let store = Switched { store: MemoryStore::default(), broken: Arc::default(), hangs };
+    let mut config = Config::default();
+    config.server.answer_timeout = abide_workflow::Duration(50);
+    let (world, app) = World::configured(store, &config);
+    app.ready().await;
+    world.publish_waiting("w").await;
+    switch.send_replace(true);
+    let start = async || {
+        let request = Request::post("/api/instances").header("idempotency-key", "k");
+        world.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await
+    };
+    for path in ["/api/instances", "/api/instances?wait=PT30S"] {
+        let unanswered = world.post(path, &json!({"workflow": "w"})).await;
+        assert_eq!(unanswered.error(), failed(503, "SERVICE_UNAVAILABLE", ""), "{path}");
+        assert_eq!(unanswered.json()["error"]["details"][0]["code"], "OUTCOME_UNKNOWN");
+        assert_eq!(unanswered.headers["retry-after"], "1");
+    }
+    assert_eq!(start().await.status, 503);
+    assert_eq!(start().await.status, 503);
+    assert_eq!(world.get("/healthz").await.status, 200);
+
+    switch.send_replace(false);
+    let begun = loop {
+        let answer = start().await;
+        if answer.status == 202 {
+            break answer.data();
+        }
+    };
+    assert!(begun["executionId"].as_str().unwrap().ends_with("/1"), "{begun}");
 }

@@ -21,7 +21,8 @@ fn config(data: &Path) -> Config {
 /// One request on a connection of its own.
 async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    let head = format!("{head}content-type: application/json\r\n");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -101,5 +102,26 @@ async fn a_folder_is_served_by_one_process_and_a_port_by_one_server() {
     same_port.server.listen = server.address();
     let refused = Server::start(&same_port).await.unwrap_err();
     assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_full_still_says_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.server.connections_max = 2;
+    let server = Server::start(&config).await.unwrap();
+    server.ready().await;
+    let address = server.address();
+    // Whoever was accepted before is counted when the next one is.
+    let held = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(address, "GET", path, "").await.0, 200, "{path}");
+    }
+    let (status, refused) = ask(address, "GET", "/api/instances/i", "").await;
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("SERVICE_UNAVAILABLE")));
+    drop(held);
+    // Room is made as soon as the server has seen that they have gone.
+    while ask(address, "GET", "/api/instances/i", "").await.0 != 404 {}
     server.stop().await;
 }

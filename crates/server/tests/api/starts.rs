@@ -141,7 +141,7 @@ async fn a_key_that_comes_with_another_request_is_a_conflict_also_after_the_run_
     let again = start(json!({"input": {"a": 1}, "workflow": "w"})).await;
     assert_eq!((again.status.as_u16(), again.data()), (200, first.data()));
     let other = start(json!({"workflow": "w", "input": {"a": 2}})).await;
-    assert_eq!(other.error(), failed(409, "CONFLICT", ""));
+    assert_eq!(other.error(), failed(409, "CONFLICT", "Idempotency-Key"));
 }
 
 #[tokio::test]

@@ -1,16 +1,18 @@
 //! A server without a socket, and how to ask it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_dispatch::{Activities, Guard, GuardConfig};
 use abide_runtime::Node;
 use abide_runtime::definitions::Definitions;
 use abide_runtime::hands::Store;
-use abide_server::{App, AppLimits, Config, router};
+use abide_server::{App, AppLimits, Callers, Config, router};
 use abide_store::memory::MemoryStore;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request, StatusCode};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -38,24 +40,46 @@ impl World {
         world.0
     }
 
+    /// As [`Self::new`], configured otherwise.
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
+        let world = Self::configured(MemoryStore::default(), &config);
+        world.1.ready().await;
+        world.0
+    }
+
     /// A node on this store, whether it works or not.
     pub(crate) fn on<S: Store>(store: S) -> (Self, App<S>) {
-        let config = Config::default();
+        Self::configured(store, &Config::default())
+    }
+
+    pub(crate) fn configured<S: Store>(store: S, config: &Config) -> (Self, App<S>) {
         let store = Arc::new(store);
         let activities = Activities::with_builtins(Guard::new(GuardConfig::default())).unwrap();
         let options = config.node_options("node".to_owned(), 1, &store.capabilities()).unwrap();
         let limits = AppLimits {
             body_bytes_max: BODY_BYTES_MAX,
             payload_bytes_max: options.shard.run.payload_bytes_max,
+            answer_max: Duration::from_millis(config.server.answer_timeout.0),
         };
+        let callers = Callers::new(config.server.listen, &config.server.hosts);
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
         let registry = activities.registry_json();
         let node = Node::start(store, definitions, &Arc::new(activities), options).unwrap();
-        let app = App::new(Arc::new(node), registry, limits);
+        let app = App::new(Arc::new(node), registry, limits, callers);
         (Self { router: router(app.clone()) }, app)
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+    /// Sends a request as clients do: it says whom it is for and what it brings.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Answer {
+        let headers = request.headers_mut();
+        headers.entry(HOST).or_insert(HeaderValue::from_static("localhost:7070"));
+        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        self.send_as_is(request).await
+    }
+
+    pub(crate) async fn send_as_is(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
