@@ -127,8 +127,6 @@ fn public_row(run: u64, revision: u64, status: RunStatus) -> Vec<u8> {
         entity_id: None,
         created_at: NOW,
         updated_at: NOW,
-        input: None,
-        output: None,
         error: None,
     };
     serde_json::to_vec(&row.to_row(revision)).unwrap_or_default()
@@ -149,6 +147,7 @@ fn instance_row(run: u64, last_turn: u64, status: RunStatus) -> (Key, Option<Vec
         correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
         entity_id: None,
         parked: None,
+        parent: None,
     };
     (instances::key(&format!("0198c2a4-7d31-7a52-9c6f-{run:012x}")), Some(encode(&row)))
 }

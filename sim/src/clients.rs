@@ -1,36 +1,41 @@
-//! Clients: each starts one run and raises its events, asks again until it knows, and writes down what it was told.
+//! Clients: each goes through a script of requests to one instance, asks again until it is answered, and writes down what it was told.
+//!
+//! A request that was not answered may still arrive, even after later ones: what a client knows for sure it was told.
 
 use abide_runtime::request::{Refused, Reply};
 use abide_store::memory::Dice;
-use serde_json::Value;
+use abide_workflow::Refusal;
+use serde_json::{Value, json};
 
 use crate::workload::Kind;
 
 /// One client and its ledger.
 #[derive(Debug)]
 pub struct Client {
-    /// The instance it started.
+    /// The instance it is about. Several clients may be about the same.
     pub id: String,
     /// What it runs.
     pub kind: Kind,
-    /// Whether its start carries an Idempotency-Key.
-    pub keyed: bool,
-    /// Whether its start was acknowledged, and with which run.
-    pub started: Option<u32>,
-    /// Whether a start may have been made without an answer.
-    pub start_unsure: bool,
-    /// Runs it was told of, by repeats of the same start.
-    pub told_runs: Vec<u32>,
-    /// Its events, in the order they are raised.
-    pub events: Vec<RaisedEvent>,
-    /// What it does next.
-    pub next: Step,
+    /// The Idempotency-Key of its first start, if it has one.
+    pub key: Option<[u8; 32]>,
+    /// What it does, in order.
+    pub script: Vec<Step>,
+    /// Where it is in its script.
+    pub at: usize,
     /// The request that is out, if one is.
     pub asked: Option<u64>,
-    /// Whether it orders the end of its run.
-    pub terminates: bool,
-    /// Whether that was acknowledged.
-    pub terminated: bool,
+    /// What it was told by its first start and every repeat of it with the same key.
+    pub told: Vec<u32>,
+    /// Runs it was told it began, by whichever request.
+    pub begun: Vec<u32>,
+    /// Requests that may have begun a run without an answer.
+    pub begins_unsure: u32,
+    /// Its events, in the order they are raised.
+    pub events: Vec<RaisedEvent>,
+    /// Orders that were acknowledged.
+    pub accepted: Vec<Step>,
+    /// Orders that were not answered at least once.
+    pub unsure: Vec<Step>,
 }
 
 /// An event a client raised.
@@ -46,10 +51,10 @@ pub struct RaisedEvent {
     pub refused: bool,
 }
 
-/// What a client does next.
+/// What a client does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Start the run.
+    /// Start the run; again, with the same key.
     Start,
     /// Raise this event.
     Raise(usize),
@@ -59,33 +64,90 @@ pub enum Step {
     Resume,
     /// End it.
     Terminate,
-    /// Nothing more.
-    Done,
+    /// Wait until it has ended.
+    AwaitEnd,
+    /// Let a failed run go on.
+    Rewind,
+    /// Begin another run like the one that has ended.
+    Restart,
+    /// Forget the instance.
+    Purge,
+    /// Start it without a key.
+    StartAnew,
 }
 
 impl Client {
     /// A client before its first step.
-    pub fn new(id: String, kind: Kind, events: Vec<RaisedEvent>, dice: &mut Dice) -> Self {
+    pub fn new(id: String, kind: Kind, number: usize, dice: &mut Dice) -> Self {
+        let mut key = [7; 32];
+        let name = format!("{number}/{id}");
+        key.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        let key = (dice.below(2) == 0).then_some(key);
+        let script = script(kind, key.is_some(), dice);
+        let event = |event: usize| RaisedEvent {
+            payload: json!(format!("{id}-event-{event}")),
+            acknowledged: false,
+            unsure: false,
+            refused: false,
+        };
+        let events = (0..kind.events()).map(event).collect();
+        Self::with(id, kind, key, script, events)
+    }
+
+    /// A client that only wants to start what another one starts, too.
+    pub fn rival(id: String, kind: Kind, number: usize, dice: &mut Dice) -> Self {
+        let mut rival = Self::new(id, kind, number, dice);
+        rival.script = vec![Step::Start];
+        rival.events.clear();
+        rival
+    }
+
+    /// Somebody who clears up after requests that came late.
+    pub fn janitor(id: String, kind: Kind, order: Step) -> Self {
+        Self::with(id, kind, None, vec![order], Vec::new())
+    }
+
+    fn with(
+        id: String,
+        kind: Kind,
+        key: Option<[u8; 32]>,
+        script: Vec<Step>,
+        events: Vec<RaisedEvent>,
+    ) -> Self {
+        let (accepted, unsure) = (Vec::new(), Vec::new());
+        let (told, begun) = (Vec::new(), Vec::new());
         Self {
             id,
             kind,
-            keyed: dice.below(2) == 0,
-            started: None,
-            start_unsure: false,
-            told_runs: Vec::new(),
-            events,
-            next: Step::Start,
+            key,
+            script,
+            at: 0,
             asked: None,
-            terminates: kind == Kind::Patience && dice.below(4) == 0,
-            terminated: false,
+            told,
+            begun,
+            begins_unsure: 0,
+            events,
+            accepted,
+            unsure,
         }
+    }
+
+    /// What it does next.
+    pub fn next(&self) -> Option<Step> {
+        self.script.get(self.at).copied()
+    }
+
+    /// Whether it did this or may have, at any time.
+    pub fn may_have(&self, step: Step) -> bool {
+        self.accepted.contains(&step) || self.unsure.contains(&step)
     }
 
     /// The request was not answered: nobody knows what came of it.
     pub fn not_answered(&mut self) {
         self.asked = None;
-        match self.next {
-            Step::Start => self.start_unsure = true,
+        let Some(step) = self.next() else { return };
+        match step {
+            Step::Start | Step::StartAnew | Step::Restart => self.begins_unsure += 1,
             Step::Raise(at) => {
                 if let Some(event) = self.events.get_mut(at) {
                     event.unsure = true;
@@ -93,55 +155,79 @@ impl Client {
             }
             _ => {}
         }
+        self.unsure.push(step);
     }
 
-    /// An answer. True if the client goes on to its next step, false if it asks again.
-    pub fn answered(&mut self, reply: &Reply) -> bool {
+    /// An answer. The client goes on to its next step, unless it must ask again.
+    pub fn answered(&mut self, reply: &Reply) {
         self.asked = None;
-        let goes_on = match (self.next, reply) {
-            (_, Reply::Refused(refused)) if refused.is_transient() => false,
-            (Step::Start, Reply::Started(started)) => {
-                self.started = Some(started.run.0);
-                self.told_runs.push(started.run.0);
-                true
-            }
-            // An earlier attempt must have been ours; nobody else starts this id.
-            (Step::Start, Reply::Refused(Refused::Live { run, .. })) => {
-                self.started = Some(run.0);
-                true
+        let Some(step) = self.next() else { return };
+        if matches!(reply, Reply::Refused(refused) if refused.is_transient()) {
+            return;
+        }
+        self.at += 1;
+        match (step, reply) {
+            (Step::Start | Step::StartAnew | Step::Restart, Reply::Started(started)) => {
+                if step == Step::Start {
+                    self.told.push(started.run.0);
+                }
+                if !self.begun.contains(&started.run.0) {
+                    self.begun.push(started.run.0);
+                }
             }
             (Step::Raise(at), reply) => {
                 if let Some(event) = self.events.get_mut(at) {
                     event.acknowledged = matches!(reply, Reply::Accepted);
                     event.refused = !event.acknowledged;
                 }
-                true
             }
-            (Step::Terminate, Reply::Accepted) => {
-                self.terminated = true;
-                true
-            }
-            _ => true,
-        };
-        if goes_on {
-            self.next = self.after();
-        }
-        goes_on
-    }
-
-    fn after(&self) -> Step {
-        let raise = |at: usize| if at < self.events.len() { Step::Raise(at) } else { self.last() };
-        match self.next {
-            Step::Start => raise(0),
-            Step::Raise(0) if self.id.len().is_multiple_of(3) => Step::Suspend,
-            Step::Raise(at) => raise(at + 1),
-            Step::Suspend => Step::Resume,
-            Step::Resume => raise(1),
-            Step::Terminate | Step::Done => Step::Done,
+            (step, Reply::Accepted | Reply::Purged | Reply::Ended(_)) => self.accepted.push(step),
+            _ => {}
         }
     }
+}
 
-    fn last(&self) -> Step {
-        if self.terminates { Step::Terminate } else { Step::Done }
+/// Whether an answer says that the run has ended.
+pub fn says_ended(reply: &Reply) -> bool {
+    matches!(reply, Reply::Refused(Refused::Message(Refusal::RunEnded { .. })))
+}
+
+/// What a client does with a run of this kind, by dice.
+fn script(kind: Kind, keyed: bool, dice: &mut Dice) -> Vec<Step> {
+    use Step::{AwaitEnd, Purge, Raise, Restart, Resume, Rewind, Start, StartAnew, Suspend, Terminate};
+    let mut script = vec![Start];
+    let mut one_in = |bound: u64| dice.below(bound) == 0;
+    if keyed && one_in(2) {
+        script.push(Start);
     }
+    let suspends = one_in(4);
+    if suspends && kind.events() == 0 {
+        script.extend([Suspend, Resume]);
+    }
+    for event in 0..kind.events() {
+        script.push(Raise(event));
+        if suspends && event == 0 {
+            script.extend([Suspend, Resume]);
+        }
+    }
+    if keyed && one_in(3) {
+        script.push(Start);
+    }
+    if one_in(6) {
+        script.push(Terminate);
+    }
+    match kind {
+        Kind::Mended if !one_in(5) => script.extend([AwaitEnd, Rewind]),
+        _ if one_in(8) => script.push(Rewind),
+        _ => {}
+    }
+    // Events are raised once: another run would wait for them for ever.
+    match dice.below(8) {
+        0 | 1 if kind.ends_alone() => script.extend([AwaitEnd, Restart]),
+        2 => script.extend([AwaitEnd, Purge]),
+        3 if kind.ends_alone() => script.extend([AwaitEnd, Purge, StartAnew]),
+        4 => script.push(AwaitEnd),
+        _ => {}
+    }
+    script
 }

@@ -9,16 +9,25 @@
 
 #![expect(clippy::indexing_slicing, reason = "a simulation is a test: what is not there is a mistake in it")]
 
+mod carrying;
 pub mod clients;
 pub mod cluster;
+pub mod counts;
+mod happening;
+mod history;
 pub mod matrix;
+mod nodes;
 pub mod outside;
+mod shown;
+mod traffic;
+mod truth;
 pub mod verdict;
 pub mod workload;
 
 use abide_runtime::planted::Bug;
 
 pub use cluster::Cluster;
+pub use counts::Counts;
 pub use verdict::Verdict;
 
 /// What one simulation is like.
@@ -36,6 +45,10 @@ pub struct Scenario {
     pub storm_ms: u64,
     /// Whether anything goes wrong at all.
     pub faults: bool,
+    /// Whether commits are as small as on Azure.
+    pub azure: bool,
+    /// Whether runs are kept for minutes only: in the end nothing must be left.
+    pub short: bool,
     /// A mistake to make.
     pub bug: Option<Bug>,
 }
@@ -43,8 +56,26 @@ pub struct Scenario {
 impl Scenario {
     /// Three nodes, everything that can go wrong.
     pub fn stormy(seed: u64) -> Self {
-        Self { seed, nodes: 3, shards: 4, runs: 24, storm_ms: 600_000, faults: true, bug: None }
+        Self {
+            seed,
+            nodes: 3,
+            shards: 4,
+            runs: 24,
+            storm_ms: 600_000,
+            faults: true,
+            azure: seed % 2 == 1,
+            short: seed % 3 == 2,
+            bug: None,
+        }
     }
+}
+
+/// Plays a scenario to its end, and tells what happened to one instance.
+pub fn tell(scenario: Scenario, instance_id: &str) -> (Vec<String>, Verdict) {
+    let mut cluster = Cluster::new(scenario);
+    cluster.told_of = instance_id.to_owned();
+    cluster.run();
+    (std::mem::take(&mut cluster.told), verdict::judge(&cluster))
 }
 
 /// Plays a scenario to its end.

@@ -1,11 +1,11 @@
-//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER`.
+//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER [INSTANCE]`, which tells what happened to it.
 
 #![expect(clippy::disallowed_methods, reason = "how long to play is real time")]
 
 use std::time::{Duration, Instant};
 
 use abide_runtime::planted::Bug;
-use abide_sim::{Scenario, play};
+use abide_sim::{Counts, Scenario, play, tell};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -13,7 +13,12 @@ fn main() {
         |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     match arguments.first().map(String::as_str) {
         Some("bugs") => bugs(number(1, 200)),
-        Some("seed") => println!("{:#?}", play(Scenario::stormy(number(1, 0)))),
+        Some("seed") => {
+            let (told, verdict) =
+                tell(Scenario::stormy(number(1, 0)), arguments.get(2).map_or("", String::as_str));
+            told.iter().for_each(|line| println!("{line}"));
+            println!("{verdict:#?}");
+        }
         _ => storm(Duration::from_secs(number(1, 60)), number(2, 0)),
     }
 }
@@ -22,7 +27,7 @@ fn main() {
 fn storm(for_long: Duration, first: u64) {
     let began = Instant::now();
     let (mut seeds, mut violations) = (0u64, 0);
-    let mut sum = abide_sim::cluster::Counts::default();
+    let mut sum = Counts::default();
     while began.elapsed() < for_long {
         let verdict = play(Scenario::stormy(first + seeds));
         for violation in &verdict.violations {
@@ -30,23 +35,9 @@ fn storm(for_long: Duration, first: u64) {
         }
         violations += verdict.violations.len();
         seeds += 1;
-        sum.commits += verdict.counts.commits;
-        sum.faults += verdict.counts.faults;
-        sum.faults_in_flight += verdict.counts.faults_in_flight;
-        sum.deliveries += verdict.counts.deliveries;
-        sum.claims += verdict.counts.claims;
-        sum.simulated_ms += verdict.counts.simulated_ms;
+        sum.add(&verdict.counts);
     }
-    let days = sum.simulated_ms / 86_400_000;
-    println!(
-        "{seeds} seeds, {days} simulated days ({} hundredths of a year), {} commits, {} faults, {} of them with work in flight, {} deliveries, {} claims: {violations} violations",
-        days * 100 / 365,
-        sum.commits,
-        sum.faults,
-        sum.faults_in_flight,
-        sum.deliveries,
-        sum.claims
-    );
+    println!("{seeds} seeds, {sum}: {violations} violations");
     std::process::exit(i32::from(violations > 0));
 }
 

@@ -22,6 +22,8 @@ pub struct Work {
     pub activity: String,
     /// The runs that named it: more than one is a mistake.
     pub executions: Vec<String>,
+    /// Deliveries that were to be made, whether they arrived or not.
+    pub sent: u32,
     /// The attempt of each delivery that arrived.
     pub attempts: Vec<u32>,
     /// How often it took effect, seen by the receiver, who recognises repeats.
@@ -31,15 +33,29 @@ pub struct Work {
 }
 
 impl Outside {
+    /// A delivery is about to leave.
+    pub fn sent(&mut self, call: &Call) {
+        self.work.entry(call.metadata.idempotency_key.clone()).or_default().sent += 1;
+    }
+
     /// A delivery arrives. The answer, or `None` if there will be none.
     pub fn receive(&mut self, call: &Call, dice: &mut Dice, calm: bool) -> Option<Answer> {
-        let work = self.work.entry(call.metadata.idempotency_key.clone()).or_default();
+        let input = call.input.to_string();
+        let key = &call.metadata.idempotency_key;
+        // The same step of the same run under another key: it was rewound.
+        let again = |(other, work): (&String, &Work)| {
+            other != key
+                && work.activity == call.activity
+                && work.executions.contains(&call.metadata.execution_id)
+                && work.inputs.contains(&input)
+        };
+        let asked_before = call.activity == "mend" && self.work.iter().any(again);
+        let work = self.work.entry(key.clone()).or_default();
         call.activity.clone_into(&mut work.activity);
         work.attempts.push(call.metadata.retry_attempt);
         if !work.executions.contains(&call.metadata.execution_id) {
             work.executions.push(call.metadata.execution_id.clone());
         }
-        let input = call.input.to_string();
         if !work.inputs.contains(&input) {
             work.inputs.push(input);
         }
@@ -59,7 +75,7 @@ impl Outside {
         if fate < 12 {
             return None;
         }
-        Some(match workload::answer(&call.activity, &call.input) {
+        Some(match workload::answer(&call.activity, &call.input, asked_before) {
             Ok(result) => Answer::Completed(Arc::new(result)),
             Err(code) => Answer::Failed(Failure {
                 code: code.to_owned(),
@@ -68,5 +84,12 @@ impl Outside {
                 outcome_unknown: false,
             }),
         })
+    }
+}
+
+impl Work {
+    /// Whether this run asked for it.
+    pub fn is_of(&self, execution: &str) -> bool {
+        self.executions.iter().any(|of| of == execution)
     }
 }

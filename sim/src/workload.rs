@@ -21,11 +21,20 @@ pub enum Kind {
     Undone,
     /// An event that may never come in time.
     Patience,
+    /// More tasks at once than a turn may begin on a small store.
+    Wide,
+    /// A task that fails for good until the run is rewound.
+    Mended,
+    /// A wait that the workflow's own timeout ends.
+    Deadline,
 }
+
+/// Items of a wide map: as many calls, with their timers, as the smallest store can cancel in one commit. A run that must cancel more there is parked.
+pub const WIDE: u32 = 16;
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Steps,
         Self::Map,
         Self::Timer,
@@ -34,6 +43,9 @@ impl Kind {
         Self::Loop,
         Self::Undone,
         Self::Patience,
+        Self::Wide,
+        Self::Mended,
+        Self::Deadline,
     ];
 
     /// The id of its definition.
@@ -47,7 +59,15 @@ impl Kind {
             Self::Loop => "loop",
             Self::Undone => "undone",
             Self::Patience => "patience",
+            Self::Wide => "wide",
+            Self::Mended => "mended",
+            Self::Deadline => "deadline",
         }
+    }
+
+    /// Whether a run comes to its end without anybody doing anything.
+    pub fn ends_alone(self) -> bool {
+        !matches!(self, Self::Events | Self::Loop)
     }
 
     /// How many events a client raises.
@@ -86,13 +106,14 @@ pub fn definitions() -> Vec<Value> {
                                                    "Done": {"type": "succeed", "output": "$.state.x"}}}},
                    "End": {"type": "succeed", "output": "$.state.all"}}),
         ),
-        definition(
+        configured(
             "timer",
             "Wait",
             &json!({"Wait": {"type": "wait", "waitType": "duration", "duration": "PT45S", "next": "A"},
                    "A": work(1, "$.state.a", "Again"),
                    "Again": {"type": "wait", "waitType": "duration", "duration": "PT2M", "next": "End"},
                    "End": {"type": "succeed", "output": "$.state.a"}}),
+            json!({"stuckAfter": "PT90S"}),
         ),
         definition(
             "events",
@@ -142,28 +163,59 @@ pub fn definitions() -> Vec<Value> {
                    "Late": {"type": "succeed", "output": "late"},
                    "End": {"type": "succeed", "output": "in time"}}),
         ),
+        definition(
+            "wide",
+            "Each",
+            &json!({"Each": {"type": "map", "items": "$.input.items", "output": "$.state.all", "next": "End", "iterator": {
+                       "startAt": "Do", "states": {"Do": task("work", json!({"id": "$.input.id", "n": "$.item"}), "$.state.x", "Done"),
+                                                   "Done": {"type": "succeed", "output": "$.state.x"}}}},
+                   "End": {"type": "succeed", "output": "$.state.all"}}),
+        ),
+        definition(
+            "mended",
+            "A",
+            &json!({"A": work(1, "$.state.a", "B"),
+                   "B": task("mend", json!({"id": "$.input.id", "n": 2}), "$.state.b", "End"),
+                   "End": {"type": "succeed", "output": ["$.state.a", "$.state.b"]}}),
+        ),
+        configured(
+            "deadline",
+            "A",
+            &json!({"A": {"type": "task", "activity": "work", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.a", "next": "Wait",
+                         "compensateWith": {"activity": "undo", "input": {"id": "$.input.id", "n": 1}}},
+                   "Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "never", "next": "End"},
+                   "End": {"type": "succeed"}}),
+            json!({"timeout": "PT2M", "escalation": {"notify": {"activity": "page", "input": {"id": "$.input.id", "n": 9}}}}),
+        ),
     ]
 }
 
 fn definition(id: &str, start: &str, states: &Value) -> Value {
-    let retries = json!({"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"});
+    configured(id, start, states, json!({}))
+}
+
+fn configured(id: &str, start: &str, states: &Value, mut configuration: Value) -> Value {
+    configuration["retryPolicy"] =
+        json!({"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"});
     json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0", "startAt": start,
-           "configuration": {"retryPolicy": retries}, "states": states})
+           "configuration": configuration, "states": states})
 }
 
 /// What a run is started with.
 pub fn input(kind: Kind, id: &str) -> Value {
     match kind {
         Kind::Map => json!({"id": id, "items": [1, 2, 3, 4, 5]}),
+        Kind::Wide => json!({"id": id, "items": (1..=WIDE).collect::<Vec<u32>>()}),
         Kind::Loop => json!({"id": id, "seen": []}),
         _ => json!({"id": id}),
     }
 }
 
-/// What an activity answers, as a function of its input; `Err` for one that always refuses.
-pub fn answer(activity: &str, input: &Value) -> Result<Value, &'static str> {
+/// What an activity answers, as a function of its input; `Err` for one that refuses: always, or the first piece of work of a kind.
+pub fn answer(activity: &str, input: &Value, asked_before: bool) -> Result<Value, &'static str> {
     match activity {
         "refuse" => Err("Refused"),
+        "mend" if !asked_before => Err("Refused"),
         "append" => {
             let mut list = input.get("list").and_then(Value::as_array).cloned().unwrap_or_default();
             list.extend(input.get("item").cloned());

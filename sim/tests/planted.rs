@@ -43,6 +43,11 @@ fn ends_that_are_none_and_statuses_that_lie_are_found() {
 }
 
 #[test]
+fn orders_that_are_dropped_and_public_rows_that_stay_behind_are_found() {
+    found(&[Bug::TerminateDropped, Bug::PublicRowStale]);
+}
+
+#[test]
 fn no_mistake_is_left_out() {
-    assert_eq!(Bug::ALL.len(), 15);
+    assert_eq!(Bug::ALL.len(), 17);
 }

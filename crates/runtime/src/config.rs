@@ -38,6 +38,8 @@ pub struct Config {
     pub entity_events_max: u64,
     /// Kinds of entities with operations of their own.
     pub kinds: Kinds,
+    /// Whether whoever delivers calls puts secrets in the place of references. Otherwise a call that needs one fails, and is not sent.
+    pub resolves_secrets: bool,
     /// Bytes of runs kept in memory while they rest; 0 keeps none.
     pub resting_bytes_max: usize,
     /// How long a run may rest in memory.
@@ -73,6 +75,7 @@ impl Config {
             waiting_max: 10_000,
             entity_events_max: 1_000_000,
             kinds: Kinds::default(),
+            resolves_secrets: false,
             resting_bytes_max: 4 * 1024 * 1024,
             resting_max: StdDuration::from_secs(10),
             feed_linger: StdDuration::from_millis(50),
@@ -84,16 +87,26 @@ impl Config {
     }
 }
 
-/// Limits on turns such that the rows of one always fit into a commit: each message and each command touches at most one row of its own.
+/// Limits on runs and turns such that what one turn writes fits into a commit. Each message and each command touches at most one row of its own.
+/// Of the bytes, in sixteenths: 2 come in and go out, written up to three times each, as history, as state, and in the row of a call or of the next
+/// run; 4 are data that changed, and 4 are events that a next run is given.
 fn fitting(store: &StoreLimits) -> Limits {
     let limits = Limits::default();
     let rows = store.commit_rows_max / 4;
+    let (bytes, share) = (store.commit_bytes_max, (store.commit_bytes_max / 16) as u64);
     let turn = TurnLimits {
         messages_max: limits.turn.messages_max.min(rows).max(1),
-        commands_max: limits.turn.commands_max.min(rows * 2).max(TurnLimits::FLOOR.commands_max),
-        ..limits.turn
+        commands_max: limits.turn.commands_max.min(rows).max(TurnLimits::FLOOR.commands_max),
+        bytes_max: limits.turn.bytes_max.min(share * 2),
+        // A step is told in a few hundred bytes, unless names are long.
+        steps_max: limits.turn.steps_max.min(bytes / (8 * 1024)).max(1),
     };
-    // A payload is in a page twice, as history and as state, and once more in the row of a call.
-    let payload = (store.commit_bytes_max / 8) as u64;
-    Limits { turn, payload_bytes_max: limits.payload_bytes_max.min(payload), ..limits }
+    Limits {
+        turn,
+        payload_bytes_max: limits.payload_bytes_max.min(share),
+        data_bytes_max: limits.data_bytes_max.min(share * 4),
+        buffered_bytes_max: limits.buffered_bytes_max.min(share * 4),
+        buffered_max: limits.buffered_max.min(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)),
+        ..limits
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_dispatch::{Answer, Call};
 use abide_store::public::{PublicWrite, TableSchema};
-use abide_store::rows::{Batch, CommitOutcome, Row, Scan, ScanPage, StoreError};
+use abide_store::rows::{Batch, CommitOutcome, Passed, Row, Scan, StoreError};
 use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::entities::Entity as EntityRow;
 use abide_store::tables::heads::CommitId;
@@ -32,8 +32,8 @@ pub enum Event {
     HeadRead(Result<Option<Row>, StoreError>),
     /// A commit was answered.
     CommitAnswered(CommitId, CommitOutcome),
-    /// Rows were scanned.
-    Scanned(ScanPurpose, Result<ScanPage, StoreError>),
+    /// Rows were scanned, past what is damaged.
+    Scanned(ScanPurpose, Result<Passed, StoreError>),
     /// An instance was looked up.
     LookedUp(InstanceId, Box<LookedUp>),
     /// An entity was looked up, for the operation of this number.
@@ -131,15 +131,18 @@ pub enum Depth {
 /// What is stored of an instance.
 #[derive(Debug)]
 pub enum LookedUp {
-    /// The row of its id and the kept answer, as far as they exist.
-    Row(Option<InstanceRow>, Option<KeptAnswer>),
+    /// The row of its id, if there is one, and what is kept.
+    Row(Option<InstanceRow>, Kept),
     /// Its current run, if there is one.
     Run(Option<Box<StoredRun>>),
-    /// It is there and cannot be read.
-    Unreadable(UnreadableRun),
+    /// It is there and cannot be read; and what is kept.
+    Unreadable(UnreadableRun, Kept),
     /// The store could not say; ask again.
     Unavailable(String),
 }
+
+/// The answer kept under the client's key that was looked for, if there is one; or why it cannot be read.
+pub type Kept = Result<Option<KeptAnswer>, String>;
 
 /// What is stored of an entity.
 #[derive(Debug)]
@@ -190,6 +193,8 @@ pub enum ScanPurpose {
     Remains,
     /// Messages from elsewhere, in the inbox partition.
     Arrivals,
+    /// Every instance, to see which are hit by damage.
+    Instances,
 }
 
 /// What an operator should know.
@@ -243,7 +248,7 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// Something stored cannot be read, and was passed over.
+    /// Something stored cannot be read, and was passed over. Told once for each place.
     Unreadable {
         /// What, and why.
         reason: String,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use abide_store::public::PublicTables;
-use abide_store::rows::{CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
-use abide_store::tables::dedupe::{self, Answer};
+use abide_store::rows::{
+    CommitOutcome, Partition, PartitionError, PrivateRows, StoreError, scan_past_damage,
+};
+use abide_store::tables::dedupe;
 use abide_store::tables::entities::{self, Entity as EntityRow};
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::{decode, heads};
@@ -12,7 +14,7 @@ use abide_workflow::InstanceId;
 
 use crate::definitions::Definitions;
 use crate::entity::EntityId;
-use crate::event::{Depth, Effect, Event, FoundEntity, LookedUp, ScanPurpose};
+use crate::event::{Depth, Effect, Event, FoundEntity, Kept, LookedUp, ScanPurpose};
 use crate::placement::{ShardCount, ShardId};
 use crate::run::{RunReader, UnreadableRun};
 
@@ -74,10 +76,10 @@ impl<S: Store> Hands<S> {
         Ok(match effect {
             Effect::ReadHead => Event::HeadRead(self.store.read(own, &heads::key()).await),
             Effect::Commit(id, batch) => Event::CommitAnswered(id, self.store.commit(own, batch).await),
-            Effect::Scan(ScanPurpose::Arrivals, scan) => {
-                Event::Scanned(ScanPurpose::Arrivals, self.store.scan(inbox, scan).await)
+            Effect::Scan(purpose, scan) => {
+                let partition = if purpose == ScanPurpose::Arrivals { inbox } else { own };
+                Event::Scanned(purpose, scan_past_damage(&*self.store, partition, scan).await)
             }
-            Effect::Scan(purpose, scan) => Event::Scanned(purpose, self.store.scan(own, scan).await),
             Effect::LookUp(id, depth) => {
                 let found = self.look_up(own, &id, &depth).await;
                 Event::LookedUp(id, Box::new(found))
@@ -121,16 +123,15 @@ impl<S: Store> Hands<S> {
             Err(error) => return failed(error),
         };
         let kept = match repeat {
-            Some((scope, digest)) => match self.store.read(own, &dedupe::key(scope, &digest)).await {
-                Ok(kept) => kept.map(|kept| decode::<Answer>(&kept.value)).transpose(),
-                Err(error) => return failed(error),
-            },
-            None => Ok(None),
+            Some((scope, digest)) => self.kept(own, scope, &digest).await,
+            None => Ok(Ok(None)),
         };
         // Without its answer nobody can say whether the operation was done: it is not guessed.
         match (row, kept) {
-            (Ok(row), Ok(kept)) => FoundEntity::Found(row, kept),
-            (Err(error), _) | (_, Err(error)) => FoundEntity::Damaged(error.to_string()),
+            (_, Err(error)) => failed(error),
+            (Ok(row), Ok(Ok(kept))) => FoundEntity::Found(row, kept),
+            (Err(error), _) => FoundEntity::Damaged(error.to_string()),
+            (_, Ok(Err(reason))) => FoundEntity::Damaged(reason),
         }
     }
 
@@ -139,30 +140,42 @@ impl<S: Store> Hands<S> {
         match depth {
             Depth::Run => match self.reader().run(own, id).await {
                 Ok(Ok(Some(run))) if run.row.status == RunStatus::Purged => {
-                    LookedUp::Row(Some(run.row), None)
+                    LookedUp::Row(Some(run.row), Ok(None))
                 }
                 Ok(Ok(run)) => LookedUp::Run(run.map(Box::new)),
                 Ok(Err(UnreadableRun { row: Some(row), .. })) if row.status == RunStatus::Purged => {
-                    LookedUp::Row(Some(row), None)
+                    LookedUp::Row(Some(row), Ok(None))
                 }
-                Ok(Err(unreadable)) => LookedUp::Unreadable(unreadable),
+                Ok(Err(unreadable)) => LookedUp::Unreadable(unreadable, Ok(None)),
                 Err(error) => unavailable(error),
             },
             Depth::Row { repeat } => {
                 let row = match self.reader().row(own, id).await {
-                    Ok(Ok(row)) => row,
-                    Ok(Err(unreadable)) => return LookedUp::Unreadable(unreadable),
+                    Ok(row) => row,
                     Err(error) => return unavailable(error),
                 };
-                let Some(digest) = repeat else { return LookedUp::Row(row, None) };
-                let key = dedupe::key(dedupe::IDEMPOTENCY_KEY, digest);
-                match self.store.read(own, &key).await {
-                    Ok(answer) => {
-                        LookedUp::Row(row, answer.and_then(|answer| decode::<Answer>(&answer.value).ok()))
-                    }
-                    Err(error) => unavailable(error),
+                let kept = match repeat {
+                    Some(digest) => self.kept(own, dedupe::IDEMPOTENCY_KEY, digest).await,
+                    None => Ok(Ok(None)),
+                };
+                match (row, kept) {
+                    (_, Err(error)) => unavailable(error),
+                    (Ok(row), Ok(kept)) => LookedUp::Row(row, kept),
+                    (Err(unreadable), Ok(kept)) => LookedUp::Unreadable(unreadable, kept),
                 }
             }
+        }
+    }
+
+    /// What is kept under a client's key. The outer error is the store's: ask again.
+    async fn kept(&self, own: &Partition, scope: &str, digest: &[u8; 32]) -> Result<Kept, StoreError> {
+        match self.store.read(own, &dedupe::key(scope, digest)).await {
+            Ok(row) => {
+                let answer = row.map(|row| decode(&row.value)).transpose();
+                Ok(answer.map_err(|error| error.to_string()))
+            }
+            Err(error @ StoreError::Corrupt { .. }) => Ok(Err(error.to_string())),
+            Err(error) => Err(error),
         }
     }
 }

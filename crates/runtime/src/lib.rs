@@ -24,7 +24,7 @@ mod shard;
 
 pub use config::Config;
 pub use event::{
-    CallId, Depth, Effect, Event, FoundEntity, LookedUp, Notice, PlanError, ScanPurpose, Stopped,
+    CallId, Depth, Effect, Event, FoundEntity, Kept, LookedUp, Notice, PlanError, ScanPurpose, Stopped,
 };
 pub use moment::Moment;
 pub use node::Node;

@@ -33,11 +33,15 @@ pub enum Bug {
     OrphansForgotten,
     /// An unknown outcome is taken for a success.
     UnknownAssumedDone,
+    /// An order to end a run is acknowledged and dropped.
+    TerminateDropped,
+    /// Public rows that could not be written count as written.
+    PublicRowStale,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::NoFence,
         Self::EarlyAcknowledgement,
         Self::LostTimer,
@@ -53,5 +57,7 @@ impl Bug {
         Self::KeyWithoutRun,
         Self::OrphansForgotten,
         Self::UnknownAssumedDone,
+        Self::TerminateDropped,
+        Self::PublicRowStale,
     ];
 }

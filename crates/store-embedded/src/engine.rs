@@ -176,7 +176,8 @@ impl Engine {
     pub(crate) fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
         let stored = self.moment().get(&self.rows, stored_key(partition, key.as_bytes()));
         let stored = stored.map_err(|error| read_error(&error, partition, key))?;
-        stored.map(|stored| row(partition, key.clone(), &stored)).transpose()
+        let damaged = || corrupt(partition, key.clone(), TOO_SHORT.to_owned());
+        stored.map(|stored| row(key.clone(), &stored).ok_or_else(damaged)).transpose()
     }
 
     pub(crate) fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
@@ -201,7 +202,8 @@ impl Engine {
             let (key, value) = guard.into_inner().map_err(|error| read_error(&error, partition, &last))?;
             let key = Key::new(key.get(prefix.len()..).unwrap_or_default());
             bytes += key.as_bytes().len() + value.len();
-            page.rows.push(row(partition, key, &value)?);
+            let row = row(key, &value).ok_or_else(|| corrupt(partition, last, TOO_SHORT.to_owned()))?;
+            page.rows.push(row);
         }
     }
 
@@ -333,25 +335,22 @@ fn stored_range(partition: &Partition, scan: &Scan) -> (Bound<Vec<u8>>, Bound<Ve
     (from, until)
 }
 
-fn row(partition: &Partition, key: Key, stored: &[u8]) -> Result<Row, StoreError> {
-    match split_version(stored) {
-        Some((version, value)) => {
-            Ok(Row { key, value: value.to_vec(), version: Version::of_bytes(&version.to_be_bytes()) })
-        }
-        None => {
-            let reason = "it is too short to have a version".to_owned();
-            Err(StoreError::Corrupt { partition: partition.clone(), key, reason })
-        }
-    }
+const TOO_SHORT: &str = "it is too short to have a version";
+
+fn row(key: Key, stored: &[u8]) -> Option<Row> {
+    let (version, value) = split_version(stored)?;
+    Some(Row { key, value: value.to_vec(), version: Version::of_bytes(&version.to_be_bytes()) })
+}
+
+fn corrupt(partition: &Partition, key: Key, reason: String) -> StoreError {
+    StoreError::Corrupt { partition: partition.clone(), key, reason }
 }
 
 /// What a failed read means: an operating system's error may pass, anything else is damage at or after this row.
 pub(crate) fn read_error(error: &fjall::Error, partition: &Partition, key: &Key) -> StoreError {
     match io_error(error) {
         Some(io) if !is_damage(io) => StoreError::Unavailable { reason: io.to_string() },
-        _ => {
-            StoreError::Corrupt { partition: partition.clone(), key: key.clone(), reason: error.to_string() }
-        }
+        _ => corrupt(partition, key.clone(), error.to_string()),
     }
 }
 

@@ -130,7 +130,9 @@ impl<'e> Group<'e> {
                         change.after = Some(row);
                     }
                 }
-                PublicWrite::Delete(_) => change.after = None,
+                PublicWrite::Delete { revision, .. } => {
+                    change.after = change.after.take().filter(|there| there.revision > revision);
+                }
             }
         }
         Ok(())

@@ -37,7 +37,10 @@ async fn rows_that_came_and_went_hold_no_journal_back() {
     let store = EmbeddedStore::open(folder.path(), options).unwrap();
     for slice in 0..40 {
         let rows: Vec<PublicRow> = (slice * 500..(slice + 1) * 500).map(row).collect();
-        let gone = rows.iter().map(|row| PublicWrite::Delete(row.key.clone())).collect();
+        let gone = rows
+            .iter()
+            .map(|row| PublicWrite::Delete { key: row.key.clone(), revision: row.revision })
+            .collect();
         store.put(&SCHEMA, rows.into_iter().map(PublicWrite::Put).collect()).await.unwrap();
         store.put(&SCHEMA, gone).await.unwrap();
     }

@@ -11,6 +11,8 @@ pub mod code {
     pub const TIMEOUT: &str = "Timeout";
     /// One delivery took longer than its limit. Reported by dispatch; retryable.
     pub const ATTEMPT_TIMEOUT: &str = "AttemptTimeout";
+    /// A secret that the input refers to cannot be had. Reported by dispatch; the call is not sent.
+    pub const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
     /// There is no such workflow, or none in the range asked for. Reported by whoever starts children.
     pub const WORKFLOW_NOT_FOUND: &str = "WorkflowNotFound";
     /// A required path had no value.

@@ -74,7 +74,8 @@ pub fn depth_within(value: &Value, depth_left: usize) -> bool {
 pub fn size(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) => 5,
-        Value::Number(number) if number.is_f64() => 20,
+        // The longest there is: -2.2250738585072014e-308.
+        Value::Number(number) if number.is_f64() => 24,
         Value::Number(number) => digits(number),
         Value::String(text) => written(text),
         Value::Array(items) => 2 + items.iter().map(|item| size(item) + 1).sum::<u64>(),
@@ -321,6 +322,7 @@ mod tests {
             json!([]),
             json!("\u{1}\"\\\n\u{7f}ä"),
             json!({"\u{2}\u{3}": 1.5}),
+            json!(-f64::MIN_POSITIVE),
         ] {
             assert!(size(&value) >= value.to_string().len() as u64, "{value}");
         }

@@ -64,9 +64,8 @@ pub struct TurnLimits {
 }
 
 impl TurnLimits {
-    /// The least a turn can work with: below it one step might not fit.
-    pub const FLOOR: Self =
-        Self { messages_max: 1, commands_max: 40, bytes_max: 2 * 1024 * 1024, steps_max: 1 };
+    /// The least a turn can work with: below it one step might not fit. Its bytes follow from the largest payload.
+    pub const FLOOR: Self = Self { messages_max: 1, commands_max: 40, bytes_max: 0, steps_max: 1 };
 
     /// These limits, raised to the floor where they are below it: one payload in and one out must fit.
     #[must_use]
@@ -74,7 +73,7 @@ impl TurnLimits {
         Self {
             messages_max: self.messages_max.max(Self::FLOOR.messages_max),
             commands_max: self.commands_max.max(Self::FLOOR.commands_max),
-            bytes_max: self.bytes_max.max(Self::FLOOR.bytes_max).max(payload_bytes_max.saturating_mul(2)),
+            bytes_max: self.bytes_max.max(payload_bytes_max.saturating_mul(2)),
             steps_max: self.steps_max.max(Self::FLOOR.steps_max),
         }
     }
@@ -86,7 +85,7 @@ impl Default for Limits {
             turn: TurnLimits {
                 messages_max: 64,
                 commands_max: 256,
-                bytes_max: 4 * 1024 * 1024,
+                bytes_max: 2 * 1024 * 1024,
                 steps_max: 1_000,
             },
             data_bytes_max: 1024 * 1024,
@@ -95,7 +94,7 @@ impl Default for Limits {
             fan_out_max: 10_000,
             live_branches_max: 20_000,
             buffered_max: 10_000,
-            buffered_bytes_max: 16 * 1024 * 1024,
+            buffered_bytes_max: 4 * 1024 * 1024,
         }
     }
 }

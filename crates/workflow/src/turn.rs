@@ -25,8 +25,8 @@ pub struct Turn {
     pub commands: Vec<Command>,
     /// The status after the turn.
     pub status: Status,
-    /// After `ContinueAsNew`: the next run, with the events that were still buffered. Its first turn belongs in the same commit.
-    /// Of the inbox that is left, events and orders are for it; answers name commands of the old run and must not reach it.
+    /// After `ContinueAsNew`: the next run, with the events that were still buffered. Its parts belong in the same commit; its
+    /// first turn may follow. Of the inbox that is left, events and orders are for it; answers name commands of the old run and must not reach it.
     pub next_run: Option<Box<Instance>>,
 }
 

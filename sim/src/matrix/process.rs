@@ -194,6 +194,8 @@ impl<'c> Process<'c> {
         let shards = self.stage.shards;
         let node = format!("life-{life}");
         let mut config = Config::new(node, life, shards, &self.stage.store.capabilities());
+        // Activities answer by their script, whatever they are given.
+        config.resolves_secrets = true;
         config.alone = true;
         config.bug = self.bug;
         // Runs are dropped from memory soon, so that what happens next happens to a run from the store.

@@ -84,7 +84,8 @@ impl Stage {
             }
         }
         let names = std::mem::take(&mut self.runs).into_values();
-        let public = names.map(|name| PublicWrite::Delete(public_key(&name))).collect();
+        let public =
+            names.map(|name| PublicWrite::Delete { key: public_key(&name), revision: u64::MAX }).collect();
         ready(self.store.put(&public_instances::SCHEMA, public)).map_err(|error| error.to_string())
     }
 

@@ -118,6 +118,8 @@ pub struct Metrics {
     pub events_recorded: Counter,
     /// Messages that were given up.
     pub dead_lettered: Counter,
+    /// Places in the store that cannot be read.
+    pub unreadable: Counter,
     /// Calls that wait for a slot to run in.
     pub calls_waiting: Gauge,
     /// Commits sent.
@@ -172,7 +174,8 @@ impl Metrics {
             Notice::CallFailed { .. } => self.calls_failed.add(1),
             Notice::EventRecorded => self.events_recorded.add(1),
             Notice::DeadLettered { .. } => self.dead_lettered.add(1),
-            Notice::Owned { .. } | Notice::Unreadable { .. } => {}
+            Notice::Unreadable { .. } => self.unreadable.add(1),
+            Notice::Owned { .. } => {}
         }
     }
 

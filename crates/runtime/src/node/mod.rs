@@ -24,7 +24,8 @@ use crate::hands::{Hands, Store};
 use crate::placement::ShardId;
 use crate::request::{Reply, Request, RunView, Start};
 use crate::routes::Routes;
-use crate::run::UnreadableRun;
+pub use crate::run::ShowError;
+use crate::run::{HistoryPage, HistoryPlace};
 use carrier::{Carrier, Incoming};
 pub use clock::Clock;
 pub use entity_activities::EntityDesk;
@@ -57,17 +58,6 @@ pub struct Node<S> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the shard was given up before it answered: the request may have been done or not")]
 pub struct Unanswered;
-
-/// Why an instance cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum ShowError {
-    /// It is there and cannot be read.
-    #[error("the instance cannot be read: {}", .0.reason)]
-    Unreadable(UnreadableRun),
-    /// The store could not say.
-    #[error(transparent)]
-    Store(#[from] abide_store::rows::StoreError),
-}
 
 /// A start whose run's end is waited for.
 #[derive(Debug)]
@@ -147,23 +137,20 @@ impl<S: Store> Node<S> {
         let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
         match self.hands.reader().view(partition, id).await? {
             Ok(view) => Ok(view),
-            Err(unreadable) => Err(ShowError::Unreadable(unreadable)),
+            Err(unreadable) => Err(ShowError::Unreadable(Box::new(unreadable))),
         }
     }
 
-    /// A page of an instance's history, as JSON: events from this number on, and where to go on.
+    /// A page of an instance's history, as JSON: events from this place on, and where to go on.
     pub async fn history(
         &self,
         id: &InstanceId,
-        from: u64,
+        from: Option<HistoryPlace>,
         events_max: usize,
-    ) -> Result<Option<crate::run::HistoryPage>, ShowError> {
+    ) -> Result<Option<HistoryPage>, ShowError> {
         let shard = self.options.shard.shards.shard_of_instance(id);
         let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
-        match self.hands.reader().history(partition, id, from, events_max).await? {
-            Ok(page) => Ok(page),
-            Err(unreadable) => Err(ShowError::Unreadable(unreadable)),
-        }
+        self.hands.reader().history(partition, id, from, events_max).await
     }
 
     /// Reads the entities that share a shard with this one.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use abide_store::tables::timers::{TimerKey, TimerPurpose};
 use abide_workflow::{CommandId, InstanceId};
 
 /// First bytes of the runtime's own part keys. The workflow's are small numbers. Append only.
@@ -22,7 +23,7 @@ pub struct Book {
     pub timers: BTreeMap<CommandId, i64>,
     /// Children the run waits for, by the command that started them.
     pub children: BTreeMap<CommandId, InstanceId>,
-    /// When the run counts as stuck, if that has a timer row.
+    /// When the run counts as stuck, if that has a timer row; or [`Book::TOLD`].
     pub stuck_at: Option<i64>,
 }
 
@@ -30,6 +31,17 @@ pub struct Book {
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
 
 impl Book {
+    /// Stands for: the run was called stuck already.
+    pub const TOLD: i64 = i64::MAX;
+
+    /// The rows of the run's timers.
+    pub fn timer_rows(&self, run: u64) -> impl Iterator<Item = TimerKey> + '_ {
+        let row = move |due_at, purpose, number| TimerKey { due_at, run, purpose, number };
+        let waits = self.timers.iter().map(move |(command, due)| row(*due, TimerPurpose::Wait, command.0));
+        let stuck = self.stuck_at.filter(|due_at| *due_at != Self::TOLD);
+        waits.chain(stuck.map(move |due| row(due, TimerPurpose::StuckAfter, 0)))
+    }
+
     /// Whether a part key is the runtime's.
     pub fn owns(key: &[u8]) -> bool {
         key.first().is_some_and(|tag| *tag >= tag::LOWEST)

@@ -1,6 +1,6 @@
 //! A run's history and its present, as people ask for them.
 
-use abide_store::rows::{Partition, PrivateRows, StoreError};
+use abide_store::rows::{Partition, Passed, PrivateRows, Row, StoreError, scan_past_damage};
 use abide_store::tables::decode;
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::pages::{self, Page};
@@ -16,8 +16,38 @@ use crate::shard::view_of_stored;
 pub struct HistoryPage {
     /// Events as JSON, in order.
     pub events: Vec<Box<RawValue>>,
-    /// The number of the first event that is left, if there is one.
-    pub next: Option<u64>,
+    /// Where the first event is that is left, if there is one.
+    pub next: Option<HistoryPlace>,
+}
+
+/// A place in a run's history. Found again without reading what is before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistoryPlace {
+    /// The run it is in: another run of the instance has another history.
+    pub run: RunNumber,
+    /// The page.
+    pub page: u64,
+    /// Events of the page that come before it.
+    pub event: u32,
+}
+
+/// Why an instance cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    /// It is there and cannot be read.
+    #[error("the instance cannot be read: {}", .0.reason)]
+    Unreadable(Box<UnreadableRun>),
+    /// The history of another run was asked for than the current one.
+    #[error("this is run {} of the instance by now, not run {}", current.0, asked.0)]
+    AnotherRun {
+        /// Which was asked for.
+        asked: RunNumber,
+        /// Which there is.
+        current: RunNumber,
+    },
+    /// The store could not say.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl<S: PrivateRows> RunReader<'_, S> {
@@ -59,44 +89,85 @@ impl<S: PrivateRows> RunReader<'_, S> {
         })))
     }
 
-    /// Events of the current run from this number on, at most so many.
+    /// Events of the current run from this place on, at most so many. Nothing is left out: what cannot be read is an error when its turn comes.
     pub async fn history(
         &self,
         partition: &Partition,
         id: &InstanceId,
-        from: u64,
+        from: Option<HistoryPlace>,
         events_max: usize,
-    ) -> Result<Result<Option<HistoryPage>, UnreadableRun>, StoreError> {
+    ) -> Result<Option<HistoryPage>, ShowError> {
         let row = match self.row(partition, id).await? {
             Ok(Some(row)) if row.status != RunStatus::Purged => row,
-            Ok(_) => return Ok(Ok(None)),
-            Err(unreadable) => return Ok(Err(unreadable)),
+            Ok(_) => return Ok(None),
+            Err(unreadable) => return Err(ShowError::Unreadable(Box::new(unreadable))),
         };
+        let run = RunNumber(row.run_number);
+        let from = from.unwrap_or(HistoryPlace { run, page: 1, event: 0 });
+        if from.run != run {
+            return Err(ShowError::AnotherRun { asked: from.run, current: run });
+        }
+        let mut found = HistoryPage::default();
+        match self.collect(partition, row.run, from, events_max, &mut found).await? {
+            Ok(next) => found.next = next,
+            // What comes before it is shown; whoever goes on is told.
+            Err((place, _)) if !found.events.is_empty() => found.next = Some(place),
+            Err((_, reason)) => {
+                let unreadable = UnreadableRun { row: Some(row), last_page: 0, last_event: 0, reason };
+                return Err(ShowError::Unreadable(Box::new(unreadable)));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Collects events until there are enough; where to go on, or where and why not. The outer error is the store's: ask again.
+    async fn collect(
+        &self,
+        partition: &Partition,
+        run: u64,
+        mut place: HistoryPlace,
+        events_max: usize,
+        found: &mut HistoryPage,
+    ) -> Result<Result<Option<HistoryPlace>, (HistoryPlace, String)>, StoreError> {
         const BYTES_MAX: usize = 2 * 1024 * 1024;
-        let (mut found, mut bytes) = (HistoryPage::default(), 0);
-        let mut next = Some(pages::of_run(row.run));
+        let mut bytes = 0;
+        let mut next = Some(pages::after(run, place.page.saturating_sub(1)).at_most(events_max.max(1)));
         while let Some(scan) = next {
-            let scanned = self.store.scan(partition, scan).await?;
-            for stored in scanned.rows {
-                let Ok(page) = decode::<Page>(&stored.value) else { continue };
-                if page.events_count == 0 || page.first_event + u64::from(page.events_count) <= from {
-                    continue;
-                }
-                let events: Vec<Box<RawValue>> = serde_json::from_slice(&page.events).unwrap_or_default();
-                for (event, sequence) in events.into_iter().zip(page.first_event..) {
-                    if sequence < from {
-                        continue;
-                    }
+            let Passed { page, damage } = scan_past_damage(self.store, partition, scan).await?;
+            if let Some(damage) = damage {
+                return Ok(Err((place, damage.to_string())));
+            }
+            for row in page.rows {
+                let events = match events_of(&row, place.page) {
+                    Ok(events) => events,
+                    Err(reason) => return Ok(Err((place, reason))),
+                };
+                for event in events.into_iter().skip(place.event as usize) {
                     bytes += event.get().len();
-                    if found.events.len() == events_max || bytes > BYTES_MAX && !found.events.is_empty() {
-                        found.next = Some(sequence);
-                        return Ok(Ok(Some(found)));
+                    let enough = found.events.len() >= events_max || bytes > BYTES_MAX;
+                    if enough && !found.events.is_empty() {
+                        return Ok(Ok(Some(place)));
                     }
                     found.events.push(event);
+                    place.event += 1;
                 }
+                place = HistoryPlace { page: place.page.saturating_add(1), event: 0, ..place };
             }
-            next = scanned.next;
+            next = page.next;
         }
-        Ok(Ok(Some(found)))
+        Ok(Ok(None))
     }
+}
+
+/// The events of a page, which must be the one that is expected.
+fn events_of(row: &Row, expected: u64) -> Result<Vec<Box<RawValue>>, String> {
+    let (_, number) = pages::read_key(&row.key).map_err(|error| error.to_string())?;
+    if number != expected {
+        return Err(format!("page {expected} is missing"));
+    }
+    let page: Page = decode(&row.value).map_err(|error| format!("page {number}: {error}"))?;
+    if page.events_count == 0 {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(&page.events).map_err(|error| format!("page {number}: {error}"))
 }

@@ -7,5 +7,5 @@ mod history;
 mod stored;
 
 pub use book::{Book, Change};
-pub use history::HistoryPage;
+pub use history::{HistoryPage, HistoryPlace, ShowError};
 pub use stored::{RunReader, StoredCall, StoredRun, UnreadableRun};

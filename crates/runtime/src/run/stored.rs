@@ -52,6 +52,8 @@ pub struct UnreadableRun {
     pub row: Option<InstanceRow>,
     /// The number of its last page, as far as pages can be read.
     pub last_page: u64,
+    /// The number of its last event, or 0 if that cannot be read.
+    pub last_event: u64,
     /// What is wrong.
     pub reason: String,
 }
@@ -101,7 +103,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         partition: &Partition,
         id: &InstanceId,
     ) -> Result<Result<Option<InstanceRow>, UnreadableRun>, StoreError> {
-        let unreadable = |reason| Ok(Err(UnreadableRun { row: None, last_page: 0, reason }));
+        let unreadable = |reason| Ok(Err(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }));
         let row = match self.store.read(partition, &instances::key(id.as_str())).await {
             Ok(row) => row,
             Err(error @ StoreError::Corrupt { .. }) => return unreadable(error.to_string()),
@@ -129,8 +131,9 @@ impl<S: PrivateRows> RunReader<'_, S> {
             Ok(run) => Ok(Ok(Some(run))),
             Err(Failed::Store(error)) => Err(error),
             Err(Failed::Unreadable(reason)) => {
-                let last_page = self.last_page(partition, row.run).await?.unwrap_or(last_page);
-                Ok(Err(UnreadableRun { row: Some(row), last_page, reason }))
+                let (last_page, last_event) =
+                    self.last_page(partition, row.run).await?.unwrap_or((last_page, 0));
+                Ok(Err(UnreadableRun { row: Some(row), last_page, last_event, reason }))
             }
         }
     }
@@ -201,15 +204,27 @@ impl<S: PrivateRows> RunReader<'_, S> {
         Ok(rows)
     }
 
-    async fn last_page(&self, partition: &Partition, run: u64) -> Result<Option<u64>, StoreError> {
-        let scan = pages::of_run(run).backwards().at_most(1);
-        match self.store.scan(partition, scan).await {
-            Ok(page) => {
-                Ok(page.rows.first().and_then(|row| pages::read_key(&row.key).ok()).map(|(_, page)| page))
-            }
-            Err(StoreError::Corrupt { .. }) => Ok(None),
-            Err(error) => Err(error),
+    /// The numbers of a run's last page and last event, as far as pages can be read from the end.
+    async fn last_page(&self, partition: &Partition, run: u64) -> Result<Option<(u64, u64)>, StoreError> {
+        // Pages without events are seldom, and never many in a row.
+        const LOOK_BACK: usize = 8;
+        let scan = |rows| pages::of_run(run).backwards().at_most(rows);
+        let mut page = self.store.scan(partition, scan(LOOK_BACK)).await;
+        if matches!(page, Err(StoreError::Corrupt { .. })) {
+            page = self.store.scan(partition, scan(1)).await;
         }
+        let rows = match page {
+            Ok(page) => page.rows,
+            Err(StoreError::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some((_, last_page)) = rows.first().and_then(|row| pages::read_key(&row.key).ok()) else {
+            return Ok(None);
+        };
+        // A page that cannot be read may have had events: nothing is known before it.
+        let readable = rows.iter().map_while(|row| decode::<Page>(&row.value).ok());
+        let last_event = readable.map(|page| page.last_event()).find(|last| *last > 0);
+        Ok(Some((last_page, last_event.unwrap_or(0))))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use abide_store::rows::{Batch, CommitOutcome, Key, ScanPage, StoreError, Version};
+use abide_store::rows::{Batch, CommitOutcome, Key, Scan, ScanPage, StoreError, Version};
 use abide_store::tables::arrivals::{self, Arrival};
 use abide_store::tables::sources::{self, Taken};
 use abide_store::tables::{decode, encode};
 
 use super::{Shard, planted};
-use crate::event::{Effect, Notice, ScanPurpose};
+use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 use crate::post::{self, Letter};
 
@@ -18,8 +18,12 @@ pub(super) struct Arrivals {
     /// There may be something.
     pub(super) hinted: bool,
     stage: Stage,
+    /// What is left of the last look.
+    rest: Option<Scan>,
     /// The last number taken from each source.
     pub(super) taken: HashMap<String, u64>,
+    /// Some of those numbers cannot be read: from a source without one nothing is taken, it might be taken twice.
+    pub(super) only_known: bool,
     looked: Option<Monotonic>,
     /// Something failed: not before this.
     pub(super) retry_at: Option<Monotonic>,
@@ -48,11 +52,14 @@ impl Shard {
             Stage::Idle => {
                 let look = !self.config.alone
                     && self.arrivals.looked.is_none_or(|at| super::later(at, LOOK_EVERY) <= self.now.mono);
-                if self.arrivals.hinted || look {
+                let rest = self.arrivals.rest.take();
+                if rest.is_none() && (self.arrivals.hinted || look) {
                     self.arrivals.hinted = false;
                     self.arrivals.looked = Some(self.now.mono);
-                    self.arrivals.stage = Stage::Scanning;
-                    self.effects.push(Effect::Scan(ScanPurpose::Arrivals, arrivals::all()));
+                    return self.look_for_arrivals(arrivals::all());
+                }
+                if let Some(rest) = rest {
+                    self.look_for_arrivals(rest);
                 }
             }
             Stage::Taking(written, rows) if *written <= self.commits.durable => {
@@ -65,32 +72,28 @@ impl Shard {
         }
     }
 
+    fn look_for_arrivals(&mut self, scan: Scan) {
+        self.arrivals.stage = Stage::Scanning;
+        let at_once = self.config.store.commit_rows_max / 4;
+        self.effects.push(Effect::Scan(ScanPurpose::Arrivals, scan.at_most(at_once)));
+    }
+
     pub(super) fn on_arrivals(&mut self, result: Result<ScanPage, StoreError>) {
-        let page = match result {
-            Ok(page) => page,
-            Err(error) => {
-                self.arrivals.stage = Stage::Idle;
-                if super::damaged_at(&error).is_some() {
-                    self.tell(Notice::Unreadable { reason: error.to_string() });
-                } else {
-                    self.arrivals.hinted = true;
-                    self.arrivals.retry_at = Some(super::later(self.now.mono, super::back_off(4)));
-                }
-                return;
-            }
+        let Ok(page) = result else {
+            self.arrivals.stage = Stage::Idle;
+            self.arrivals.hinted = true;
+            self.arrivals.retry_at = Some(super::later(self.now.mono, super::back_off(4)));
+            return;
         };
-        let rows_max = self.config.store.commit_rows_max / 4;
-        let more = page.next.is_some() || page.rows.len() > rows_max;
+        self.arrivals.rest = page.next;
         let mut rows = Vec::new();
         let taken = self.commits.touched;
-        for row in page.rows.into_iter().take(rows_max) {
-            if let Err(reason) = self.take_over(&row.key, &row.value) {
-                self.tell(Notice::Unreadable { reason });
-                continue;
+        for row in page.rows {
+            match self.take_over(&row.key, &row.value) {
+                Ok(()) => rows.push((row.key, row.version)),
+                Err(reason) => self.found_unreadable(ScanPurpose::Arrivals, &row.key, reason),
             }
-            rows.push((row.key, row.version));
         }
-        self.arrivals.hinted |= more && !rows.is_empty();
         // Repeats alone have nothing to wait for.
         let written = if self.commits.touched > taken { self.commits.number() } else { self.commits.durable };
         self.arrivals.stage = if rows.is_empty() { Stage::Idle } else { Stage::Taking(written, rows) };
@@ -101,7 +104,13 @@ impl Shard {
         let (source, number) = arrivals::read_key(key).map_err(|error| error.to_string())?;
         let arrival: Arrival = decode(value).map_err(|error| error.to_string())?;
         let letter: Letter = post::decode(&arrival.message).map_err(|error| error.to_string())?;
-        let last = self.arrivals.taken.get(&source).copied().unwrap_or(0);
+        let last = match self.arrivals.taken.get(&source) {
+            Some(last) => *last,
+            None if self.arrivals.only_known => {
+                return Err(format!("it is not known what was taken from {source}"));
+            }
+            None => 0,
+        };
         if number <= last && !planted!(self, DoubleDelivery) {
             return Ok(());
         }

@@ -16,6 +16,7 @@ use super::claim::Phase;
 use super::commits::After;
 use super::schedule::{DueKey, What};
 use super::slot::{Envelope, From, Item, OpenCall, Run};
+use super::timers::Since;
 use super::{Shard, planted};
 use crate::config::Config;
 use crate::event::{CallId, Effect, Notice};
@@ -54,10 +55,18 @@ impl Shard {
             secrets: start.secrets,
             input: DispatchInput::Inline(Vec::new()),
         };
-        let mut call =
-            OpenCall { key, dispatch, input: start.input, out: false, answered: false, recorded: false };
-        self.send(run.row.run, command, &mut call);
+        let mut call = OpenCall::new(key, dispatch, start.input);
+        let unresolved = self.unresolved(&call);
+        if unresolved.is_some() {
+            call.dispatch.state = DispatchState::Pending;
+            self.write_call(run.row.run, &mut call);
+        } else {
+            self.send(run.row.run, command, &mut call);
+        }
         run.calls.insert(command, call);
+        if let Some(failure) = unresolved {
+            self.fail_call(run, command, failure);
+        }
     }
 
     /// Records a delivery and makes it once the record is durable. What goes down sends nothing new: it records that it did not.
@@ -74,12 +83,13 @@ impl Shard {
         call.out = true;
         call.answered = false;
         let Some((id, outgoing)) = outgoing(run, command, call, self.now.wall) else { return };
-        self.calling.insert((run, command.0, id.attempt));
+        self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
     }
 
     fn write_call(&mut self, run: u64, call: &mut OpenCall) {
         let bytes = serde_json::to_vec(&*call.input).unwrap_or_default();
+        call.bytes = bytes.len();
         call.dispatch.input = DispatchInput::Inline(bytes);
         let row = encode(&call.dispatch);
         call.dispatch.input = DispatchInput::Inline(Vec::new());
@@ -122,8 +132,13 @@ impl Shard {
         let (number, token) = (run.row.run, self.fencing_token());
         let id = run.instance.origin().instance_id.clone();
         let Some(call) = run.calls.get_mut(&command) else { return };
-        if call.out || call.answered || self.calling.contains(&(number, command.0, call.dispatch.attempt)) {
+        let attempt = call.dispatch.attempt;
+        let called = CallId { instance_id: id.clone(), run: number, command, attempt };
+        if call.out || call.answered || self.calling.contains_key(&called) {
             return;
+        }
+        if let Some(failure) = self.unresolved(call) {
+            return self.fail_call(run, command, failure);
         }
         if call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0) {
             let failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
@@ -151,8 +166,7 @@ impl Shard {
                 self.effects.push(Effect::Tell(Notice::Redelivered));
             }
         }
-        let bytes = usize::try_from(abide_workflow::json::size(&call.input)).unwrap_or(usize::MAX);
-        self.commits.make_room(2, bytes.saturating_add(1024));
+        self.commits.make_room(2, call.bytes + 1024);
         self.send(number, command, call);
         run.written = self.commits.number();
     }
@@ -164,8 +178,7 @@ impl Shard {
             DispatchInput::Inline(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
             DispatchInput::Stored(_) => serde_json::Value::Null,
         };
-        let call =
-            OpenCall { key, dispatch, input: input.into(), out: false, answered: false, recorded: true };
+        let call = OpenCall::new(key, dispatch, input.into());
         if let Some((id, call)) = outgoing(run, command, &call, self.now.wall) {
             self.effects.push(Effect::Call(id, Box::new(call)));
         }
@@ -182,22 +195,31 @@ impl Shard {
         run.push(Envelope { message, from: From::Call(command) });
     }
 
+    /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
+    fn unresolved(&self, call: &OpenCall) -> Option<Failure> {
+        let place = call.dispatch.secrets.first().filter(|_| !self.config.resolves_secrets)?;
+        let reference = call.input.pointer(place).and_then(|secret| secret.get("secretRef"));
+        let reference = reference.and_then(serde_json::Value::as_str).unwrap_or_default();
+        let message =
+            format!("there is no source for the secret {reference:?} at {place}; the call was not sent");
+        Some(Failure::last(code::SECRET_UNAVAILABLE, message))
+    }
+
     /// Nobody waits for the call any more.
     pub(super) fn cancel_call(&mut self, run: &mut Run, command: CommandId) {
         let Some(call) = run.calls.remove(&command) else { return };
         self.commits.delete(dispatches::key(run.row.run, &call.key));
         // Also one that was begun before the run was loaded again.
-        let attempt = call.dispatch.attempt;
-        if self.calling.remove(&(run.row.run, command.0, attempt)) {
-            let instance_id = run.instance.origin().instance_id.clone();
-            let id = CallId { instance_id, run: run.row.run, command, attempt };
+        let instance_id = run.instance.origin().instance_id.clone();
+        let id = CallId { instance_id, run: run.row.run, command, attempt: call.dispatch.attempt };
+        if self.calling.remove(&id).is_some() {
             self.commits.then(After::Effect(Effect::CancelCall(id)));
         }
     }
 
     /// An activity answered, or its delivery failed.
     pub(super) fn on_answered(&mut self, call: CallId, answer: Answer) {
-        self.calling.remove(&(call.run, call.command.0, call.attempt));
+        self.calling.remove(&call);
         let CallId { instance_id, run, command, attempt } = call;
         let message = match answer {
             Answer::Completed(result) => Message::ActivityCompleted { command, result },

@@ -29,6 +29,8 @@ pub(super) enum After {
     Feed(u64, FeedItem),
     /// The run has ended and need not stay in memory.
     Forget(InstanceId),
+    /// What waits for the instance can be served now.
+    Serve(InstanceId),
 }
 
 /// Rows that become durable together.
@@ -92,8 +94,9 @@ pub(super) struct Commits {
 
 /// Gatherings that may be full before turns wait.
 const FULL_MAX: usize = 2;
-/// Rows kept free in a gathering for what is added besides turns.
+/// Rows and bytes kept free in a gathering for what is added besides turns, the head included.
 const ROWS_SPARE: usize = 8;
+const BYTES_SPARE: usize = 64 * 1024;
 
 impl Commits {
     pub(super) fn new(limits: Limits) -> Self {
@@ -132,6 +135,22 @@ impl Commits {
         {
             self.close();
         }
+    }
+
+    /// Whether a commit can hold so much, with nothing else in it.
+    pub(super) fn can_hold(&self, rows: usize, bytes: usize) -> bool {
+        rows.saturating_add(ROWS_SPARE) <= self.limits.commit_rows_max
+            && bytes.saturating_add(BYTES_SPARE) <= self.limits.commit_bytes_max
+    }
+
+    /// Whether so much more fits beside what is gathered now.
+    pub(super) fn fits(&self, rows: usize, bytes: usize) -> bool {
+        self.can_hold(rows + self.open.rows.len(), bytes + self.open.bytes)
+    }
+
+    /// Rows and bytes that are gathered now.
+    pub(super) fn gathered(&self) -> (usize, usize) {
+        (self.open.rows.len(), self.open.bytes)
     }
 
     fn close(&mut self) {

@@ -1,18 +1,18 @@
-//! What a turn asks for beside calls: timers, children, the end of the run, the next run. And setting a run aside.
+//! What a turn asks for beside calls: timers, children, the end of the run, the next run.
 
+use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
-use abide_store::tables::pages::{self, Page};
-use abide_store::tables::{encode, instances};
 use abide_workflow::command::{Command, CommandKind, StartChild};
 use abide_workflow::instance::ParentLink;
-use abide_workflow::{CommandId, Corrupt, Failure, Instance, InstanceId, Message, Status};
+use abide_workflow::{CommandId, Failure, Instance, Message, PartChange, Turn};
 
 use super::commits::After;
-use super::slot::{Envelope, First, From, Item, Known, Run, Slot};
+use super::slot::{Envelope, From, Run};
+use super::turn::of_part;
 use super::{Shard, planted};
 use crate::event::{Effect, Notice};
 use crate::post::{ChildStart, Post};
-use crate::request::{Refused, Reply};
+use crate::request::Reply;
 use crate::run::Change;
 
 impl Shard {
@@ -92,14 +92,18 @@ impl Shard {
         }
     }
 
-    /// The next run of the instance begins in the same commit as this one ends.
-    pub(super) fn continue_as_new(&mut self, run: &mut Run, next: Instance) -> Result<(), Corrupt> {
+    /// The run that this turn has ended into, if it continued as new.
+    pub(super) fn next_run(&self, turn: &mut Turn) -> Option<Instance> {
+        let next = *turn.next_run.take()?;
         #[cfg(feature = "faults")]
-        let next = if planted!(self, EventLostAtContinue) {
-            Instance::pending(next.origin().clone(), self.now.wall)
-        } else {
-            next
-        };
+        if planted!(self, EventLostAtContinue) {
+            return Some(Instance::pending(next.origin().clone(), self.now.wall));
+        }
+        Some(next)
+    }
+
+    /// The next run of the instance is there in the commit that ends this one. Its turns follow, like anybody's.
+    pub(super) fn continue_as_new(&mut self, run: &mut Run, next: Instance, parts: Vec<PartChange>) {
         self.feed_last(run);
         let number = self.next_sequence();
         let mut row = run.row.clone();
@@ -114,100 +118,34 @@ impl Shard {
         // Answers name commands of the run that ended. Their rows have gone with it, or go with them.
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
-                From::Client(..) | From::Routed(..) => {
-                    begun.messages.push_back(message);
-                    begun.froms.push_back(from);
-                }
+                From::Client(..) | From::Routed(..) => begun.push(Envelope { message, from }),
                 From::Call(_) => {}
                 From::Timer(due) => self.drop_timer(&due),
                 // An order of the parent is for whoever lives.
                 From::Inbox(_) if matches!(message, Message::Terminate { .. }) => {
-                    begun.messages.push_back(message);
-                    begun.froms.push_back(from);
+                    begun.push(Envelope { message, from });
                 }
                 From::Inbox(sequence) => {
-                    self.commits.delete(abide_store::tables::inbox::key(sequence));
+                    self.commits.delete(inbox::key(sequence));
                 }
             }
         }
         if let Some(sequence) = run.continuation.take() {
-            self.commits.delete(abide_store::tables::inbox::key(sequence));
+            self.commits.delete(inbox::key(sequence));
         }
         begun.queued = run.queued;
         begun.resting = run.resting;
         begun.continued = run.continued + 1;
         *run = begun;
-        self.turn_of(run, false)
+        self.write_begun(run, parts);
     }
 
-    /// Sets a run aside: its bytes stay as they are, its id says why, everybody else goes on. What waited for it waits until it is resumed.
-    pub(super) fn park(&mut self, id: &InstanceId, slot: &mut Slot, run: Run, reason: String) {
-        let last_page = run.last_page;
-        let refused = Refused::Parked { instance_id: id.clone(), reason: reason.clone() };
-        self.tell(Notice::Parked { instance_id: id.clone(), reason: reason.clone() });
-        let number = run.row.run;
-        for (message, from) in run.messages.into_iter().zip(run.froms) {
-            match from {
-                From::Client(ticket, _) => self.refuse(ticket, refused.clone()),
-                // For whichever run lives when it can be served.
-                From::Routed(sequence, routed) => {
-                    slot.set_aside.push_back(Item::Post { sequence, post: Post::Routed(routed) });
-                }
-                from => {
-                    let envelope = Envelope { message, from };
-                    slot.set_aside.push_back(Item::Message { run: number, envelope });
-                }
-            }
-        }
-        for first in run.first {
-            if let First::After(After::Effect(Effect::Reply(ticket, _))) = first {
-                self.refuse(ticket, refused.clone());
-            }
-        }
-        for ticket in self.awaiting.remove(id).unwrap_or_default() {
-            self.refuse(ticket, refused.clone());
-        }
-        if run.last_page == 0 {
-            // Nothing of it was ever written.
-            slot.known = Known::Nothing;
-            return;
-        }
-        let mut row = run.row;
-        row.status = RunStatus::Parked;
-        row.parked = Some(reason.clone());
-        row.updated_at = self.now.wall.0;
-        self.commits.make_room(8, 64 * 1024);
-        self.write_parked(id, &row);
-        slot.written = self.commits.number();
-        slot.known = Known::Unreadable { row: Some(Box::new(row)), last_page, reason };
-    }
-
-    /// Ends a run that cannot be read: its history says so, and its id is free again.
-    pub(super) fn terminate_unreadable(
-        &mut self,
-        id: &InstanceId,
-        row: &mut instances::Instance,
-        last_page: u64,
-        reason: &str,
-    ) {
-        let event = serde_json::json!([{
-            "timestamp": self.now.wall.to_string(), "eventType": "ExecutionTerminated", "reason": reason,
-        }]);
-        let page = Page {
-            first_event: 0,
-            events_count: 1,
-            at: self.now.wall.0,
-            events: event.to_string().into_bytes(),
-            changes: Vec::new(),
-        };
-        self.commits.put(pages::key(row.run, last_page + 1), encode(&page));
-        row.status = RunStatus::Terminated;
-        row.parked = None;
-        row.updated_at = self.now.wall.0;
-        self.commits.put(instances::key(id.as_str()), encode(row));
-        self.mark_row_for_feed(id, row);
-        let notice = Notice::Ended { status: Status::Terminated, took_ms: 0 };
-        self.commits.then(After::Effect(Effect::Tell(notice)));
+    /// A run that has had no turn, as it will have its first: its parts, its row, and a note that it is to go on.
+    pub(super) fn write_begun(&mut self, run: &mut Run, parts: Vec<PartChange>) {
+        self.write_pages(run, &[], Vec::new(), parts.into_iter().map(of_part).collect());
+        self.note_continuation(run, true);
+        self.write_row(run);
+        run.written = self.commits.number();
     }
 }
 

@@ -1,23 +1,24 @@
 //! The public table of instances, fed after the truth: a marker per run that changed, the newest durable state of each, deleted when it is there.
 //!
 //! A state that was overtaken before it was sent is not sent, so short runs are written once. An ended run whose row is there gets its
-//! expiry in the same commit that deletes the marker.
+//! expiry in the same commit that deletes the marker. A revision is a sequence number of the shard, and durable before it is used: the next
+//! owner's are higher, so no state that this one sends can hide a later one.
 
 use std::collections::{BTreeMap, HashMap};
 
 use abide_store::public::{PublicKey, PublicRow, PublicWrite, TableSchema};
 use abide_store::tables::encode;
 use abide_store::tables::engine_dlq::{self, DeadLetter};
-use abide_store::tables::expiries::{self, Expired, Expiry};
+use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::outbox::{self, Outgoing, PUBLIC};
 use abide_store::tables::public_instances::{self, PublicInstance};
-use abide_workflow::{InstanceId, Status};
+use abide_workflow::{InstanceId, Outcome, Status, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::commits::After;
 use super::slot::{Item, Known, Run, Slot, is_over};
-use super::{Shard, back_off, later};
+use super::{Shard, back_off, later, planted};
 use crate::event::Effect;
 use crate::lease::Monotonic;
 use crate::post;
@@ -41,8 +42,14 @@ pub(super) struct FeedItem {
     table: &'static TableSchema,
     write: PublicWrite,
     revision: u64,
-    /// The instance, if the run has ended.
-    ended: Option<InstanceId>,
+    /// The run, if this is its last state: it is kept for a while from when its row is there.
+    ended: Option<EndedRun>,
+}
+
+impl FeedItem {
+    fn of_run(write: PublicWrite, revision: u64, ended: Option<EndedRun>) -> Self {
+        Self { table: &public_instances::SCHEMA, write, revision, ended }
+    }
 }
 
 /// Public rows on their way.
@@ -53,12 +60,21 @@ pub(super) struct Feed {
     out: BTreeMap<u64, FeedItem>,
     retry: Option<(Monotonic, u32)>,
     linger: std::time::Duration,
-    /// Runs with a marker, and the revision of the newest state that was noted for each.
-    newest: HashMap<u64, u64>,
+    /// Runs with a marker, and what is the newest to be shown of each.
+    newest: HashMap<u64, Newest>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Newest {
+    revision: u64,
+    /// The run is to be hidden.
+    gone: bool,
 }
 
 /// States sent at once.
 const FEED_MAX: usize = 256;
+/// Bytes of an error's message that a public row has.
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 impl Feed {
     pub(super) fn ready(&mut self, run: u64, item: FeedItem, now: Monotonic) {
@@ -74,20 +90,47 @@ impl Feed {
         let due = later(since, self.linger);
         Some(self.retry.map_or(due, |(at, _)| at.max(due)))
     }
+
+    fn has_marker(&self, run: u64) -> bool {
+        self.newest.contains_key(&run)
+    }
+
+    /// Whether the run is to be shown in a state that may not be in public yet.
+    pub(super) fn is_to_be_shown(&self, run: u64) -> bool {
+        self.newest.get(&run).is_some_and(|newest| !newest.gone)
+    }
+
+    fn is_newest(&self, run: u64, item: &FeedItem) -> bool {
+        self.newest.get(&run).is_some_and(|newest| newest.revision == item.revision)
+    }
+
+    /// The newest state of a run, if it is durable and on its way.
+    fn on_its_way(&self, run: u64) -> Option<&PublicRow> {
+        let item = self.waiting.get(&run).or_else(|| self.out.get(&run))?;
+        match &item.write {
+            PublicWrite::Put(row) if self.is_newest(run, item) => Some(row),
+            _ => None,
+        }
+    }
 }
 
 impl Shard {
     /// The run's state is to be seen in public.
     pub(super) fn mark_for_feed(&mut self, run: &Run) {
         let id = run.instance.origin().instance_id.clone();
-        self.mark_row_for_feed(&id, &run.row);
+        self.mark(&id, &run.row, status_text(run.row.status), error_of(run));
     }
 
+    /// As [`Self::mark_for_feed`], for a run of which only the row is known.
     pub(super) fn mark_row_for_feed(&mut self, id: &InstanceId, row: &InstanceRow) {
-        if !self.feed.newest.contains_key(&row.run) {
+        self.mark(id, row, status_text(row.status), None);
+    }
+
+    fn mark(&mut self, id: &InstanceId, row: &InstanceRow, status: &str, error: Option<String>) {
+        if !self.feed.has_marker(row.run) {
             self.write_marker(row.run, &Marker::Current(id.as_str().to_owned()));
         }
-        self.note_state(id, row, status_text(row.status));
+        self.send_state(id, row, status, error);
     }
 
     /// Another run takes the id over: what this one came to must be known without its row.
@@ -97,10 +140,8 @@ impl Shard {
             Status::ContinuedAsNew => "ContinuedAsNew",
             _ => status_text(run.row.status),
         };
-        let public = public_instance(&id, &run.row, status);
-        let revision = self.sequence + 1;
-        self.write_marker(run.row.run, &Marker::Last(public.to_row(revision), id.as_str().to_owned()));
-        self.note_state(&id, &run.row, status);
+        let public = self.send_state(&id, &run.row, status, error_of(run));
+        self.write_marker(run.row.run, &Marker::Last(public, id.as_str().to_owned()));
     }
 
     /// As [`Self::feed_last`], for whatever is known of the run that was there, if its public row is still on its way.
@@ -111,40 +152,34 @@ impl Shard {
             Known::Unreadable { row: Some(row), .. } => (**row).clone(),
             _ => return,
         };
-        if row.status == RunStatus::Purged || !self.feed.newest.contains_key(&row.run) {
+        if row.status == RunStatus::Purged || !self.feed.has_marker(row.run) {
             return;
         }
-        let status = status_text(row.status);
-        let public = public_instance(id, &row, status);
-        let revision = self.sequence + 1;
-        self.write_marker(row.run, &Marker::Last(public.to_row(revision), id.as_str().to_owned()));
-        self.note_state(id, &row, status);
+        // What is on its way may say more than the row does: why the run failed.
+        let public = match self.feed.on_its_way(row.run) {
+            Some(public) => public.clone(),
+            None => self.send_state(id, &row, status_text(row.status), None),
+        };
+        self.write_marker(row.run, &Marker::Last(public, id.as_str().to_owned()));
     }
 
-    /// A purged run is not to be seen any more.
-    pub(super) fn feed_gone(&mut self, id: &InstanceId, row: &InstanceRow) {
-        let key = public_instances::key(id.as_str(), row.run_number);
-        self.write_marker(row.run, &Marker::Gone(key.clone()));
-        let revision = self.next_sequence();
-        self.feed.newest.insert(row.run, revision);
-        let item = FeedItem {
-            table: &public_instances::SCHEMA,
-            write: PublicWrite::Delete(key),
-            revision,
-            ended: None,
-        };
-        self.commits.then(After::Feed(row.run, item));
+    /// A run is not to be seen any more: not in this revision, nor in an older one.
+    pub(super) fn feed_gone(&mut self, run: u64, key: PublicKey, revision: u64) {
+        // Two expiries of one run may come at about the same time; the one of its later end says all.
+        if self.feed.newest.get(&run).is_some_and(|newest| newest.gone && newest.revision >= revision) {
+            return;
+        }
+        self.write_marker(run, &Marker::Gone(key.clone()));
+        let item = FeedItem::of_run(PublicWrite::Delete { key, revision }, revision, None);
+        self.send_durably(run, item);
     }
 
     /// A message was given up: its row will be in the dead-letter queue, under a number that is no run's.
     pub(super) fn feed_dead_letter(&mut self, number: u64, letter: &DeadLetter) {
         let row = letter.to_row(1);
         self.write_marker(number, &Marker::Dead(row.clone()));
-        let revision = self.next_sequence();
-        self.feed.newest.insert(number, revision);
-        let item =
-            FeedItem { table: &engine_dlq::SCHEMA, write: PublicWrite::Put(row), revision, ended: None };
-        self.commits.then(After::Feed(number, item));
+        let (write, revision) = (PublicWrite::Put(row), self.next_sequence());
+        self.send_durably(number, FeedItem { table: &engine_dlq::SCHEMA, write, revision, ended: None });
     }
 
     fn write_marker(&mut self, run: u64, marker: &Marker) {
@@ -152,89 +187,95 @@ impl Shard {
         self.commits.put(outbox::key(PUBLIC, run), encode(&outgoing));
     }
 
-    fn note_state(&mut self, id: &InstanceId, row: &InstanceRow, status: &str) {
-        let item = self.item(id, row, status);
-        self.commits.then(After::Feed(row.run, item));
+    /// Sends a state of a run with a revision of its own.
+    fn send_state(
+        &mut self,
+        id: &InstanceId,
+        row: &InstanceRow,
+        status: &str,
+        error: Option<String>,
+    ) -> PublicRow {
+        let revision = self.next_sequence();
+        let public = public_instance(id, row, status, error).to_row(revision);
+        let ended = EndedRun {
+            instance_id: id.as_str().to_owned(),
+            run: row.run,
+            run_number: row.run_number,
+            revision,
+        };
+        let ended = is_over(row.status).then_some(ended);
+        self.send_durably(row.run, FeedItem::of_run(PublicWrite::Put(public.clone()), revision, ended));
+        public
     }
 
-    fn item(&mut self, id: &InstanceId, row: &InstanceRow, status: &str) -> FeedItem {
-        let revision = self.next_sequence();
-        self.feed.newest.insert(row.run, revision);
-        let write = PublicWrite::Put(public_instance(id, row, status).to_row(revision));
-        FeedItem {
-            table: &public_instances::SCHEMA,
-            write,
-            revision,
-            ended: is_over(row.status).then(|| id.clone()),
-        }
+    /// Sends a state when what is gathered now is durable, and with it the shard's sequence, which has the revision.
+    fn send_durably(&mut self, run: u64, item: FeedItem) {
+        let gone = matches!(item.write, PublicWrite::Delete { .. });
+        self.feed.newest.insert(run, Newest { revision: item.revision, gone });
+        self.commits.then(After::Feed(run, item));
     }
 
     /// A marker that a former owner left.
     pub(super) fn found_feed(&mut self, run: u64, message: &[u8]) -> Result<(), String> {
         let revision = self.next_sequence();
-        self.feed.newest.insert(run, revision);
         match post::decode(message).map_err(|error| error.to_string())? {
             Marker::Current(id) => {
                 let id = InstanceId::new(id).map_err(|error| error.to_string())?;
-                self.posted.push_back((id, Item::Feed { run }));
+                self.feed.newest.insert(run, Newest { revision, gone: false });
+                self.take_up_later(self.now.wall.0, run, id, Item::Feed { run, whole: false });
             }
-            Marker::Last(row, id) => {
-                let ended = InstanceId::new(id).ok();
-                let item = FeedItem {
-                    table: &public_instances::SCHEMA,
-                    write: PublicWrite::Put(row),
-                    revision,
-                    ended,
-                };
-                self.feed.ready(run, item, self.now.mono);
+            Marker::Last(row, instance_id) => {
+                let run_number = public_instances::run_number(&row.key).unwrap_or(0);
+                let ended = Some(EndedRun { instance_id, run, run_number, revision: row.revision });
+                self.send_durably(run, FeedItem::of_run(PublicWrite::Put(row), revision, ended));
             }
             Marker::Gone(key) => {
-                let item = FeedItem {
-                    table: &public_instances::SCHEMA,
-                    write: PublicWrite::Delete(key),
-                    revision,
-                    ended: None,
-                };
-                self.feed.ready(run, item, self.now.mono);
+                let item = FeedItem::of_run(PublicWrite::Delete { key, revision }, revision, None);
+                self.send_durably(run, item);
             }
             Marker::Dead(row) => {
                 let write = PublicWrite::Put(row);
-                let item = FeedItem { table: &engine_dlq::SCHEMA, write, revision, ended: None };
-                self.feed.ready(run, item, self.now.mono);
+                self.send_durably(run, FeedItem { table: &engine_dlq::SCHEMA, write, revision, ended: None });
             }
         }
         Ok(())
     }
 
-    pub(super) fn serve_feed(&mut self, id: &InstanceId, slot: &Slot, run: u64) {
-        let row = match &slot.known {
-            Known::Row(Some(row)) => row.clone(),
-            Known::Run(run) => run.row.clone(),
-            Known::Unreadable { row: Some(row), .. } => (**row).clone(),
+    /// Sends the state of a run whose marker was found. `whole` if the run was looked for, not only its row.
+    pub(super) fn serve_feed(&mut self, id: &InstanceId, slot: &mut Slot, run: u64, whole: bool) {
+        let (row, error) = match &slot.known {
+            Known::Row(Some(row)) => (row.clone(), None),
+            Known::Run(run) => (run.row.clone(), error_of(run)),
+            Known::Unreadable { row: Some(row), .. } => ((**row).clone(), None),
+            Known::Row(None) => return self.drop_marker(id, run),
             _ => return,
         };
-        if row.run == run {
-            let written = match &slot.known {
-                Known::Run(run) => run.written,
-                _ => 0,
-            };
-            let item = self.item(id, &row, status_text(row.status));
-            if let Some(after) = self.commits.when_durable(written, After::Feed(run, item)) {
-                self.follow(after);
-            }
+        if row.run != run {
+            return self.drop_marker(id, run);
+        }
+        // Why it failed is in the run, not in the row of its id.
+        if row.status == RunStatus::Failed && matches!(slot.known, Known::Row(_)) && !whole {
+            slot.items.push_front(Item::Feed { run, whole: true });
+            self.waiting += 1;
             return;
         }
-        // Another run has the id: this one's last state was lost on its way, and only its rows are left to be forgotten.
-        self.feed.newest.remove(&run);
-        self.commits.delete(outbox::key(PUBLIC, run));
-        self.expire_later(vec![(id.as_str().to_owned(), run)]);
+        self.send_state(id, &row, status_text(row.status), error);
     }
 
-    fn expire_later(&mut self, ended: Vec<(String, u64)>) {
-        let at = self.now.wall.plus(self.config.retention).0;
+    /// The marker of a run that its id does not lead to. Whatever replaces a run changes its marker too, so there should be none.
+    fn drop_marker(&mut self, id: &InstanceId, run: u64) {
+        self.feed.newest.remove(&run);
+        self.commits.delete(outbox::key(PUBLIC, run));
+        let instance_id = id.as_str().to_owned();
+        let ended = EndedRun { instance_id, run, run_number: 0, revision: 0 };
+        self.expire_at(self.now.wall.plus(self.config.retention), vec![ended]);
+    }
+
+    /// Runs that have ended are kept until then.
+    pub(super) fn expire_at(&mut self, at: Timestamp, ended: Vec<EndedRun>) {
         let sequence = self.next_sequence();
-        let expiry = Expiry { what: Expired::Ended(ended) };
-        self.commits.create(expiries::key(at, sequence), encode(&expiry));
+        let expiry = Expiry { what: Expired::EndedRuns(ended) };
+        self.commits.create(expiries::key(at.0, sequence), encode(&expiry));
     }
 
     /// Sends the newest states, when they have waited for newer ones long enough.
@@ -257,7 +298,7 @@ impl Shard {
 
     pub(super) fn on_fed(&mut self, result: &Result<(), String>) {
         let out = std::mem::take(&mut self.feed.out);
-        if result.is_err() {
+        if result.is_err() && !planted!(self, PublicRowStale) {
             let tries = self.feed.retry.map_or(1, |(_, tries)| tries + 1);
             self.feed.retry = Some((later(self.now.mono, back_off(tries)), tries));
             for (run, item) in out {
@@ -270,19 +311,25 @@ impl Shard {
         self.commits.make_room(out.len() + 2, out.len() * 512);
         let mut ended = Vec::new();
         for (run, item) in out {
-            if self.feed.newest.get(&run) == Some(&item.revision) {
+            if self.feed.is_newest(run, &item) {
                 self.feed.newest.remove(&run);
                 self.commits.delete(outbox::key(PUBLIC, run));
-                ended.extend(item.ended.map(|id| (id.as_str().to_owned(), run)));
+                ended.extend(item.ended);
             }
         }
         if !ended.is_empty() {
-            self.expire_later(ended);
+            self.expire_at(self.now.wall.plus(self.config.retention), ended);
         }
     }
 }
 
-fn public_instance(id: &InstanceId, row: &InstanceRow, status: &str) -> PublicInstance {
+fn public_instance(
+    id: &InstanceId,
+    row: &InstanceRow,
+    status: &str,
+    error: Option<String>,
+) -> PublicInstance {
+    let parked = row.parked.as_ref().map(|reason| error_text("Parked", reason, None));
     PublicInstance {
         run_number: row.run_number,
         instance_id: id.as_str().to_owned(),
@@ -294,10 +341,30 @@ fn public_instance(id: &InstanceId, row: &InstanceRow, status: &str) -> PublicIn
         entity_id: row.entity_id.clone(),
         created_at: row.created_at,
         updated_at: row.updated_at,
-        input: None,
-        output: None,
-        error: None,
+        error: parked.or(error),
     }
+}
+
+/// Why a run failed, if it did.
+fn error_of(run: &Run) -> Option<String> {
+    match run.instance.outcome()? {
+        Outcome::Failed(failure) => {
+            Some(error_text(&failure.code, &failure.message, failure.state.as_deref()))
+        }
+        _ => None,
+    }
+}
+
+fn error_text(code: &str, message: &str, state: Option<&str>) -> String {
+    let message = match message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)) {
+        Some(cut) if cut.len() < message.len() => format!("{cut}…"),
+        _ => message.to_owned(),
+    };
+    let mut error = serde_json::json!({"code": code, "message": message});
+    if let (Some(state), Some(error)) = (state, error.as_object_mut()) {
+        error.insert("state".to_owned(), state.into());
+    }
+    error.to_string()
 }
 
 fn status_text(status: RunStatus) -> &'static str {

@@ -3,9 +3,10 @@
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::InstanceId;
 
-use super::slot::{Known, Run, Slot, is_over};
+use super::slot::{Item, Known, Run, Slot, is_over};
 use super::{Shard, back_off, later};
-use crate::event::{Depth, Effect, LookedUp, Notice};
+use crate::event::{Depth, Effect, Kept, LookedUp};
+use crate::request::Refused;
 use crate::run::StoredRun;
 
 impl Shard {
@@ -30,33 +31,30 @@ impl Shard {
                 self.again.push_back((at, id.clone()));
                 Known::LookAgain(depth, at)
             }
-            LookedUp::Row(row, answer) => {
-                if let Depth::Row { repeat: Some(key) } = depth {
-                    slot.looked_for = Some(key);
-                    slot.answer = answer;
-                }
+            LookedUp::Row(row, kept) => {
+                self.note_kept(id, slot, &depth, kept);
                 Known::Row(row)
             }
             LookedUp::Run(None) => Known::Row(None),
             LookedUp::Run(Some(stored)) => self.loaded(*stored, slot),
-            LookedUp::Unreadable(unreadable) => Known::Unreadable {
-                row: unreadable.row.map(Box::new),
-                last_page: unreadable.last_page,
-                reason: unreadable.reason,
-            },
+            LookedUp::Unreadable(unreadable, kept) => {
+                self.note_kept(id, slot, &depth, kept);
+                Known::Unreadable {
+                    row: unreadable.row.map(Box::new),
+                    last_page: unreadable.last_page,
+                    last_event: unreadable.last_event,
+                    reason: unreadable.reason,
+                }
+            }
         };
         // A live run that cannot be read is set aside, and its row says so from now on.
         if let Known::Unreadable { row: Some(row), reason, .. } = &mut slot.known
             && row.status != RunStatus::Parked
             && !is_over(row.status)
         {
-            row.status = RunStatus::Parked;
-            row.parked = Some(reason.clone());
-            let notice = Notice::Parked { instance_id: id.clone(), reason: reason.clone() };
-            let row = (**row).clone();
-            self.effects.push(Effect::Tell(notice));
             self.commits.make_room(8, 64 * 1024);
-            self.write_parked(id, &row);
+            self.write_parked(id, row, reason);
+            slot.written = self.commits.number();
         }
     }
 
@@ -66,32 +64,49 @@ impl Shard {
         if ended || stored.row.status == RunStatus::Parked && !slot.resuming {
             let reason = stored.row.parked.clone().unwrap_or_default();
             let row = Some(Box::new(stored.row));
-            return Known::Unreadable { row, last_page: stored.last_page, reason };
+            return Known::Unreadable { row, last_page: stored.last_page, last_event: 0, reason };
         }
         slot.resuming = false;
         self.restore(slot);
         Known::Run(Box::new(Run::load(stored)))
     }
 
-    /// What is kept under a client's key, for an instance that is in memory.
+    /// What is kept under a client's key, for an instance of which enough is known.
     fn answer_looked_up(&mut self, id: &InstanceId, slot: &mut Slot, found: LookedUp) {
         if slot.child.is_some() || slot.routed.is_some() || !slot.asked() {
             return;
         }
-        match (found, slot.key_to_look_for()) {
-            (LookedUp::Row(_, answer), Some(key)) => {
-                slot.looked_for = Some(key);
-                slot.answer = answer;
+        let Some(key) = slot.key_to_look_for() else { return };
+        match found {
+            LookedUp::Row(_, kept) | LookedUp::Unreadable(_, kept) => {
+                self.note_kept(id, slot, &Depth::Row { repeat: Some(key) }, kept);
             }
-            (LookedUp::Unavailable(_), Some(key)) => {
+            LookedUp::Run(_) | LookedUp::Unavailable(_) => {
                 // Asked again after a while; until then the slot counts as being asked.
                 self.again.push_back((later(self.now.mono, back_off(3)), id.clone()));
                 slot.asking_again = Some((later(self.now.mono, back_off(3)), key));
                 slot.ask();
             }
-            // The row of the id cannot be read: whoever asks is told that, and nothing is done twice.
-            (_, Some(key)) => slot.looked_for = Some(key),
-            (_, None) => {}
+        }
+    }
+
+    /// The key that was looked for is not looked for again. If what is kept under it cannot be read, nobody can say whether the request that waits
+    /// was done before: it is refused.
+    fn note_kept(&mut self, id: &InstanceId, slot: &mut Slot, depth: &Depth, kept: Kept) {
+        let Depth::Row { repeat: Some(key) } = depth else { return };
+        match kept {
+            Ok(answer) => {
+                slot.looked_for = Some(*key);
+                slot.answer = answer;
+            }
+            Err(reason) => {
+                if slot.key_to_look_for() == Some(*key)
+                    && let Some(Item::Asked(ticket, _)) = slot.items.pop_front()
+                {
+                    self.waiting = self.waiting.saturating_sub(1);
+                    self.refuse(ticket, Refused::Damaged { instance_id: id.clone(), reason });
+                }
+            }
         }
     }
 

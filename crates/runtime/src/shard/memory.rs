@@ -62,10 +62,10 @@ impl Shard {
         let Some(slot) = self.slots.get(id) else { return };
         let done = match &slot.known {
             Known::Run(run) => run.has_ended() && run.rests(self.commits.durable) && !run.queued,
-            Known::Row(_) => slot.written <= self.commits.durable,
+            Known::Row(_) | Known::Unreadable { .. } => slot.written <= self.commits.durable,
             _ => false,
         };
-        if done && slot.items.is_empty() {
+        if done && slot.items.is_empty() && slot.set_aside.is_empty() {
             self.slots.remove(id);
         }
     }

@@ -9,6 +9,7 @@ mod arrivals;
 mod calls;
 mod claim;
 mod commits;
+mod damage;
 mod end;
 mod entities;
 mod feed;
@@ -16,9 +17,11 @@ mod look;
 mod memory;
 mod operations;
 mod outbox;
+mod park;
 mod recover;
 mod repeats;
 mod requests;
+mod room;
 mod routed;
 mod schedule;
 mod serve;
@@ -29,14 +32,14 @@ mod timers;
 mod turn;
 mod view;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
-use abide_store::rows::{Key, Scan, StoreError};
+use abide_store::rows::Scan;
 use abide_store::tables::heads::CommitId;
 use abide_workflow::InstanceId;
 
 use crate::config::Config;
-use crate::event::{Effect, Event, Notice, Stopped};
+use crate::event::{CallId, Effect, Event, Notice, Stopped};
 use crate::lease::{Monotonic, Standing};
 use crate::moment::Moment;
 use crate::placement::ShardId;
@@ -72,8 +75,10 @@ pub struct Shard {
     awaiting: HashMap<InstanceId, Vec<Ticket>>,
     /// Instances to be served again, and when: the store could not tell of them.
     again: VecDeque<(Monotonic, InstanceId)>,
-    /// Deliveries under way from here: run, command, attempt.
-    calling: HashSet<(u64, u64, u32)>,
+    /// Deliveries under way from here, and since when.
+    calling: HashMap<CallId, timers::Since>,
+    /// When those that take long were last looked for.
+    looked_after: Option<Monotonic>,
     /// Runs that want a turn and had no room.
     ready: VecDeque<InstanceId>,
     /// Runs that rest in memory, by when they began to.
@@ -88,6 +93,7 @@ pub struct Shard {
     arrivals: arrivals::Arrivals,
     sweep: sweep::Sweep,
     entities: entities::Entities,
+    damaged: damage::Damaged,
     /// The scan of recovery that is out, and one that is to be repeated.
     scanning: Option<Scan>,
     repeat: Option<recover::Repeat>,
@@ -112,7 +118,8 @@ impl Shard {
             fresh: repeats::Fresh::default(),
             awaiting: HashMap::new(),
             again: VecDeque::new(),
-            calling: HashSet::new(),
+            calling: HashMap::new(),
+            looked_after: None,
             ready: VecDeque::new(),
             resting: VecDeque::new(),
             resting_bytes: 0,
@@ -125,6 +132,7 @@ impl Shard {
             arrivals: arrivals::Arrivals::default(),
             sweep: sweep::Sweep::default(),
             entities: entities::Entities::default(),
+            damaged: damage::Damaged::default(),
             scanning: None,
             repeat: None,
             lazy_since: None,
@@ -212,7 +220,7 @@ impl Shard {
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn mono_wakes(&self) -> [Option<Monotonic>; 11] {
+    fn mono_wakes(&self) -> [Option<Monotonic>; 12] {
         [
             self.phase.wake(self.config.alone),
             self.commit_wake(),
@@ -225,6 +233,7 @@ impl Shard {
             self.timers.retry_at,
             self.arrivals.retry_at,
             self.entities_wake(),
+            self.damaged.retry_at,
         ]
     }
 
@@ -250,8 +259,10 @@ impl Shard {
         if self.is_working() {
             self.fire_due();
             self.keep_timers();
+            self.look_after_calls();
             self.keep_arrivals();
             self.keep_sweep();
+            self.keep_damage();
         }
         self.finish_drain();
     }
@@ -295,6 +306,7 @@ impl Shard {
             After::Due(due, id) => self.schedule.add(due, id),
             After::Feed(run, item) => self.feed.ready(run, item, self.now.mono),
             After::Forget(id) => self.forget(&id),
+            After::Serve(id) => self.serve(&id),
         }
     }
 
@@ -326,12 +338,4 @@ fn later(moment: Monotonic, by: std::time::Duration) -> Monotonic {
 /// How long to wait before trying again what failed so often.
 fn back_off(tries: u32) -> std::time::Duration {
     std::time::Duration::from_millis(20 << tries.min(7))
-}
-
-/// The last row before damage that a scan met, to go on behind it.
-fn damaged_at(error: &StoreError) -> Option<&Key> {
-    match error {
-        StoreError::Corrupt { key, .. } => Some(key),
-        StoreError::Unavailable { .. } => None,
-    }
 }

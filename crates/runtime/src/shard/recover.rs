@@ -1,18 +1,18 @@
 //! Taking up what was under way: calls that are not settled, messages nobody has taken, messages and public rows on their way.
 //!
-//! The scans are repeated until they succeed. What they find is put in line with everything else that is due, so a restart is no
-//! stampede.
+//! The scans are repeated until they succeed, and go on behind what is damaged. What they find is put in line with everything else that is due,
+//! so a restart is no stampede, and takes none of the room that clients have.
 
-use abide_store::rows::{Scan, ScanPage, StoreError};
+use abide_store::rows::{Passed, Row, Scan, ScanPage, StoreError};
 use abide_store::tables::dispatches::{self, Dispatch};
 use abide_store::tables::{decode, inbox, outbox, sources};
 use abide_workflow::InstanceId;
 
 use super::claim::Phase;
 use super::schedule::{DueKey, What};
-use super::slot::Item;
+use super::slot::{Item, Slot};
 use super::{Shard, back_off, later, planted};
-use crate::event::{Effect, Notice, ScanPurpose, Stopped};
+use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 use crate::post::{self, Post};
 
@@ -46,13 +46,8 @@ impl Shard {
             ScanPurpose::Outbox => outbox::all(),
             _ => sources::all(),
         };
+        self.scanning = Some(scan.clone());
         self.effects.push(Effect::Scan(purpose, scan));
-        self.scanning = Some(match purpose {
-            ScanPurpose::Dispatches => dispatches::all(),
-            ScanPurpose::Inbox => inbox::all(),
-            ScanPurpose::Outbox => outbox::all(),
-            _ => sources::all(),
-        });
     }
 
     pub(super) fn recovery_wake(&self) -> Option<Monotonic> {
@@ -67,12 +62,22 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_scanned(&mut self, purpose: ScanPurpose, result: Result<ScanPage, StoreError>) {
+    pub(super) fn on_scanned(&mut self, purpose: ScanPurpose, result: Result<Passed, StoreError>) {
+        let result = match result {
+            Ok(Passed { page, damage }) => {
+                if let Some(damage) = damage {
+                    self.found_damage(purpose, damage);
+                }
+                Ok(page)
+            }
+            Err(error) => Err(error),
+        };
         match purpose {
             ScanPurpose::Timers => self.on_timers(result),
             ScanPurpose::Expiries => self.on_expiries(result),
             ScanPurpose::Remains => self.on_remains(result),
             ScanPurpose::Arrivals => self.on_arrivals(result),
+            ScanPurpose::Instances => self.on_instances(result),
             _ if matches!(self.phase, Phase::Recovering(_)) => self.on_recovered(purpose, result),
             #[cfg(feature = "faults")]
             _ if matches!(self.phase, Phase::Taking(..)) && planted!(self, StaleRecovery) => {
@@ -85,14 +90,12 @@ impl Shard {
     fn on_recovered(&mut self, purpose: ScanPurpose, result: Result<ScanPage, StoreError>) {
         let page = match result {
             Ok(page) => page,
-            Err(StoreError::Unavailable { .. }) => {
+            Err(_) => {
                 let Some(scan) = self.scanning.clone() else { return };
                 let at = later(self.now.mono, back_off(4));
                 self.repeat = Some(Repeat { purpose, scan, at });
                 return;
             }
-            // What cannot be read might be anything: nobody works on without it.
-            Err(error @ StoreError::Corrupt { .. }) => return self.stop(Stopped::Broken(error.to_string())),
         };
         for row in page.rows {
             let taken = match purpose {
@@ -102,7 +105,7 @@ impl Shard {
                 _ => self.found_source(&row),
             };
             if let Err(reason) = taken {
-                self.tell(Notice::Unreadable { reason });
+                self.found_unreadable(purpose, &row.key, reason);
             }
         }
         match page.next {
@@ -117,7 +120,7 @@ impl Shard {
         }
     }
 
-    fn found_call(&mut self, row: &abide_store::rows::Row) -> Result<(), String> {
+    fn found_call(&mut self, row: &Row) -> Result<(), String> {
         if planted!(self, OrphansForgotten) {
             return Ok(());
         }
@@ -139,16 +142,24 @@ impl Shard {
         }
     }
 
-    fn found_message(&mut self, row: &abide_store::rows::Row) -> Result<(), String> {
+    fn found_message(&mut self, row: &Row) -> Result<(), String> {
         let sequence = inbox::read_key(&row.key).map_err(|error| error.to_string())?;
         let waiting: inbox::Waiting = decode(&row.value).map_err(|error| error.to_string())?;
         let id = InstanceId::new(waiting.instance_id).map_err(|error| error.to_string())?;
         let post: Post = post::decode(&waiting.message).map_err(|error| error.to_string())?;
-        self.posted.push_back((id, Item::Post { sequence, post }));
+        self.take_up_later(waiting.received_at, sequence, id, Item::Post { sequence, post });
         Ok(())
     }
 
-    fn found_outgoing(&mut self, row: &abide_store::rows::Row) -> Result<(), String> {
+    /// Something that was on its way when the last owner stopped: it waits in its slot, and the slot is served when its turn has come.
+    pub(super) fn take_up_later(&mut self, at: i64, number: u64, id: InstanceId, item: Item) {
+        let slot = self.slots.entry(id.clone()).or_insert_with(Slot::new);
+        slot.items.push_back(item);
+        slot.found += 1;
+        self.schedule.add(DueKey { at, run: 0, what: What::Found, number }, id);
+    }
+
+    fn found_outgoing(&mut self, row: &Row) -> Result<(), String> {
         let (target, number) = outbox::read_key(&row.key).map_err(|error| error.to_string())?;
         let outgoing: outbox::Outgoing = decode(&row.value).map_err(|error| error.to_string())?;
         if target == outbox::PUBLIC {
@@ -157,7 +168,7 @@ impl Shard {
         self.outbox.found(&target, number, outgoing.message)
     }
 
-    fn found_source(&mut self, row: &abide_store::rows::Row) -> Result<(), String> {
+    fn found_source(&mut self, row: &Row) -> Result<(), String> {
         let source = sources::read_key(&row.key).map_err(|error| error.to_string())?;
         let taken: sources::Taken = decode(&row.value).map_err(|error| error.to_string())?;
         self.arrivals.taken.insert(source, taken.number);

@@ -1,7 +1,6 @@
 //! What clients ask, served one instance at a time.
 
-use abide_store::tables::encode;
-use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
+use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message, RunNumber};
 
 use super::Shard;
@@ -90,7 +89,13 @@ impl Shard {
         self.after_slot(slot, After::Effect(Effect::Reply(ticket, reply)));
     }
 
-    fn serve_await_end(&mut self, id: &InstanceId, slot: &Slot, ticket: Ticket, wanted: Option<RunNumber>) {
+    fn serve_await_end(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        wanted: Option<RunNumber>,
+    ) {
         match (&slot.known, wanted) {
             (Known::Run(run), Some(wanted)) if run.row.run_number != wanted.0 => {
                 self.refuse(ticket, Refused::NotCurrent { instance_id: id.clone(), run: wanted });
@@ -98,7 +103,7 @@ impl Shard {
             (Known::Run(_), _) => self.awaiting.entry(id.clone()).or_default().push(ticket),
             (other, _) => {
                 let why = Self::why_unreadable(id, other);
-                self.refuse(ticket, why);
+                self.refuse_when_durable(slot, ticket, why);
             }
         }
     }
@@ -114,11 +119,14 @@ impl Shard {
         match &mut slot.known {
             Known::Run(run) => {
                 let resumes = matches!(message, Message::Resume { .. });
-                if run.row.parked.take().is_some() {
+                if run.row.parked.is_some() && matches!(message, Message::Terminate { .. }) {
+                    // What it could not do it need not do any more.
+                    run.instance.halt();
+                } else if run.row.parked.take().is_some() {
                     // It can be read, so it may go on. Whether it is suspended besides is its own business.
                     run.row.status = super::slot::row_status(run.instance.status());
-                    run.unfinished = true;
                     self.commits.make_room(8, 64 * 1024);
+                    self.note_continuation(run, true);
                     self.write_row(run);
                     run.written = self.commits.number();
                     self.mark_for_feed(run);
@@ -132,9 +140,13 @@ impl Shard {
                     run.written = self.commits.number();
                     return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
                 }
+                let dropped = matches!(message, Message::Terminate { .. }) && !run.has_ended();
+                if super::planted!(self, TerminateDropped) && dropped {
+                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                }
                 run.push(Envelope { message, from: From::Client(ticket, repeat) });
             }
-            Known::Unreadable { row: Some(row), last_page, .. } if !is_over(row.status) => {
+            Known::Unreadable { row: Some(row), last_page, last_event, .. } if !is_over(row.status) => {
                 let tries = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
                 if tries && !slot.resuming {
                     // It may be readable by now.
@@ -151,16 +163,12 @@ impl Shard {
                 }
                 slot.resuming = false;
                 if let Message::Terminate { reason } = message {
-                    let (mut row, last_page) = (row.clone(), *last_page);
-                    self.terminate_unreadable(id, &mut row, last_page, &reason);
-                    slot.written = self.commits.number();
-                    slot.known = Known::Row(Some(*row));
-                    self.restore(slot);
-                    self.commits.then(After::Forget(id.clone()));
+                    let (row, last) = (row.clone(), (*last_page, *last_event));
+                    self.end_unread(id, slot, *row, last, &reason);
                     self.accept(ticket, repeat);
                 } else {
                     let why = Self::why_unreadable(id, &slot.known);
-                    self.refuse(ticket, why);
+                    self.refuse_when_durable(slot, ticket, why);
                 }
             }
             Known::Row(Some(row)) if row.status == RunStatus::Terminated => {
@@ -170,16 +178,17 @@ impl Shard {
             }
             Known::Unreadable { row: Some(_), .. } => {
                 let status = abide_workflow::Status::Terminated;
-                self.refuse(ticket, Refused::Message(abide_workflow::Refusal::RunEnded { status }));
+                let why = Refused::Message(abide_workflow::Refusal::RunEnded { status });
+                self.refuse_when_durable(slot, ticket, why);
             }
             other => {
                 let why = Self::why_unreadable(id, other);
-                self.refuse(ticket, why);
+                self.refuse_when_durable(slot, ticket, why);
             }
         }
     }
 
-    fn accept(&mut self, ticket: Ticket, repeat: Option<Repeat>) {
+    pub(super) fn accept(&mut self, ticket: Ticket, repeat: Option<Repeat>) {
         let reply = self.done(Done::Accepted, repeat);
         self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
     }
@@ -193,7 +202,7 @@ impl Shard {
             }
             other => {
                 let why = Self::why_unreadable(id, other);
-                return self.refuse(ticket, why);
+                return self.refuse_when_durable(slot, ticket, why);
             }
         };
         let origin = run.instance.origin();
@@ -217,7 +226,7 @@ impl Shard {
             Known::Unreadable { row: Some(row), .. } => (**row).clone(),
             other => {
                 let why = Self::why_unreadable(id, other);
-                return self.refuse(ticket, why);
+                return self.refuse_when_durable(slot, ticket, why);
             }
         };
         if !is_over(row.status) {
@@ -243,12 +252,5 @@ impl Shard {
             tickets.retain(|ticket| !gone.contains(ticket));
             !tickets.is_empty()
         });
-    }
-
-    /// The row of an instance that cannot be read says so.
-    pub(super) fn write_parked(&mut self, id: &InstanceId, row: &InstanceRow) {
-        self.commits.put(instances::key(id.as_str()), encode(row));
-        self.commits.hurry();
-        self.mark_row_for_feed(id, row);
     }
 }

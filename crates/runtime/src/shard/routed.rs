@@ -13,10 +13,19 @@ use semver::VersionReq;
 use serde_json::{Value, json};
 
 use super::Shard;
+use super::commits::After;
 use super::slot::{Envelope, First, From, Item, Known, Slot, is_over};
 use crate::entity::{INGRESS, Routed};
 use crate::event::{Effect, Notice, PlanError};
 use crate::post::Post;
+
+/// Rows of giving an event up: the message, and the marker of the dead letter.
+pub(super) const GIVEN_UP_ROWS: usize = 2;
+
+/// Bytes of the same, at most.
+pub(super) fn given_up_bytes(routed: &Routed) -> usize {
+    routed.event.len() + 2 * routed.correlation_id.len() + 2 * routed.message_id.len() + 4 * 1024
+}
 
 impl Shard {
     /// The run of the event's session is known, and rests if there is one.
@@ -54,7 +63,7 @@ impl Shard {
                 slot.ask();
                 self.effects.push(Effect::FindPlan { instance_id: id.clone(), workflow, range });
             }
-            Err(error) => self.give_up_routed(sequence, &routed, &error.to_string()),
+            Err(error) => self.dead_letter_routed(sequence, &routed, &error.to_string()),
         }
     }
 
@@ -67,7 +76,7 @@ impl Shard {
         let Some((sequence, routed)) = slot.routed.take() else { return };
         match result {
             Ok(plan) => self.begin_routed(id, slot, sequence, &routed, plan),
-            Err(PlanError::NotFound(reason)) => self.give_up_routed(sequence, &routed, &reason),
+            Err(PlanError::NotFound(reason)) => self.dead_letter_routed(sequence, &routed, &reason),
             Err(PlanError::Unavailable(_)) => {
                 slot.items.push_front(Item::Post { sequence, post: Post::Routed(routed) });
                 self.waiting += 1;
@@ -98,7 +107,8 @@ impl Shard {
         });
         if let Err(mismatches) = plan.check_input(&input) {
             let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
-            return self.give_up_routed(sequence, routed, &format!("the run's input does not fit: {reason}"));
+            let reason = format!("the run's input does not fit: {reason}");
+            return self.dead_letter_routed(sequence, routed, &reason);
         }
         let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
         let mut origin = Origin::new(id.clone(), RunNumber(run_number), &plan);
@@ -112,9 +122,14 @@ impl Shard {
         slot.known = Known::Run(Box::new(run));
     }
 
+    /// As [`Self::give_up_routed`], where no turn does it.
+    fn dead_letter_routed(&mut self, sequence: u64, routed: &Routed, reason: &str) {
+        self.commits.make_room(GIVEN_UP_ROWS, given_up_bytes(routed));
+        self.give_up_routed(sequence, routed, reason);
+    }
+
     /// No run takes the event: it is in the entity, and in the dead-letter queue, in the commit that forgets the message.
     pub(super) fn give_up_routed(&mut self, sequence: u64, routed: &Routed, reason: &str) {
-        self.commits.make_room(4, 2 * routed.event.len() + 16 * 1024);
         self.commits.delete(inbox::key(sequence));
         let now = self.now.wall.0;
         let letter = DeadLetter {
@@ -135,7 +150,8 @@ impl Shard {
         };
         let key = self.next_sequence();
         self.feed_dead_letter(key, &letter);
-        self.tell(Notice::DeadLettered { engine: INGRESS, reason: reason.to_owned() });
+        let notice = Notice::DeadLettered { engine: INGRESS, reason: reason.to_owned() };
+        self.commits.then(After::Effect(Effect::Tell(notice)));
     }
 }
 

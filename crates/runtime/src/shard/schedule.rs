@@ -16,7 +16,7 @@ pub(super) struct DueKey {
     pub(super) run: u64,
     /// What.
     pub(super) what: What,
-    /// The command, or 0.
+    /// The command, or the number of what was found, or 0.
     pub(super) number: u64,
 }
 
@@ -27,6 +27,8 @@ pub(super) enum What {
     Delivery,
     /// A timer with a row.
     Timer(TimerPurpose),
+    /// What recovery found, and waits in its slot.
+    Found,
 }
 
 /// Due things by time.
@@ -46,7 +48,7 @@ impl DueKey {
             What::Timer(purpose) => {
                 Some(TimerKey { due_at: self.at, run: self.run, purpose, number: self.number })
             }
-            What::Delivery => None,
+            What::Delivery | What::Found => None,
         }
     }
 }

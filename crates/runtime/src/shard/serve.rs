@@ -5,6 +5,7 @@ use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message};
 
 use super::Shard;
+use super::commits::After;
 use super::slot::{Envelope, From, Item, Known, Run, Slot, is_over};
 use crate::event::{Depth, Effect};
 use crate::post::Post;
@@ -44,11 +45,12 @@ impl Shard {
             let Known::Run(run) = &mut slot.known else { break };
             let outcome = self.take_turns(id, run);
             self.answer_awaiting(run);
-            let waits = run.wants_turn();
+            let mut waits = run.wants_turn();
             if let Err(corrupt) = outcome
                 && let Known::Run(run) = std::mem::replace(&mut slot.known, Known::Nothing)
             {
                 self.park(id, &mut slot, *run, corrupt.reason);
+                (waits, slot.blocked) = (false, true);
             }
             // What had to wait for these turns.
             if waits || slot.items.is_empty() || !slot.blocked {
@@ -60,6 +62,7 @@ impl Shard {
 
     fn serve_items(&mut self, id: &InstanceId, slot: &mut Slot) {
         slot.blocked = false;
+        self.waiting += std::mem::take(&mut slot.found);
         while let Some(item) = slot.items.front() {
             let depth = item.depth();
             match &mut slot.known {
@@ -69,6 +72,12 @@ impl Shard {
                     let depth = depth.clone();
                     self.effects.push(Effect::LookUp(id.clone(), depth.clone()));
                     slot.known = Known::LookingUp(depth);
+                    return;
+                }
+                // What was written last would be read as it was before.
+                Known::Nothing if slot.written > self.commits.durable => {
+                    let now = self.commits.when_durable(slot.written, After::Serve(id.clone()));
+                    debug_assert!(now.is_none(), "it is not durable yet");
                     return;
                 }
                 Known::Nothing => {
@@ -123,8 +132,9 @@ impl Shard {
         self.commits.make_room(SMALL_ROWS, SMALL_BYTES);
         match item {
             Item::Asked(ticket, request) => self.serve_request(id, slot, ticket, request),
-            Item::Feed { run } => self.serve_feed(id, slot, run),
-            Item::Expire { run, expiry } => self.serve_expire(id, slot, run, &expiry),
+            Item::Feed { run, whole } => self.serve_feed(id, slot, run, whole),
+            Item::Expire { ended, expiry } => self.serve_expire(id, slot, &ended, &expiry),
+            Item::Inspect => self.inspect(id, slot),
             Item::Post { sequence, post: Post::StartChild(start) } => {
                 self.find_plan(id, slot, sequence, start);
             }
@@ -162,6 +172,7 @@ impl Shard {
                 self.deliver_call(run, command);
             }
             Item::Stuck { run: number, due } if number == run.row.run => self.found_stuck(run, &due),
+            Item::LookAfter { run: number } if number == run.row.run => self.look_after(run),
             Item::Post { sequence, post } => self.serve_post(run, sequence, post),
             other => self.discard(other),
         }
@@ -176,7 +187,10 @@ impl Shard {
             }
             Post::Continue { run: number } if number == run.row.run => {
                 run.unfinished = true;
-                run.continuation = Some(sequence);
+                // One note is enough.
+                if let Some(other) = run.continuation.replace(sequence).filter(|other| *other != sequence) {
+                    self.commits.delete(inbox::key(other));
+                }
                 return;
             }
             _ => {

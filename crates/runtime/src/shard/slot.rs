@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::dispatches::Dispatch;
+use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_workflow::json::Json;
 use abide_workflow::{CommandId, Instance, Message, Plan, Status};
@@ -24,6 +25,8 @@ pub(super) struct Slot {
     pub(super) known: Known,
     /// What waits until enough is known.
     pub(super) items: VecDeque<Item>,
+    /// Of those, what recovery found and nobody has come to yet: it is not counted among what waits.
+    pub(super) found: usize,
     /// The client's key that was looked for, and the answer kept under it. Until the request that has the key is served.
     pub(super) looked_for: Option<[u8; 32]>,
     pub(super) answer: Option<KeptAnswer>,
@@ -59,7 +62,7 @@ pub(super) enum Known {
     /// As before, and something else is being asked: a child's plan, or an answer kept for a client.
     Asking(Box<Known>),
     /// It is there and cannot be read.
-    Unreadable { row: Option<Box<InstanceRow>>, last_page: u64, reason: String },
+    Unreadable { row: Option<Box<InstanceRow>>, last_page: u64, last_event: u64, reason: String },
 }
 
 /// Something for an instance.
@@ -75,10 +78,14 @@ pub(super) enum Item {
     Deliver { run: u64, command: CommandId },
     /// The run counts as stuck.
     Stuck { run: u64, due: DueKey },
-    /// The run's public row may be old.
-    Feed { run: u64 },
+    /// A delivery of the run takes long: it is to be looked after.
+    LookAfter { run: u64 },
+    /// The run's public row may be old; `whole` if its id's row does not say enough of it.
+    Feed { run: u64, whole: bool },
+    /// The run may be hit by damage.
+    Inspect,
     /// The run has been kept long enough.
-    Expire { run: u64, expiry: super::sweep::ExpiryKey },
+    Expire { ended: EndedRun, expiry: super::sweep::ExpiryKey },
 }
 
 impl Slot {
@@ -86,6 +93,7 @@ impl Slot {
         Self {
             known: Known::Nothing,
             items: VecDeque::new(),
+            found: 0,
             looked_for: None,
             answer: None,
             set_aside: VecDeque::new(),
@@ -145,9 +153,9 @@ impl Item {
             Self::Asked(_, request) if request.needs_row_only() => {
                 Depth::Row { repeat: request.repeat().map(|repeat| repeat.key) }
             }
-            Self::Feed { .. } | Self::Expire { .. } | Self::Post { post: Post::StartChild(_), .. } => {
-                Depth::Row { repeat: None }
-            }
+            Self::Feed { whole: false, .. }
+            | Self::Expire { .. }
+            | Self::Post { post: Post::StartChild(_), .. } => Depth::Row { repeat: None },
             _ => Depth::Run,
         }
     }
@@ -201,7 +209,7 @@ pub(super) struct Run {
     pub(super) written: u64,
     /// What belongs to its first turn, and happens with it: until then nothing of the run is on its way to the store.
     pub(super) first: Vec<First>,
-    /// Runs before this one that continued as new without taking a message.
+    /// Runs before this one that continued as new, one after the other, without taking anything.
     pub(super) continued: u32,
     /// It is in the queue of runs that wait for room.
     pub(super) queued: bool,
@@ -234,12 +242,21 @@ pub(super) struct OpenCall {
     /// Its record, without the input.
     pub(super) dispatch: Dispatch,
     pub(super) input: Json,
+    /// Of its input, in its record.
+    pub(super) bytes: usize,
     /// A delivery is under way from here.
     pub(super) out: bool,
     /// An answer waits for its turn.
     pub(super) answered: bool,
     /// Its record has been written.
     pub(super) recorded: bool,
+}
+
+impl OpenCall {
+    /// A call that is not recorded yet.
+    pub(super) fn new(key: [u8; 32], dispatch: Dispatch, input: Json) -> Self {
+        Self { key, dispatch, input, bytes: 0, out: false, answered: false, recorded: false }
+    }
 }
 
 impl Run {

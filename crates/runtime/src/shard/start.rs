@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use abide_store::tables::dispatches::{DispatchInput, DispatchState};
 use abide_store::tables::inbox;
-use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
+use abide_store::tables::instances::{Instance as InstanceRow, Parent, RunStatus};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
 use semver::VersionReq;
@@ -56,22 +56,19 @@ impl Run {
         }
         for stored in stored.calls {
             let mut dispatch = stored.dispatch;
-            let input = match std::mem::replace(&mut dispatch.input, DispatchInput::Inline(Vec::new())) {
-                DispatchInput::Inline(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-                DispatchInput::Stored(_) => serde_json::Value::Null,
-            };
+            let (input, bytes) =
+                match std::mem::replace(&mut dispatch.input, DispatchInput::Inline(Vec::new())) {
+                    DispatchInput::Inline(bytes) => {
+                        (serde_json::from_slice(&bytes).unwrap_or_default(), bytes.len())
+                    }
+                    DispatchInput::Stored(_) => (serde_json::Value::Null, 0),
+                };
             let command = CommandId(dispatch.command);
             if dispatch.state == DispatchState::FailedRetryable && dispatch.not_before.is_none() {
                 run.held.push(command);
             }
-            let call = OpenCall {
-                key: stored.idempotency_key,
-                dispatch,
-                input: Arc::new(input),
-                out: false,
-                answered: false,
-                recorded: true,
-            };
+            let mut call = OpenCall::new(stored.idempotency_key, dispatch, Arc::new(input));
+            (call.recorded, call.bytes) = (true, bytes);
             run.calls.insert(command, call);
         }
         run
@@ -164,6 +161,10 @@ impl Shard {
             correlation_id: origin.correlation_id.clone(),
             entity_id: origin.entity_id.clone(),
             parked: None,
+            parent: origin.parent.as_ref().map(|parent| {
+                let instance_id = parent.instance_id.as_str().to_owned();
+                Box::new(Parent { instance_id, run_number: parent.run.0, command: parent.command.0 })
+            }),
         };
         let mut run = Run::begin(row, plan, Instance::pending(origin, self.now.wall), 0);
         run.first.push(First::After(After::Effect(Effect::Tell(Notice::Began))));

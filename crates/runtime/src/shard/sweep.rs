@@ -6,15 +6,17 @@ use std::collections::{HashMap, VecDeque};
 
 use abide_store::rows::{Key, Scan, ScanPage, StoreError};
 use abide_store::tables::dedupe::{self, Answer};
-use abide_store::tables::expiries::{self, Expired, Expiry};
+use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
 use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
-use abide_store::tables::{decode, dispatches, encode, entity_events, pages, parts, payloads};
-use abide_workflow::InstanceId;
+use abide_store::tables::{
+    decode, dispatches, encode, entity_events, pages, parts, payloads, public_instances,
+};
+use abide_workflow::{InstanceId, Timestamp};
 
 use super::commits::After;
 use super::slot::{Item, Known, Slot, is_over};
 use super::{Shard, later};
-use crate::event::{Effect, Notice, ScanPurpose};
+use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 
 /// The row of an expiry.
@@ -25,6 +27,8 @@ pub(super) type ExpiryKey = Key;
 pub(super) struct Sweep {
     next: Option<Monotonic>,
     scanning: bool,
+    /// What is left of the last look.
+    rest: Option<Scan>,
     queue: VecDeque<(Key, Expired)>,
     current: Option<Current>,
     /// Instances of an expiry that are still to be looked at.
@@ -54,8 +58,8 @@ enum Swept {
     Events,
 }
 
-/// Expiries looked at in one go, and rows deleted in one.
-const SLICE: usize = 100;
+/// Expiries looked at in one go, and rows deleted in one, at most.
+const SLICE_MAX: usize = 100;
 
 impl Shard {
     pub(super) fn keep_sweep(&mut self) {
@@ -67,52 +71,54 @@ impl Shard {
             return self.sweep_one(key, what);
         }
         let next = *self.sweep.next.get_or_insert(later(now, self.config.sweep_every));
-        if next <= now && self.sweep.open.is_empty() && self.sweep.written <= self.commits.durable {
-            self.sweep.scanning = true;
-            self.sweep.next = Some(later(now, self.config.sweep_every));
-            let due = expiries::due_before(self.now.wall.0.saturating_add(1)).at_most(SLICE);
-            self.effects.push(Effect::Scan(ScanPurpose::Expiries, due));
+        if !self.sweep.open.is_empty() || self.sweep.written > self.commits.durable {
+            return;
         }
+        let scan = match self.sweep.rest.take() {
+            Some(rest) => rest,
+            None if next <= now => {
+                self.sweep.next = Some(later(now, self.config.sweep_every));
+                expiries::due_before(self.now.wall.0.saturating_add(1)).at_most(self.slice())
+            }
+            None => return,
+        };
+        self.sweep.scanning = true;
+        self.effects.push(Effect::Scan(ScanPurpose::Expiries, scan));
+    }
+
+    /// As many rows as fit into a commit beside others.
+    fn slice(&self) -> usize {
+        SLICE_MAX.min(self.config.store.commit_rows_max / 2)
     }
 
     pub(super) fn on_expiries(&mut self, result: Result<ScanPage, StoreError>) {
         self.sweep.scanning = false;
-        let page = match result {
-            Ok(page) => page,
-            Err(error) => {
-                if super::damaged_at(&error).is_some() {
-                    self.tell(Notice::Unreadable { reason: error.to_string() });
-                }
-                return;
-            }
-        };
-        if page.rows.len() == SLICE {
-            // There is more; what is found twice because its deletion is not durable yet is deleted twice.
-            self.sweep.next = Some(self.now.mono);
-        }
+        // What could not be looked at is found with the next look.
+        let Ok(page) = result else { return };
+        self.sweep.rest = page.next;
         for row in page.rows {
             match decode::<Expiry>(&row.value) {
                 Ok(expiry) => self.sweep.queue.push_back((row.key, expiry.what)),
-                Err(error) => self.tell(Notice::Unreadable { reason: error.to_string() }),
+                Err(error) => self.found_unreadable(ScanPurpose::Expiries, &row.key, error.to_string()),
             }
         }
     }
 
     fn sweep_one(&mut self, key: Key, what: Expired) {
         match what {
+            Expired::EndedRuns(ended) => self.expire_runs(&key, ended),
             Expired::Ended(ended) => {
-                let ended: Vec<(InstanceId, u64)> = ended
-                    .into_iter()
-                    .filter_map(|(id, run)| InstanceId::new(id).ok().map(|id| (id, run)))
-                    .collect();
-                self.sweep.open.insert(key.clone(), ended.len());
-                for (id, run) in ended {
-                    self.offer(&id, Item::Expire { run, expiry: key.clone() });
-                }
+                let ended = ended.into_iter().map(|(instance_id, run)| EndedRun {
+                    instance_id,
+                    run,
+                    run_number: 0,
+                    revision: 0,
+                });
+                self.expire_runs(&key, ended.collect());
             }
             Expired::Run(run) => {
                 self.sweep.current = Some(Current { expiry: key, what: Swept::Run { run, table: 0 } });
-                self.effects.push(Effect::Scan(ScanPurpose::Remains, remains(run, 0)));
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, remains(run, 0, self.slice())));
             }
             Expired::Dedupe { scope, digest } => {
                 let row = dedupe::key(&scope, &digest);
@@ -125,26 +131,32 @@ impl Shard {
                 self.sweep.current = Some(Current { expiry: key, what: Swept::Events });
                 let below =
                     Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
-                self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(SLICE)));
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(self.slice())));
             }
             // Kinds that nothing writes yet.
             Expired::Payload { .. } | Expired::Source(_) => {}
         }
     }
 
+    fn expire_runs(&mut self, expiry: &Key, ended: Vec<EndedRun>) {
+        let known = |ended: EndedRun| Some((InstanceId::new(ended.instance_id.clone()).ok()?, ended));
+        let ended: Vec<(InstanceId, EndedRun)> = ended.into_iter().filter_map(known).collect();
+        if ended.is_empty() {
+            self.commits.delete(expiry.clone());
+            self.sweep.written = self.commits.number();
+            return;
+        }
+        self.sweep.open.insert(expiry.clone(), ended.len());
+        for (id, ended) in ended {
+            self.offer(&id, Item::Expire { ended, expiry: expiry.clone() });
+        }
+    }
+
     pub(super) fn on_remains(&mut self, result: Result<ScanPage, StoreError>) {
         let Some(Current { expiry, what }) = self.sweep.current.take() else { return };
-        let page = match result {
-            Ok(page) => page,
-            // Found again with the next look at what is due.
-            Err(error) => {
-                if super::damaged_at(&error).is_some() {
-                    self.tell(Notice::Unreadable { reason: error.to_string() });
-                }
-                return;
-            }
-        };
-        self.commits.make_room(SLICE + 1, 0);
+        // Found again with the next look at what is due.
+        let Ok(page) = result else { return };
+        self.commits.make_room(self.slice() + 1, 0);
         match what {
             Swept::Events => {
                 for row in page.rows {
@@ -176,7 +188,7 @@ impl Shard {
                 }
                 let (table, next) = match page.next {
                     Some(rest) => (table, Some(rest)),
-                    None if table + 1 < TABLES => (table + 1, Some(remains(run, table + 1))),
+                    None if table + 1 < TABLES => (table + 1, Some(remains(run, table + 1, self.slice()))),
                     None => (table, None),
                 };
                 match next {
@@ -220,19 +232,32 @@ impl Shard {
     }
 
     /// A run has been kept long enough.
-    pub(super) fn serve_expire(&mut self, id: &InstanceId, slot: &mut Slot, run: u64, expiry: &ExpiryKey) {
+    pub(super) fn serve_expire(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ended: &EndedRun,
+        expiry: &ExpiryKey,
+    ) {
+        let run = ended.run;
+        self.commits.make_room(8, 0);
         let row = match &slot.known {
-            Known::Row(Some(row)) => Some(row.clone()),
+            Known::Row(row) => row.clone(),
             Known::Run(run) => Some(run.row.clone()),
             Known::Unreadable { row: Some(row), .. } => Some((**row).clone()),
-            _ => None,
+            // Whose rows these are cannot be said now.
+            _ => {
+                self.expire_at(self.now.wall.plus(self.config.retention), vec![ended.clone()]);
+                return self.expired_one(expiry);
+            }
         };
-        self.commits.make_room(8, 0);
         match row {
-            // What changed later has a later expiry: a tombstone of its own, a rewound run that lives or has ended again.
+            // What changed later has a later expiry: a tombstone of its own, a rewound run that lives.
             Some(row) if row.run == run && row.status == RunStatus::Purged => {
                 if row.updated_at.saturating_add_unsigned(self.config.repeat_window.0) <= self.now.wall.0 {
                     self.commits.delete(instances::key(id.as_str()));
+                    // Once more: a former owner's write may have come after the first deletion. From now on the number may be used again.
+                    self.hide(ended);
                     slot.known = Known::Row(None);
                     slot.written = self.commits.number();
                     self.commits.then(After::Forget(id.clone()));
@@ -240,14 +265,28 @@ impl Shard {
             }
             Some(row) if row.run == run && !is_over(row.status) => {}
             Some(row) if row.run == run => {
-                if row.updated_at.saturating_add_unsigned(self.config.retention.0) <= self.now.wall.0 {
+                let until = Timestamp(row.updated_at).plus(self.config.retention);
+                if until <= self.now.wall {
                     slot.known = Known::Row(Some(self.purge(id, row)));
                     slot.written = self.commits.number();
                     self.commits.then(After::Forget(id.clone()));
+                } else {
+                    // It was rewound and has ended again, or it ended by a clock that was ahead.
+                    self.expire_at(until, vec![ended.clone()]);
                 }
             }
-            _ => self.forget_run(run),
+            // It was replaced. If its last state is not in public yet, there will be another expiry when it is.
+            _ if self.feed.is_to_be_shown(run) => {}
+            _ => {
+                self.hide(ended);
+                self.forget_run(run);
+            }
         }
+        self.expired_one(expiry);
+    }
+
+    /// One of the runs of an expiry was looked at; after the last one it goes.
+    fn expired_one(&mut self, expiry: &ExpiryKey) {
         let left = self.sweep.open.get_mut(expiry).map(|left| {
             *left = left.saturating_sub(1);
             *left
@@ -261,16 +300,25 @@ impl Shard {
 
     /// Forgets a run that has ended, in one commit. The id remembers its run number for a while, so that a new run is not taken for this one.
     pub(super) fn purge(&mut self, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
-        self.feed_gone(id, &row);
+        let ended = EndedRun {
+            instance_id: id.as_str().to_owned(),
+            run: row.run,
+            run_number: row.run_number,
+            revision: self.next_sequence(),
+        };
+        self.hide(&ended);
         self.forget_run(row.run);
         row.status = RunStatus::Purged;
         row.updated_at = self.now.wall.0;
         self.commits.put(instances::key(id.as_str()), encode(&row));
-        let at = self.now.wall.plus(self.config.repeat_window).0;
-        let sequence = self.next_sequence();
-        let what = Expired::Ended(vec![(id.as_str().to_owned(), row.run)]);
-        self.commits.create(expiries::key(at, sequence), encode(&Expiry { what }));
+        self.expire_at(self.now.wall.plus(self.config.repeat_window), vec![ended]);
         row
+    }
+
+    /// Takes a run out of the public table.
+    fn hide(&mut self, ended: &EndedRun) {
+        let key = public_instances::key(&ended.instance_id, ended.run_number);
+        self.feed_gone(ended.run, key, ended.revision);
     }
 
     fn forget_run(&mut self, run: u64) {
@@ -285,12 +333,12 @@ impl Shard {
 /// Tables that have rows of a run.
 const TABLES: usize = 4;
 
-fn remains(run: u64, table: usize) -> Scan {
+fn remains(run: u64, table: usize, slice: usize) -> Scan {
     let scan = match table {
         0 => pages::of_run(run),
         1 => parts::of_run(run),
         2 => payloads::of_run(run),
         _ => dispatches::of_run(run),
     };
-    scan.at_most(SLICE)
+    scan.at_most(slice)
 }

@@ -9,9 +9,9 @@ use super::commits::After;
 use super::schedule::{DueKey, What};
 use super::slot::{Envelope, From, Item, Run};
 use super::{Shard, back_off, later, planted};
-use crate::event::{Effect, Notice, ScanPurpose};
+use crate::event::{CallId, Effect, Notice, ScanPurpose};
 use crate::lease::Monotonic;
-use crate::run::Change;
+use crate::run::{Book, Change};
 
 /// Which timers are in memory.
 #[derive(Debug, Default)]
@@ -38,10 +38,26 @@ const FIRE_AT_ONCE: usize = 32;
 const FIRE_AGAIN_MS: i64 = 2;
 /// What is later than this is overdue, and paced.
 const OVERDUE_MS: i64 = 1_000;
-/// A call that may take longer than this does not put off looking after the run, in milliseconds.
-const SHORT_CALL_MS: u64 = 60_000;
-/// Stands for: this run was called stuck already.
-const TOLD: i64 = i64::MAX;
+/// A call that may take longer than this does not put off looking after the run, and neither does one that has, nor a run that lives longer. In
+/// milliseconds.
+const SHORT_MS: u64 = 60_000;
+/// How often calls that take long are looked for, and how many are looked after at once.
+const LOOK_AFTER_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
+const LOOK_AFTER_AT_ONCE: usize = 256;
+
+/// Since when a delivery is out, and whether its run is looked after without regard to that.
+#[derive(Debug)]
+pub(super) struct Since {
+    at: Timestamp,
+    noted: bool,
+}
+
+impl Since {
+    /// One that may take long has seen to it with the turn that asked for it.
+    pub(super) fn new(at: Timestamp, attempt_timeout_ms: u64) -> Self {
+        Self { at, noted: attempt_timeout_ms > SHORT_MS }
+    }
+}
 
 impl Window {
     /// When the window must be moved on.
@@ -82,14 +98,11 @@ impl Shard {
         self.timers.scanning = false;
         let page = match scan {
             Ok(page) => page,
-            Err(error) => {
+            Err(_) => {
                 // Begin again from the start: what is in memory already is not added twice.
                 self.timers.until = None;
                 self.timers.rest = None;
                 self.timers.retry_at = Some(later(self.now.mono, back_off(4)));
-                if super::damaged_at(&error).is_some() {
-                    self.tell(Notice::Unreadable { reason: error.to_string() });
-                }
                 return;
             }
         };
@@ -104,14 +117,15 @@ impl Shard {
                     self.timers.come_to = key.due_at;
                     self.schedule.add(DueKey::of_timer(&key), id);
                 }
-                Err(reason) => self.tell(Notice::Unreadable { reason }),
+                Err(reason) => self.found_unreadable(ScanPurpose::Timers, &row.key, reason),
             }
         }
     }
 
     /// A timer has a row: from now on it may fire.
     pub(super) fn arm_timer(&mut self, timer: TimerKey, id: InstanceId) {
-        if self.timers.until.is_some_and(|until| timer.due_at < until) {
+        let soon = self.timers.until.is_some_and(|until| timer.due_at < until);
+        if soon || self.damaged.hides(&timer.key()) {
             self.schedule.add(DueKey::of_timer(&timer), id);
         }
     }
@@ -188,6 +202,10 @@ impl Shard {
             }
             let Some((due, id)) = next else { return };
             let item = match due.what {
+                What::Found => {
+                    self.serve(&id);
+                    continue;
+                }
                 What::Delivery => Item::Deliver { run: due.run, command: CommandId(due.number) },
                 What::Timer(TimerPurpose::StuckAfter) => Item::Stuck { run: due.run, due },
                 What::Timer(_) => {
@@ -200,7 +218,7 @@ impl Shard {
     }
 
     /// Runs that take long are looked after: a timer says when one counts as stuck. Short calls do not take long, so a run that only makes those
-    /// has none.
+    /// has none while it is young.
     pub(super) fn note_stuck(&mut self, run: &mut Run, changes: &mut Vec<Change>) {
         if run.has_ended() {
             if let Some(due_at) = run.book.stuck_at {
@@ -209,19 +227,53 @@ impl Shard {
             }
             return;
         }
+        let (None, Some(after)) = (run.book.stuck_at, run.plan.stuck_after()) else { return };
+        let created_at = Timestamp(run.row.created_at);
+        let old = self.now.wall.since(created_at).0 > SHORT_MS;
         let slow = |call: &super::slot::OpenCall| {
-            call.dispatch.attempt > 0 || call.dispatch.attempt_timeout_ms > SHORT_CALL_MS
+            call.dispatch.attempt > 0 || call.dispatch.attempt_timeout_ms > SHORT_MS
         };
         let rests = !run.unfinished && (run.calls.is_empty() || run.calls.values().any(slow));
-        if let (true, None, Some(after)) = (rests, run.book.stuck_at, run.plan.stuck_after()) {
-            let due_at = Timestamp(run.row.created_at).plus(after).0;
+        if old || rests {
+            let due_at = created_at.plus(after).0;
             changes.push(run.book.set_stuck(Some(due_at)));
             self.write_timer(run, TimerPurpose::StuckAfter, due_at, 0);
         }
     }
 
+    /// Looks for deliveries that take long, be it because they wait for their turn somewhere: their runs take no turn meanwhile.
+    pub(super) fn look_after_calls(&mut self) {
+        let now = self.now;
+        if self.looked_after.is_some_and(|at| later(at, LOOK_AFTER_EVERY) > now.mono) {
+            return;
+        }
+        self.looked_after = Some(now.mono);
+        let is_long = |since: &Since| !since.noted && now.wall.since(since.at).0 > SHORT_MS;
+        let mut long: Vec<CallId> =
+            self.calling.iter().filter(|(_, since)| is_long(since)).map(|(call, _)| call.clone()).collect();
+        // In an order that does not depend on where they lie in memory.
+        long.sort_unstable();
+        long.truncate(LOOK_AFTER_AT_ONCE);
+        for call in long {
+            if let Some(since) = self.calling.get_mut(&call) {
+                since.noted = true;
+            }
+            self.offer(&call.instance_id, Item::LookAfter { run: call.run });
+        }
+    }
+
+    /// A delivery of the run takes long.
+    pub(super) fn look_after(&mut self, run: &mut Run) {
+        let mut changes = Vec::new();
+        self.note_stuck(run, &mut changes);
+        if !changes.is_empty() {
+            self.write_pages(run, &[], Vec::new(), changes);
+            run.written = self.commits.number();
+        }
+    }
+
     fn delete_stuck(&mut self, run: u64, due_at: i64) {
-        if due_at != TOLD {
+        if due_at != Book::TOLD {
             let key = TimerKey { due_at, run, purpose: TimerPurpose::StuckAfter, number: 0 };
             self.schedule.remove(&DueKey::of_timer(&key));
             self.commits.delete(key.key());
@@ -235,7 +287,7 @@ impl Shard {
             return self.drop_timer(due);
         }
         self.delete_stuck(run.row.run, due.at);
-        let change = run.book.set_stuck(Some(TOLD));
+        let change = run.book.set_stuck(Some(Book::TOLD));
         self.write_pages(run, &[], Vec::new(), vec![change]);
         run.written = self.commits.number();
         let instance_id = run.instance.origin().instance_id.clone();

@@ -3,9 +3,10 @@
 use abide_store::tables::pages::{self, Page};
 use abide_store::tables::parts::{self, Part};
 use abide_store::tables::{encode, inbox, instances};
-use abide_workflow::command::CommandKind;
 use abide_workflow::history::HistoryEvent;
-use abide_workflow::{CommandId, Corrupt, InstanceId, Message, Refusal, Status, Turn, advance};
+use abide_workflow::{
+    CommandId, Corrupt, Instance, InstanceId, Message, PartChange, PartKey, Refusal, Status, Turn, advance,
+};
 
 use super::commits::After;
 use super::slot::{Folding, From, Item, Run, Slot, row_status};
@@ -24,7 +25,9 @@ const FOLD_BYTES: usize = 64 * 1024;
 /// Part rows written beside one turn, and their bytes, the one that crosses the bound included.
 const FOLD_ROWS: usize = 64;
 const FOLD_SLICE_BYTES: usize = 256 * 1024;
-/// Runs that may follow each other without taking a message: one that spins is set aside.
+/// Bytes of such a row without its name and its part, and of the id's row that goes with the last.
+const PART_ROW_BYTES: usize = 4 * 1024;
+/// Runs that may follow each other without taking anything: what spins is set aside.
 const CONTINUED_MAX: u32 = 16;
 
 impl Shard {
@@ -52,7 +55,7 @@ impl Shard {
             if !self.commits.has_room() {
                 break;
             }
-            self.turn_of(run, true)?;
+            self.turn_of(run)?;
         }
         if run.wants_turn() && !run.queued {
             run.queued = true;
@@ -61,27 +64,22 @@ impl Shard {
         Ok(())
     }
 
-    /// One turn. `makes_room` unless it belongs to what is gathered already.
-    pub(super) fn turn_of(&mut self, run: &mut Run, makes_room: bool) -> Result<(), Corrupt> {
-        let now = self.now.wall;
+    /// One turn, and what it asks for, all of it in one gathering.
+    fn turn_of(&mut self, run: &mut Run) -> Result<(), Corrupt> {
+        let (now, limits) = (self.now.wall, self.limits_of(run));
         let inbox = run.messages.make_contiguous();
-        let mut turn = advance(&run.plan, &mut run.instance, inbox, now, &self.config.run)?;
-        if turn.consumed > 0 {
+        let mut turn = advance(&run.plan, &mut run.instance, inbox, now, &limits)?;
+        if turn.consumed > 0 || turn.changes.iter().any(is_taken) {
             run.continued = 0;
         }
-        if turn.next_run.is_some() && run.continued >= CONTINUED_MAX {
-            let reason = format!("it continued as new {CONTINUED_MAX} times without waiting for anything");
-            return Err(Corrupt { reason });
-        }
-        let touched = self.commits.touched;
+        let mut next = self.next_run(&mut turn);
+        let parts = next.as_mut().map(Instance::take_changes).transpose()?.unwrap_or_default();
         let events = serde_json::to_vec(&turn.history).unwrap_or_default();
-        if makes_room {
-            let rows = turn.consumed * 2 + turn.commands.len() + self.fold_rows() + 16;
-            self.commits.make_room(rows, events.len() + bytes_of(&turn) + FOLD_SLICE_BYTES);
-        }
+        let room = self.room_for(run, &turn, events.len(), &parts)?;
+        self.commits.make_room(room.rows + self.fold_rows(), room.bytes + FOLD_SLICE_BYTES);
+        let (touched, before) = (self.commits.touched, self.commits.gathered());
         self.take_first(run);
-        let mut changes: Vec<Change> =
-            turn.changes.drain(..).map(|change| (change.key.to_bytes(), change.value)).collect();
+        let mut changes: Vec<Change> = turn.changes.drain(..).map(of_part).collect();
         let answered = self.take_messages(run, &turn, &mut changes);
         for command in std::mem::take(&mut turn.commands) {
             self.obey(run, command, &mut changes);
@@ -93,14 +91,24 @@ impl Shard {
         self.note_stuck(run, &mut changes);
         self.write_pages(run, &turn.history, events, changes);
         self.note_status(run);
-        self.fold(run);
         if self.commits.touched > touched {
             run.written = self.commits.number();
         }
-        match turn.next_run.take() {
-            Some(next) => self.continue_as_new(run, *next),
-            None => Ok(()),
+        if let Some(next) = next {
+            self.continue_as_new(run, next, parts);
         }
+        let after = self.commits.gathered();
+        debug_assert!(
+            after.0 <= before.0 + room.rows && after.1 <= before.1 + room.bytes,
+            "{before:?} {after:?} {room:?}"
+        );
+        self.fold(run);
+        if run.continued > CONTINUED_MAX {
+            let reason =
+                format!("{CONTINUED_MAX} runs continued as new one after the other without taking anything");
+            return Err(Corrupt { reason });
+        }
+        Ok(())
     }
 
     /// What is to be done for each message taken. Gives back the calls that were answered, and whether with success.
@@ -161,7 +169,7 @@ impl Shard {
     }
 
     /// A turn that was cut short leaves a note, so that a crash does not leave the run waiting for nothing.
-    fn note_continuation(&mut self, run: &mut Run, unfinished: bool) {
+    pub(super) fn note_continuation(&mut self, run: &mut Run, unfinished: bool) {
         run.unfinished = unfinished;
         match (unfinished, run.continuation) {
             (true, None) => {
@@ -194,27 +202,30 @@ impl Shard {
         if history.is_empty() && changes.is_empty() {
             return;
         }
-        let bytes_max = self.config.store.value_bytes_max - self.config.store.value_bytes_max / 64;
+        let bytes_max = self.page_bytes();
         let size = |change: &Change| change.0.len() + change.1.as_ref().map_or(0, Vec::len) + 16;
         let total: usize = changes.iter().map(size).sum();
-        let count = |events: &[HistoryEvent]| u32::try_from(events.len()).unwrap_or(u32::MAX);
         let first_event = history.first().map_or(0, |event| event.sequence);
         if events.len() + total <= bytes_max {
-            return self.write_page(run, first_event, count(history), events, changes);
+            let count = u32::try_from(history.len()).unwrap_or(u32::MAX);
+            return self.write_page(run, first_event, count, events, changes);
         }
-        let mut rest = history;
-        while !rest.is_empty() {
-            // As many events as fit, at least one.
-            let mut some = rest.len();
-            let mut bytes = serde_json::to_vec(rest).unwrap_or_default();
-            while bytes.len() > bytes_max && some > 1 {
-                some = some.div_ceil(2);
-                bytes = serde_json::to_vec(rest.get(..some).unwrap_or(rest)).unwrap_or_default();
+        // As many events as fit, at least one.
+        let (mut page, mut count, mut first_event) = (Vec::new(), 0, first_event);
+        for event in history {
+            let event_bytes = serde_json::to_vec(event).unwrap_or_default();
+            if count > 0 && page.len() + event_bytes.len() + 2 > bytes_max {
+                page.push(b']');
+                self.write_page(run, first_event, count, std::mem::take(&mut page), Vec::new());
+                (count, first_event) = (0, event.sequence);
             }
-            let (page, after) = rest.split_at(some.min(rest.len()));
-            let first_event = page.first().map_or(0, |event| event.sequence);
-            self.write_page(run, first_event, count(page), bytes, Vec::new());
-            rest = after;
+            page.push(if count == 0 { b'[' } else { b',' });
+            page.extend(event_bytes);
+            count += 1;
+        }
+        if count > 0 {
+            page.push(b']');
+            self.write_page(run, first_event, count, page, Vec::new());
         }
         let (mut some, mut bytes) = (Vec::new(), 0);
         for change in changes {
@@ -265,9 +276,15 @@ impl Shard {
             if written > FOLD_SLICE_BYTES {
                 break;
             }
+            let Some(name) = folding.names.front() else { break };
+            let size = run.unfolded.get(name).and_then(|(bytes, _)| bytes.as_ref()).map_or(0, Vec::len);
+            // Beside a large turn there may be no room: then beside another.
+            if !self.commits.fits(2, size + 2 * name.len() + PART_ROW_BYTES) {
+                break;
+            }
             let Some(name) = folding.names.pop_front() else { break };
             let Some((bytes, page)) = run.unfolded.get(&name) else { continue };
-            written += bytes.as_ref().map_or(0, Vec::len);
+            written += size;
             let key = parts::key(run.row.run, &name);
             match bytes {
                 Some(bytes) => self.commits.put(key, encode(&Part::new(&name, *page, bytes.clone()))),
@@ -301,6 +318,7 @@ impl Shard {
             return;
         }
         run.row.status = status;
+        run.row.parked = None;
         if planted!(self, StatusApart) && run.has_ended() {
             return;
         }
@@ -321,16 +339,12 @@ impl Shard {
     }
 }
 
-/// About how many bytes a turn's rows have besides its history: its changes, and what its commands carry.
-fn bytes_of(turn: &Turn) -> usize {
-    let changes: usize =
-        turn.changes.iter().map(|change| change.value.as_ref().map_or(0, Vec::len) + 64).sum();
-    let carried = |command: &abide_workflow::command::Command| match &command.kind {
-        CommandKind::StartActivity(start) => abide_workflow::json::size(&start.input),
-        CommandKind::StartChild(child) => abide_workflow::json::size(&child.input),
-        CommandKind::Complete { output } => abide_workflow::json::size(output),
-        _ => 0,
-    };
-    let commands: u64 = turn.commands.iter().map(|command| carried(command) + 512).sum();
-    changes + usize::try_from(commands).unwrap_or(usize::MAX)
+/// A part as pages have it.
+pub(super) fn of_part(part: PartChange) -> Change {
+    (part.key.to_bytes(), part.value)
+}
+
+/// Whether something that the run had kept was taken: an event, or a message it held.
+fn is_taken(part: &PartChange) -> bool {
+    part.value.is_none() && matches!(part.key, PartKey::Buffered(..) | PartKey::Held(_))
 }

@@ -2,7 +2,9 @@
 
 use abide_dispatch::Answer;
 use abide_runtime::Notice;
-use abide_store::tables::Table;
+use abide_store::rows::Batch;
+use abide_store::tables::dispatches::{Dispatch, DispatchState};
+use abide_store::tables::{Table, decode, encode};
 use abide_workflow::Message;
 use serde_json::json;
 
@@ -140,4 +142,55 @@ fn an_attempt_that_runs_into_the_deadline_of_the_step_is_the_end_of_the_step() {
     assert_eq!((world.calls.len(), world.status("a").as_str()), (0, "Failed"));
     let error = world.run("a").unwrap();
     assert!(format!("{:?}", error.instance.outcome()).contains("Timeout"));
+}
+
+/// A task that is given a secret.
+fn with_secret(world: &World) {
+    let input = json!({"id": "$.input.id", "auth": {"token": {"secretRef": "keyvault://devices/key"}}});
+    let state = json!({"type": "task", "activity": "work", "input": input, "next": "End"});
+    let gate = json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "Call"});
+    world.publish("secretive", &json!({"Start": gate, "Call": state, "End": {"type": "succeed"}}));
+}
+
+#[test]
+fn a_call_that_needs_a_secret_fails_finally_and_is_not_sent() {
+    let mut world = World::new();
+    with_secret(&world);
+    world.start("secretive", "a");
+    world.raise("a", "go");
+    assert_eq!((world.calls.len(), world.status("a").as_str()), (0, "Failed"));
+    let outcome = format!("{:?}", world.run("a").unwrap().instance.outcome());
+    assert!(outcome.contains("SecretUnavailable") && outcome.contains("keyvault://devices/key"), "{outcome}");
+    assert_eq!(world.keys(Table::Dispatch), []);
+    world.check();
+}
+
+#[test]
+fn a_call_that_needs_a_secret_is_not_sent_after_a_restart_either() {
+    let mut world = World::new();
+    with_secret(&world);
+    world.start("secretive", "a");
+    // Both wait until the run is loaded, so the turn that asks for the call also suspends the run: the record stays.
+    world.crash();
+    let raised = Message::EventRaised { name: "go".to_owned(), payload: json!(1).into() };
+    let tickets = [world.next_ticket(), world.next_ticket()];
+    let messages = [raised, Message::Suspend { reason: String::new() }];
+    let asked = tickets.into_iter().zip(messages).map(|(ticket, message)| {
+        let request = abide_runtime::Request::Deliver { instance_id: crate::world::name("a"), message };
+        abide_runtime::Event::Asked(ticket, request)
+    });
+    world.tell_all(asked);
+    assert_eq!((world.keys(Table::Dispatch).len(), world.status("a").as_str()), (1, "Suspended"));
+    // As a program wrote it that would have sent it.
+    let key = world.keys(Table::Dispatch).remove(0);
+    let row = world.store.read_now(&world.partition(), &key).unwrap().unwrap();
+    let mut call: Dispatch = decode(&row.value).unwrap();
+    call.state = DispatchState::Pending;
+    let batch = Batch::checked().replace(key, row.version, encode(&call));
+    world.store.commit_now(&world.partition(), &batch);
+    world.crash();
+    world.order("a", Message::Resume { reason: String::new() });
+    world.pass(1_000);
+    assert_eq!((world.calls.len(), world.status("a").as_str()), (0, "Failed"));
+    world.check();
 }

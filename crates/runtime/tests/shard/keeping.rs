@@ -61,6 +61,22 @@ fn a_purge_is_one_commit_that_forgets_and_the_rest_is_swept() {
 }
 
 #[test]
+fn nobody_is_told_that_an_instance_is_gone_before_that_is_durable() {
+    let mut world = World::new();
+    one(&mut world, "a");
+    world.complete();
+    world.pass(2_000);
+    let away = abide_store::rows::CommitOutcome::Unavailable { reason: "away".to_owned() };
+    world.outcomes.push_back(Some(away));
+    let first = world.ask_later(Request::Purge { instance_id: name("a") });
+    let second = world.ask_later(Request::Purge { instance_id: name("a") });
+    assert!(world.reply_to(second).is_none(), "the first one may still be undone by a crash");
+    world.pass(1_000);
+    assert!(matches!(world.reply_to(first), Some(Reply::Purged)));
+    assert!(matches!(world.reply_to(second), Some(Reply::Refused(Refused::NotFound { .. }))));
+}
+
+#[test]
 fn an_ended_run_is_kept_for_its_time_and_then_gone_without_a_trace() {
     let mut world = World::with(|config| config.retention = abide_workflow::Duration::hours(1));
     one(&mut world, "a");
@@ -74,6 +90,22 @@ fn an_ended_run_is_kept_for_its_time_and_then_gone_without_a_trace() {
     assert_eq!(public(&world, "a", 1), None);
     world.pass(8 * 24 * 3_600_000);
     assert_eq!((world.keys(Table::Instance), world.keys(Table::Expiry)), (vec![], vec![]));
+    world.check();
+}
+
+#[test]
+fn a_run_that_ended_by_a_clock_ahead_of_its_time_is_kept_longer_and_not_for_ever() {
+    let mut world = World::with(|config| config.retention = abide_workflow::Duration::hours(1));
+    one(&mut world, "a");
+    world.ahead_ms = 1_800_000;
+    world.complete();
+    // The next owner's clock is right; it shows the run's end and says how long it is kept.
+    world.ahead_ms = 0;
+    world.crash();
+    world.pass(3_700_000);
+    assert_eq!(world.status("a"), "Completed");
+    world.pass(1_800_000);
+    assert_eq!((world.keys(Table::Page), public(&world, "a", 1)), (vec![], None));
     world.check();
 }
 

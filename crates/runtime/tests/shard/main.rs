@@ -3,8 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod calls;
+mod chains;
+mod damage;
 mod entities;
+mod fsck;
+mod histories;
 mod keeping;
+mod limits;
+mod public;
 mod repeats;
 mod restarts;
 mod routed;

@@ -1,12 +1,14 @@
 //! What survives a crash: timers, children, unfinished turns, events; and what going down in order does.
 
+use abide_runtime::post::{self, Post};
 use abide_runtime::{Event, Notice, Refused, Reply, Request, Stopped};
+use abide_store::rows::Batch;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
-use abide_store::tables::{Table, decode, heads};
+use abide_store::tables::{Table, decode, encode, heads, inbox};
 use abide_workflow::Message;
 use serde_json::json;
 
-use crate::world::{World, failure, name, task};
+use crate::world::{EPOCH_MS, World, failure, name, task};
 
 fn wait(duration: &str) -> serde_json::Value {
     json!({"Start": {"type": "wait", "waitType": "duration", "duration": duration, "next": "End"}, "End": {"type": "succeed"}})
@@ -48,6 +50,61 @@ fn overdue_timers_are_taken_up_at_their_rate_and_fresh_work_does_not_wait_for_th
     assert_eq!(world.calls.len(), 1);
     world.pass(9_000);
     assert_eq!(ended(&world), 100);
+    world.check();
+}
+
+/// A message for nobody: it is looked up, found to be for nobody, and deleted.
+fn leave_message(world: &World, number: u64) {
+    let waiting = inbox::Waiting {
+        instance_id: format!("nobody-{number}"),
+        received_at: EPOCH_MS - 1,
+        message: post::encode(&Post::Continue { run: 7 }),
+    };
+    let batch = Batch::checked().create(inbox::key(1_000_000 + number), encode(&waiting));
+    world.store.commit_now(&world.partition(), &batch);
+}
+
+#[test]
+fn messages_found_after_a_restart_are_taken_up_at_their_rate_and_leave_clients_their_room() {
+    let mut world = World::with(|config| {
+        config.overdue_per_second = 10;
+        config.waiting_max = 8;
+    });
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    (0..100).for_each(|number| leave_message(&world, number));
+    world.jump(60_000);
+    world.crash();
+    let left = |world: &World| world.keys(Table::Inbox).len();
+    assert!(left(&world) > 90, "{}", left(&world));
+    for number in 0..8 {
+        world.start("one", &format!("i-{number}"));
+    }
+    world.pass(3_000);
+    assert!((60..=80).contains(&left(&world)), "{}", left(&world));
+    world.pass(10_000);
+    assert_eq!(left(&world), 0);
+    world.check();
+}
+
+#[test]
+fn a_message_found_after_a_restart_comes_before_what_is_sent_later() {
+    let mut world = World::with(|config| config.overdue_per_second = 1);
+    world.publish("child", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "End"}, "End": {"type": "succeed"}}));
+    world.publish("parent", &json!({"Start": {"type": "workflow", "workflow": "child", "next": "End"}, "End": {"type": "succeed"}}));
+    // The process dies when the child is promised and has not begun.
+    let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+    world.outcomes.extend([None, Some(lost)]);
+    world.start("parent", "p");
+    assert!(world.run("p~1.1").is_none());
+    assert_eq!(world.keys(Table::Inbox).len(), 1);
+    (0..3).for_each(|number| leave_message(&world, number));
+    world.outcomes.clear();
+    world.jump(60_000);
+    world.crash();
+    assert!(world.run("p~1.1").is_none(), "it waits for its turn");
+    world.order("p", Message::Terminate { reason: String::new() });
+    world.pass(10_000);
+    assert_eq!((world.status("p").as_str(), world.status("p~1.1").as_str()), ("Terminated", "Terminated"));
     world.check();
 }
 
@@ -96,6 +153,57 @@ fn a_run_is_called_stuck_once_with_what_it_waits_for() {
     world.pass(7_200_000);
     assert_eq!(stuck(&world).len(), 1, "told once");
     world.check();
+}
+
+fn times_stuck(world: &World) -> usize {
+    world.notices.iter().filter(|notice| matches!(notice, Notice::Stuck { .. })).count()
+}
+
+#[test]
+fn a_run_that_is_always_in_a_short_call_is_called_stuck_all_the_same() {
+    let mut world = World::new();
+    let again = json!({"type": "choice", "default": "Start", "choices":
+        [{"when": {"path": "$.state.x.last", "op": "eq", "value": true}, "next": "End"}]});
+    let states = json!({"Start": task("Again"), "Again": again, "End": {"type": "succeed"}});
+    world.publish_with("busy", &json!({"stuckAfter": "PT1M"}), &states);
+    world.start("busy", "a");
+    for _ in 0..6 {
+        assert_eq!((times_stuck(&world), world.keys(Table::Timer)), (0, vec![]), "it is young");
+        world.pass(9_000);
+        world.complete();
+    }
+    for _ in 0..20 {
+        world.pass(9_000);
+        world.complete();
+    }
+    assert_eq!(times_stuck(&world), 1);
+    world.crash();
+    world.pass(9_000);
+    world.check();
+    world.answer(abide_dispatch::Answer::Completed(json!({"last": true}).into()));
+    assert_eq!((times_stuck(&world), world.status("a").as_str()), (1, "Completed"));
+    world.check();
+}
+
+#[test]
+fn a_run_whose_first_delivery_waits_and_waits_is_called_stuck() {
+    // Runs that rest stay in memory, or do not.
+    for resting_bytes_max in [usize::MAX, 0] {
+        let mut world = World::with(|config| config.resting_bytes_max = resting_bytes_max);
+        let states = json!({"Start": task("End"), "End": {"type": "succeed"}});
+        world.publish_with("slow", &json!({"stuckAfter": "PT10M"}), &states);
+        world.start("slow", "a");
+        world.pass(590_000);
+        assert_eq!(times_stuck(&world), 0);
+        assert_eq!(world.keys(Table::Timer).len(), 1);
+        world.check();
+        world.pass(20_000);
+        assert_eq!(times_stuck(&world), 1);
+        world.pass(3_600_000);
+        world.complete();
+        assert_eq!((times_stuck(&world), world.status("a").as_str()), (1, "Completed"));
+        world.check();
+    }
 }
 
 #[test]

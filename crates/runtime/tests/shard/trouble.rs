@@ -93,6 +93,42 @@ fn an_instance_that_cannot_be_read_is_parked_with_a_reason_and_everything_else_g
     assert_eq!(world.status("bad"), "Completed", "its id is free again");
 }
 
+/// Overwrites the last page, by hand.
+fn damage_last_page(world: &World) {
+    let partition = world.partition();
+    let page = world.keys(Table::Page).pop().unwrap();
+    let version = world.store.read_now(&partition, &page).unwrap().unwrap().version;
+    world.store.commit_now(&partition, &Batch::checked().replace(page, version, b"garbage".to_vec()));
+}
+
+#[test]
+fn a_child_that_cannot_be_read_is_ended_with_its_calls_and_its_parent_is_told() {
+    for restarted in [false, true] {
+        let mut world = World::new();
+        world.publish("child", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+        let child = json!({"type": "workflow", "workflow": "child", "input": {"id": 1}, "next": "End",
+            "onError": [{"match": ["Terminated"], "next": "End"}]});
+        world.publish("parent", &json!({"Start": child, "End": {"type": "succeed"}}));
+        world.start("parent", "p");
+        let call = world.calls[0].0.clone();
+        world.pass(20_000);
+        assert_eq!(world.shard.instances_in_memory(), 0);
+        damage_last_page(&world);
+        if restarted {
+            world.crash();
+        }
+        let refused = world.raise(call.instance_id.as_str(), "go");
+        assert!(matches!(refused, Reply::Refused(Refused::Parked { .. })), "{refused:?}");
+        world.check();
+        let order = Message::Terminate { reason: "enough".to_owned() };
+        assert!(matches!(world.order(call.instance_id.as_str(), order), Reply::Accepted));
+        assert_eq!(world.cancelled, if restarted { vec![] } else { vec![call] });
+        assert_eq!(world.status("p"), "Completed", "it took the end of its child for what it was");
+        world.pass(2_000);
+        world.check();
+    }
+}
+
 #[test]
 fn too_much_that_waits_is_refused_and_nothing_is_lost() {
     let mut world = World::with(|config| config.waiting_max = 8);

@@ -14,11 +14,13 @@ use abide_runtime::lease::Monotonic;
 use abide_runtime::placement::ShardCount;
 use abide_runtime::run::StoredRun;
 use abide_runtime::{
-    Config, Effect, Event, Moment, Notice, PlanError, Repeat, Reply, Request, Shard, Start, Stopped, Ticket,
+    Config, Effect, Event, LookedUp, Moment, Notice, PlanError, Repeat, Reply, Request, Shard, Start,
+    Stopped, Ticket,
 };
 use abide_store::memory::{MemoryStore, Personality};
-use abide_store::rows::{CommitOutcome, Key, Partition, PrivateRows, Scan};
+use abide_store::rows::{CommitOutcome, Key, Limits, Partition, PrivateRows, Scan};
 use abide_store::tables::Table;
+use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message, Timestamp};
 use serde_json::{Value, json};
 
@@ -29,6 +31,8 @@ pub(crate) struct World {
     pub(crate) shard: Shard,
     pub(crate) config: Config,
     now_ms: u64,
+    /// How much the time of day is ahead.
+    pub(crate) ahead_ms: i64,
     tickets: u64,
     queue: VecDeque<Effect>,
     pub(crate) replies: Vec<(Ticket, Reply)>,
@@ -40,6 +44,8 @@ pub(crate) struct World {
     pub(crate) outcomes: VecDeque<Option<CommitOutcome>>,
     /// How often a definition is not to be found for now.
     pub(crate) plans_refused: usize,
+    /// Instances the store cannot tell of for now.
+    pub(crate) away: Vec<InstanceId>,
     pub(crate) commits: usize,
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
@@ -53,7 +59,12 @@ impl World {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let store = Arc::new(MemoryStore::new(Personality::PLAIN));
+        Self::on(Limits::LOCAL, change)
+    }
+
+    /// On a store that takes so much.
+    pub(crate) fn on(limits: Limits, change: impl FnOnce(&mut Config)) -> Self {
+        let store = Arc::new(MemoryStore::new(Personality { limits, ..Personality::PLAIN }));
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
         let shards = ShardCount::new(1).unwrap();
         let mut config = Config::new("node-1".to_owned(), 1, shards, &store.capabilities());
@@ -68,6 +79,7 @@ impl World {
             shard,
             config,
             now_ms: 0,
+            ahead_ms: 0,
             tickets: 0,
             queue: VecDeque::new(),
             replies: Vec::new(),
@@ -77,6 +89,7 @@ impl World {
             stopped: None,
             outcomes: VecDeque::new(),
             plans_refused: 0,
+            away: Vec::new(),
             commits: 0,
             rows: 0,
             bytes: 0,
@@ -87,7 +100,7 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        let wall = Timestamp(EPOCH_MS + i64::try_from(self.now_ms).unwrap());
+        let wall = Timestamp(EPOCH_MS + self.ahead_ms + i64::try_from(self.now_ms).unwrap());
         Moment { wall, mono: Monotonic(Duration::from_millis(self.now_ms)) }
     }
 
@@ -132,6 +145,10 @@ impl World {
                     let nothing = PlanError::Unavailable("by hand".to_owned());
                     self.shard.handle(Event::PlanFound(instance_id, Err(nothing)), self.now());
                 }
+                Effect::LookUp(id, _) if self.away.contains(&id) => {
+                    let nothing = LookedUp::Unavailable("away".to_owned());
+                    self.shard.handle(Event::LookedUp(id, Box::new(nothing)), self.now());
+                }
                 other => self.carry_out(other),
             }
         }
@@ -167,10 +184,23 @@ impl World {
     }
 
     pub(crate) fn publish(&self, id: &str, states: &Value) {
+        self.publish_with(id, &json!({}), states);
+    }
+
+    pub(crate) fn publish_with(&self, id: &str, configuration: &Value, states: &Value) {
         let start = states.as_object().unwrap().keys().next().unwrap();
         let definition = json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0",
+            "configuration": configuration,
             "startAt": states.get("Start").map_or(start.as_str(), |_| "Start"), "states": states});
         ready(self.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
+    }
+
+    /// As [`Self::start_request`], with an input.
+    pub(crate) fn start_with(&mut self, workflow: &str, id: &str, input: Value) {
+        let Request::Start(mut start) = self.start_request(workflow, id, None) else { panic!("a start") };
+        start.input = input.into();
+        let reply = self.ask(Request::Start(start));
+        assert!(matches!(reply, Reply::Started(_)), "{reply:?}");
     }
 
     pub(crate) fn start_request(&self, workflow: &str, id: &str, repeat: Option<Repeat>) -> Request {
@@ -223,6 +253,18 @@ impl World {
 
     pub(crate) fn order(&mut self, id: &str, message: Message) -> Reply {
         self.ask(Request::Deliver { instance_id: name(id), message })
+    }
+
+    /// Raises an event with so many bytes.
+    pub(crate) fn raise_large(&mut self, id: &str, event: &str, bytes: usize) -> Reply {
+        let payload = json!("x".repeat(bytes)).into();
+        self.order(id, Message::EventRaised { name: event.to_owned(), payload })
+    }
+
+    /// What is told of an instance that is set aside.
+    pub(crate) fn parked(&self, id: &str) -> Option<String> {
+        let row = ready(self.hands.reader().row(&self.partition(), &name(id))).unwrap().unwrap()?;
+        row.parked.filter(|_| row.status == RunStatus::Parked)
     }
 
     /// Answers the call that has waited longest.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use abide_runtime::hands::Store;
+use abide_runtime::node::ShowError;
 use abide_workflow::InstanceId;
 use serde_json::{Map, Value, json};
 
@@ -31,11 +32,17 @@ pub(super) async fn of<S: Store>(
     shown: Shown,
 ) -> Result<Option<Vec<Value>>, Otherwise> {
     let mut told = Told::new(shown);
-    let (mut from, mut events, mut bytes) = (0, 0, 0);
+    let (mut from, mut events, mut bytes) = (None, 0, 0);
     loop {
-        let Some(page) = app.in_time(app.node().history(id, from, PAGE_EVENTS_MAX)).await?? else {
-            return Ok(None);
+        let page = match app.in_time(app.node().history(id, from, PAGE_EVENTS_MAX)).await? {
+            // The next run has begun meanwhile: its history is the one that is asked for.
+            Err(ShowError::AnotherRun { .. }) => {
+                (told, from) = (Told::new(shown), None);
+                continue;
+            }
+            page => page?,
         };
+        let Some(page) = page else { return Ok(None) };
         for event in page.events {
             (events, bytes) = (events + 1, bytes + event.get().len());
             if let Ok(event) = serde_json::from_str(event.get()) {
@@ -48,7 +55,7 @@ pub(super) async fn of<S: Store>(
                 told.cut_off(id);
                 break;
             }
-            Some(next) => from = next,
+            Some(next) => from = Some(next),
         }
     }
     Ok(Some(told.events()))

@@ -357,7 +357,7 @@ impl Draw {
     fn public_write(&mut self) -> PublicWrite {
         let key = self.public_key();
         if self.one_in(6) {
-            return PublicWrite::Delete(key);
+            return PublicWrite::Delete { key, revision: self.0.below(5) };
         }
         let (at, status) = (self.0.below(30).cast_signed() - 5, format!("s{}", self.0.below(3)));
         let mut row = entry(&key.row, at, &key.partition, &status);

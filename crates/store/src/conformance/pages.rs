@@ -58,7 +58,7 @@ async fn rows_written_meanwhile_lose_and_repeat_nothing<S: Subject>(subject: &S)
             fill::<S>(&store, 2_000 + 3 * round, 3).await?;
             fill::<S>(&store, 3 * round, 3).await?;
             let gone = entry(&format!("{:06}", 3 * round), 3 * round, "hmac", "Pending").key;
-            store.put(&LEDGER, vec![PublicWrite::Delete(gone)]).await?;
+            store.put(&LEDGER, vec![PublicWrite::Delete { key: gone, revision: 1 }]).await?;
             round += 1;
             ensure!(round < 1_000, "pages never end");
         }

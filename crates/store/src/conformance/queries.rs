@@ -17,6 +17,7 @@ checks!(
     an_older_revision_never_replaces_a_newer_one,
     a_changed_row_moves_between_filters,
     a_deleted_row_is_in_no_answer,
+    a_deletion_spares_a_newer_revision,
     values_that_share_a_long_beginning_are_told_apart,
     a_row_that_does_not_fit_is_refused_whole,
     a_question_that_does_not_fit_is_refused,
@@ -216,7 +217,8 @@ async fn a_deleted_row_is_in_no_answer<S: Subject>(subject: &S) -> Checked {
     let store = subject.fresh().await;
     put::<S>(&store, vec![entry("a", 1, "hmac", "Pending"), entry("b", 2, "hmac", "Pending")]).await?;
     let gone = entry("a", 1, "hmac", "Pending").key;
-    store.put(&LEDGER, vec![PublicWrite::Delete(gone.clone()), PublicWrite::Delete(gone.clone())]).await?;
+    let delete = PublicWrite::Delete { key: gone.clone(), revision: 1 };
+    store.put(&LEDGER, vec![delete.clone(), delete]).await?;
     ensure!(store.get(&LEDGER, &gone).await?.is_none(), "a deleted row is there");
     for query in [
         Query::default(),
@@ -231,6 +233,22 @@ async fn a_deleted_row_is_in_no_answer<S: Subject>(subject: &S) -> Checked {
         found::<S>(&store, Query::default()).await?.len() == 2,
         "a row put after its deletion is not there"
     );
+    Ok(())
+}
+
+async fn a_deletion_spares_a_newer_revision<S: Subject>(subject: &S) -> Checked {
+    let store = subject.fresh().await;
+    let row = revised(entry("a", 1, "hmac", "Pending"), 3, "Resolved");
+    let delete = |revision| PublicWrite::Delete { key: row.key.clone(), revision };
+    // Alone, and together with the row it is too old for.
+    put::<S>(&store, vec![row.clone()]).await?;
+    store.put(&LEDGER, vec![delete(2)]).await?;
+    store.put(&LEDGER, vec![PublicWrite::Put(row.clone()), delete(2)]).await?;
+    let got = store.get(&LEDGER, &row.key).await?;
+    ensure!(got.as_ref() == Some(&row), "a deletion of revision 2 left {got:?} of a row of revision 3");
+    store.put(&LEDGER, vec![delete(3)]).await?;
+    let found = found::<S>(&store, Query::default()).await?;
+    ensure!(found.is_empty(), "a deletion of a row's own revision left {found:?}");
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! Conflict, Unavailable and Unknown by seed ([`Faults`]), which is what the simulator runs on. All calls answer at once; it
 //! has no clock, no thread and no randomness of its own.
 
+mod damage;
 mod faults;
 mod public;
 mod rows;
@@ -50,6 +51,7 @@ pub struct MemoryStore {
 #[derive(Debug)]
 struct State {
     rows: rows::Rows,
+    damaged: damage::Damaged,
     tables: public::Tables,
     dice: Dice,
     ordered: Option<faults::Fault>,
@@ -72,6 +74,7 @@ impl MemoryStore {
             token_key: TokenKey::new(secret),
             state: Mutex::new(State {
                 rows: rows::Rows::default(),
+                damaged: damage::Damaged::default(),
                 tables: public::Tables::default(),
                 dice,
                 ordered: None,
@@ -86,10 +89,16 @@ impl MemoryStore {
         self.lock().ordered = Some(fault);
     }
 
+    /// Damages all keys from the one to the other, as a broken block of a file does: they cannot be read, whatever is written there later.
+    pub fn damage(&self, partition: &Partition, from: Key, until: Key) {
+        self.lock().damaged.add(partition, from..=until);
+    }
+
     /// As [`PrivateRows::read`], without a future.
     pub fn read_now(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
         let mut state = self.lock();
         self.refuse_by_dice(&mut state)?;
+        state.damaged.check_read(partition, key)?;
         Ok(state.rows.read(partition, key, self.personality.etags))
     }
 
@@ -97,7 +106,9 @@ impl MemoryStore {
     pub fn scan_now(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
         let mut state = self.lock();
         self.refuse_by_dice(&mut state)?;
-        Ok(state.rows.scan(partition, scan, self.personality.etags))
+        let page = state.rows.scan(partition, scan.clone(), self.personality.etags);
+        state.damaged.check_scan(partition, scan, &page)?;
+        Ok(page)
     }
 
     /// As [`PrivateRows::commit`], without a future.

@@ -20,8 +20,10 @@ impl Tables {
                         rows.insert(row.key.clone(), row);
                     }
                 }
-                PublicWrite::Delete(key) => {
-                    rows.remove(&key);
+                PublicWrite::Delete { key, revision } => {
+                    if rows.get(&key).is_some_and(|there| there.revision <= revision) {
+                        rows.remove(&key);
+                    }
                 }
             }
         }

@@ -20,8 +20,8 @@ use crate::rows::StoreError;
 /// Feeding and asking public tables.
 pub trait PublicTables: Send + Sync {
     /// Writes rows and deletions by key, durable when it answers. A row is replaced only by one of the same or a higher
-    /// revision, so feeding the same facts again, in any order, ends in the same table. A deletion knows no revision: who
-    /// deletes a row must not feed it any more. After an error the same call may be repeated: some or all of it may have
+    /// revision, and deleted only up to the one the deletion names, so feeding the same facts again, in any order, ends in the
+    /// same table. But a deletion leaves nothing: an older state that comes after it is there again. After an error the same call may be repeated: some or all of it may have
     /// happened.
     fn put(
         &self,

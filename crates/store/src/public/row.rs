@@ -48,8 +48,13 @@ pub struct PublicRow {
 pub enum PublicWrite {
     /// Write the row, unless one of a higher revision is there.
     Put(PublicRow),
-    /// Remove the row, whatever its revision. Nothing is left: a put that comes after it writes the row again.
-    Delete(PublicKey),
+    /// Remove the row, unless one of a higher revision is there. Nothing is left: a put that comes after it writes the row again.
+    Delete {
+        /// Where it is.
+        key: PublicKey,
+        /// The last state of the fact that goes.
+        revision: u64,
+    },
 }
 
 /// Why rows could not be put.
@@ -112,7 +117,7 @@ impl PublicWrite {
     pub fn key(&self) -> &PublicKey {
         match self {
             Self::Put(row) => &row.key,
-            Self::Delete(key) => key,
+            Self::Delete { key, .. } => key,
         }
     }
 
@@ -134,7 +139,7 @@ impl PublicWrite {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Put(row) => row.bytes(),
-            Self::Delete(key) => key.partition.len() + key.row.len(),
+            Self::Delete { key, .. } => key.partition.len() + key.row.len(),
         }
     }
 

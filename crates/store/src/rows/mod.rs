@@ -4,6 +4,7 @@
 //! knows what a key or a value means; [`crate::tables`] does.
 
 mod batch;
+mod damage;
 mod key;
 mod limits;
 mod outcome;
@@ -13,6 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub use batch::{Batch, BatchError, Expect, Fence, Write};
+pub use damage::{Damage, Passed, scan_past_damage};
 pub use key::{Key, Partition, PartitionError, Row, Version};
 pub use limits::{Capabilities, Durability, Health, Limits};
 pub use outcome::{CommitOutcome, Receipt, StoreError};

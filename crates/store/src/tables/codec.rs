@@ -1,6 +1,7 @@
 //! How values are encoded: the table's format version, then postcard.
 //!
-//! Fields are only ever appended under a new version number; a reader refuses what is newer than itself instead of guessing.
+//! Fields are only ever appended under a new version number, and a table says what they are in rows that are older. A reader refuses what is newer
+//! than itself instead of guessing.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +14,11 @@ pub trait Stored: Serialize + DeserializeOwned {
     const TABLE: Table;
     /// The version this program writes, and the highest it reads.
     const FORMAT: u8;
+
+    /// The bytes of the fields that were appended since an older version, as rows of it have them.
+    fn appended_since(_format: u8) -> &'static [u8] {
+        &[]
+    }
 }
 
 /// Why stored bytes are not a row of a table.
@@ -63,6 +69,13 @@ pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T, TableError> {
     if *format == 0 {
         return Err(malformed("format 0 was never written"));
     }
+    let completed;
+    let rest = if *format < T::FORMAT {
+        completed = [rest, T::appended_since(*format)].concat();
+        &completed
+    } else {
+        rest
+    };
     match postcard::take_from_bytes(rest) {
         Ok((value, [])) => Ok(value),
         Ok(_) => Err(malformed("bytes are left over")),

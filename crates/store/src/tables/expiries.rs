@@ -37,10 +37,25 @@ pub enum Expired {
     },
     /// What is remembered of a source that has been silent.
     Source(String),
-    /// Runs that have ended and are kept for a while: the id, and the run's number.
+    /// Runs that have ended and are kept for a while: the id, and the run. Only read: it does not say which public row is the run's.
     Ended(Vec<(String, u64)>),
     /// Kept answers: scope and digest of each.
     Answers(Vec<(String, [u8; 32])>),
+    /// Runs that have ended and are kept for a while.
+    EndedRuns(Vec<EndedRun>),
+}
+
+/// A run that has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EndedRun {
+    /// Its instance.
+    pub instance_id: String,
+    /// The number the shard gave it.
+    pub run: u64,
+    /// Which life of the id it was, from 1; 0 if that is not known.
+    pub run_number: u32,
+    /// The revision of its last public row.
+    pub revision: u64,
 }
 
 /// Something that is to be deleted.
@@ -81,6 +96,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn an_expiry_of_before_the_run_number_is_read_as_it_was() {
+        let stored = [&[1, 5, 1, 1][..], b"a", &[9]].concat();
+        let what = Expired::Ended(vec![("a".to_owned(), 9)]);
+        assert_eq!(super::super::decode::<Expiry>(&stored), Ok(Expiry { what }));
+    }
+
     proptest! {
         #[test]
         fn an_expiry_survives_its_bytes(number: u64, until: u64, scope in ".{0,20}", digest: [u8; 32]) {
@@ -90,6 +112,9 @@ mod tests {
                 Expired::Dedupe { scope, digest },
                 Expired::Payload { run: number, digest },
                 Expired::Ended(vec![("device-7".to_owned(), number)]),
+                Expired::EndedRuns(vec![EndedRun {
+                    instance_id: "device-7".to_owned(), run: number, run_number: 3, revision: until,
+                }]),
             ] {
                 value_round_trips(&Expiry { what });
             }

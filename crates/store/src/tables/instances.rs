@@ -60,11 +60,29 @@ pub struct Instance {
     pub entity_id: Option<String>,
     /// Why it is parked, if it is.
     pub parked: Option<String>,
+    /// The run that waits for this one, if it is a child. Since format 2.
+    pub parent: Option<Box<Parent>>,
+}
+
+/// Who waits for a child: here, because it must be told of an end also where nothing else of the child can be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parent {
+    /// The parent's instance.
+    pub instance_id: String,
+    /// Which life of it.
+    pub run_number: u32,
+    /// The command of it that started this run.
+    pub command: u64,
 }
 
 impl Stored for Instance {
     const TABLE: Table = Table::Instance;
-    const FORMAT: u8 = 1;
+    const FORMAT: u8 = 2;
+
+    fn appended_since(format: u8) -> &'static [u8] {
+        // No parent.
+        if format == 1 { &[0] } else { &[] }
+    }
 }
 
 /// The row of an instance id.
@@ -87,9 +105,20 @@ pub fn all() -> Scan {
 #[cfg(test)]
 mod tests {
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
+    use super::super::{decode, encode};
     use super::RunStatus::*;
     use super::*;
     use proptest::prelude::*;
+
+    /// Format 1 ended before the parent.
+    fn a_row_of_format_1_has_no_parent(instance: &Instance) {
+        let mut bytes = encode(instance);
+        bytes[0] = 1;
+        assert_eq!(bytes.pop(), Some(0));
+        assert_eq!(decode::<Instance>(&bytes).as_ref(), Ok(instance));
+        bytes.push(0);
+        assert!(decode::<Instance>(&bytes).is_err(), "what is left over is damage there too");
+    }
 
     proptest! {
         #[test]
@@ -103,14 +132,19 @@ mod tests {
             times: (i64, i64),
             entity_id: Option<String>,
             parked: Option<String>,
+            parent: Option<(String, u32, u64)>,
         ) {
             let (run, run_number, folded_turn, last_turn) = numbers;
             let (definition, version, correlation_id) = texts;
             let (created_at, updated_at) = times;
-            value_round_trips(&Instance {
+            let parent =
+                parent.map(|(instance_id, run_number, command)| Parent { instance_id, run_number, command }.into());
+            let instance = Instance {
                 run, run_number, status, definition, version, definition_hash, folded_turn, last_turn,
-                created_at, updated_at, correlation_id, entity_id, parked,
-            });
+                created_at, updated_at, correlation_id, entity_id, parked, parent,
+            };
+            value_round_trips(&instance);
+            a_row_of_format_1_has_no_parent(&Instance { parent: None, ..instance });
         }
 
         #[test]

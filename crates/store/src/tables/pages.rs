@@ -28,6 +28,16 @@ impl Stored for Page {
     const FORMAT: u8 = 1;
 }
 
+impl Page {
+    /// The number of its last event, or 0 if it has none.
+    pub fn last_event(&self) -> u64 {
+        match u64::from(self.events_count) {
+            0 => 0,
+            count => self.first_event.saturating_add(count - 1),
+        }
+    }
+}
+
 /// The page of a run's turn.
 pub fn key(run: u64, turn: u64) -> Key {
     KeyWriter::new(Table::Page).u64(run).u64(turn).key()

@@ -2,6 +2,9 @@
 //!
 //! A run has one row, written again whenever its status changes; its revision grows, so a late write changes
 //! nothing. The runtime decides nothing by this table: the truth is in [`super::instances`].
+//!
+//! Input and output are not here: they may be large, a JSON that is cut is none, and the run itself has them. A row is for finding runs, and
+//! for seeing at once why one failed.
 
 use super::public_cells::{CellReader, CellWriter, ColumnError, optional, required};
 use crate::public::{Kind, PublicKey, PublicRow, TableSchema};
@@ -20,8 +23,6 @@ pub static SCHEMA: TableSchema = TableSchema {
         optional("EntityId", Kind::Text),
         required("CreatedAtUtc", Kind::Time),
         required("LastUpdatedAtUtc", Kind::Time),
-        optional("Input", Kind::Json),
-        optional("Output", Kind::Json),
         optional("Error", Kind::Json),
     ],
     ordered_by: "CreatedAtUtc",
@@ -60,11 +61,7 @@ pub struct PublicInstance {
     pub created_at: i64,
     /// When it last changed, in the same unit.
     pub updated_at: i64,
-    /// What it was started with, as JSON text, if it is shown.
-    pub input: Option<String>,
-    /// What it ended with, as JSON text.
-    pub output: Option<String>,
-    /// The error it ended with, as JSON text.
+    /// Why it failed or is parked, as JSON text: `code`, `message` and, if there is one, `state`.
     pub error: Option<String>,
 }
 
@@ -81,8 +78,6 @@ impl PublicInstance {
             .optional_text("EntityId", self.entity_id.as_deref())
             .time("CreatedAtUtc", self.created_at)
             .time("LastUpdatedAtUtc", self.updated_at)
-            .optional_text("Input", self.input.as_deref())
-            .optional_text("Output", self.output.as_deref())
             .optional_text("Error", self.error.as_deref())
             .row(key(&self.instance_id, self.run_number), revision)
     }
@@ -91,7 +86,7 @@ impl PublicInstance {
     pub fn from_row(row: &PublicRow) -> Result<Self, ColumnError> {
         let cells = CellReader::new(&SCHEMA, row);
         Ok(Self {
-            run_number: row.key.row.parse().map_err(|_| cells.unreadable("RowKey"))?,
+            run_number: run_number(&row.key).ok_or_else(|| cells.unreadable("RowKey"))?,
             instance_id: cells.text("InstanceId")?,
             execution_id: cells.text("ExecutionId")?,
             workflow: cells.text("Workflow")?,
@@ -101,8 +96,6 @@ impl PublicInstance {
             entity_id: cells.optional_text("EntityId")?,
             created_at: cells.time("CreatedAtUtc")?,
             updated_at: cells.time("LastUpdatedAtUtc")?,
-            input: cells.optional_text("Input")?,
-            output: cells.optional_text("Output")?,
             error: cells.optional_text("Error")?,
         })
     }
@@ -112,6 +105,11 @@ impl PublicInstance {
 /// number, so that the runs of an instance sort as numbers do.
 pub fn key(instance_id: &str, run_number: u32) -> PublicKey {
     PublicKey { partition: instance_id.to_owned(), row: format!("{run_number:010}") }
+}
+
+/// The number of the run whose row this is.
+pub fn run_number(key: &PublicKey) -> Option<u32> {
+    key.row.parse().ok()
 }
 
 #[cfg(test)]
@@ -126,16 +124,16 @@ mod tests {
             run_number: u32,
             instance_id in "[-A-Za-z0-9._:~@]{1,40}",
             texts in (".{0,20}", ".{0,20}", ".{0,20}", ".{0,20}", ".{0,20}"),
-            nullable: [Option<String>; 4],
+            nullable: [Option<String>; 2],
             times: (i64, i64),
             revision: u64,
         ) {
             let (execution_id, workflow, version, status, correlation_id) = texts;
-            let [entity_id, input, output, error] = nullable;
+            let [entity_id, error] = nullable;
             let (created_at, updated_at) = times;
             let instance = PublicInstance {
                 run_number, instance_id, execution_id, workflow, version, status, correlation_id, entity_id,
-                created_at, updated_at, input, output, error,
+                created_at, updated_at, error,
             };
             let row = instance.to_row(revision);
             prop_assert_eq!(row.revision, revision);

@@ -45,6 +45,8 @@ pub(crate) enum Lie {
     OffsetPages,
     /// Any token is taken.
     TrustsTokens,
+    /// Deletions take rows that are newer than they.
+    DeletesAny,
     /// Deleted rows stay in the answers to queries.
     GhostRows,
     /// The first scan after a commit shows the last row of its batch as it was before.
@@ -55,7 +57,7 @@ pub(crate) enum Lie {
 
 impl Lie {
     /// Every bug, and the promise whose checks must find it.
-    pub(crate) const ALL: [(Self, &'static str); 16] = [
+    pub(crate) const ALL: [(Self, &'static str); 17] = [
         (Self::TornBatch, "atomicity"),
         (Self::StaleRead, "atomicity"),
         (Self::LostVersionCheck, "fencing"),
@@ -69,6 +71,7 @@ impl Lie {
         (Self::LastWriterWins, "queries"),
         (Self::OffsetPages, "pages"),
         (Self::TrustsTokens, "pages"),
+        (Self::DeletesAny, "queries"),
         (Self::GhostRows, "queries"),
         (Self::HalfVisible, "atomicity"),
         (Self::Forgetful, "recovery"),
@@ -240,6 +243,13 @@ impl PublicTables for Lying {
             for write in &mut writes {
                 if let PublicWrite::Put(row) = write {
                     row.revision = 1;
+                }
+            }
+        }
+        if self.lie == Lie::DeletesAny {
+            for write in &mut writes {
+                if let PublicWrite::Delete { revision, .. } = write {
+                    *revision = u64::MAX;
                 }
             }
         }

@@ -79,6 +79,7 @@ impl Pass<'_> {
             self.record(Fact::SubOrchestrationInstanceFailed { command, error: failure, late: true });
             return Ok(());
         };
+        self.count_failure(&failure);
         self.record(Fact::SubOrchestrationInstanceFailed { command, error: failure.clone(), late: false });
         self.cancel_child_timer(branch)?;
         // The state that raises it here is this one, whatever state of the child it came from.

@@ -46,6 +46,10 @@ impl Pass<'_> {
                 }
                 let message = self.normalised(message);
                 if self.instance.header().suspended {
+                    // An event is counted already; an answer is when it takes effect, which is another turn.
+                    if !matches!(message, Message::EventRaised { .. }) {
+                        self.count_bytes(message.payload_bytes());
+                    }
                     self.instance.hold(message);
                     return Ok(());
                 }

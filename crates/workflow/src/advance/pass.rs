@@ -241,6 +241,12 @@ impl<'a> Pass<'a> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
+    /// Counts an error from outside: it is recorded where it came in and where it goes, and kept where it is seen.
+    pub(super) fn count_failure(&mut self, failure: &Failure) {
+        const COPIES: u64 = 4;
+        self.count_bytes(COPIES * (failure.message.len() + failure.code.len()) as u64);
+    }
+
     /// Counts a payload against the turn, or refuses it.
     pub(super) fn admit(&mut self, value: &Value) -> Result<(), Failure> {
         keepable(value, self.limits)?;

@@ -95,6 +95,7 @@ impl Pass<'_> {
             return Ok(());
         }
         delivery.failures = delivery.failures.saturating_add(1);
+        self.count_failure(&failure);
         let seed = self.instance.origin().seed;
         let jitter =
             digest_number(&[&seed.to_be_bytes(), &command.0.to_be_bytes(), &delivery.failures.to_be_bytes()]);

@@ -10,7 +10,7 @@ use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
 use crate::instance::{Corrupt, Delivery, Phase, UndoRecord};
-use crate::json::Json;
+use crate::json::{self, Json};
 use crate::path::Template;
 use crate::scope::Scope;
 use crate::time::Duration;
@@ -167,6 +167,7 @@ impl Pass<'_> {
             branches.push(parent.branch);
         }
         let activity = compensation.activity.clone();
+        self.count_bytes(json::size(&input));
         self.instance.record_undo(UndoRecord {
             branches,
             state: state_id,

@@ -85,8 +85,8 @@ impl Instance {
         }
     }
 
-    /// The parts changed since the last call, encoded, in key order.
-    pub(crate) fn take_changes(&mut self) -> Result<Vec<PartChange>, Corrupt> {
+    /// The parts changed since the last call, encoded, in key order. A turn has taken them; a run that has had none has all its parts here.
+    pub fn take_changes(&mut self) -> Result<Vec<PartChange>, Corrupt> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|key| Ok(PartChange { value: self.encode_part(&key)?, key })).collect()
     }

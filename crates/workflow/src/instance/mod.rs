@@ -169,6 +169,11 @@ impl Instance {
         self.header.updated_at
     }
 
+    /// Stops the run where it is: orders still take effect, and nothing else does before them. For one that cannot go on and is to be ended.
+    pub fn halt(&mut self) {
+        self.header_mut().suspended = true;
+    }
+
     /// Forgets an input that must not be stored.
     pub(crate) fn drop_input(&mut self) {
         self.origin.input = Json::default();

@@ -1,5 +1,7 @@
 //! A run as people ask about it: where it is, what it waits for, and what it would take now. Reads only.
 
+use std::collections::BTreeSet;
+
 use super::{Instance, Phase, Status};
 use crate::ids::CommandId;
 use crate::json;
@@ -75,6 +77,22 @@ impl Instance {
     /// Whether a branch waits for the answer to this command.
     pub fn expects(&self, command: CommandId) -> bool {
         self.index.branch_of(command).is_some()
+    }
+
+    /// Timers that the run or a branch of it waits for, but for those whose firing it holds.
+    pub fn timers(&self) -> BTreeSet<CommandId> {
+        let of_branches = self.branches.values().filter_map(|branch| match branch.phase {
+            Phase::Timer { timer } => Some(timer),
+            Phase::Event { timer, .. } | Phase::Child { timer, .. } => timer,
+            _ => None,
+        });
+        let mut timers: BTreeSet<CommandId> = of_branches.chain(self.header.timer).collect();
+        for message in self.held.values() {
+            if let Message::TimerFired { timer } = message {
+                timers.remove(timer);
+            }
+        }
+        timers
     }
 
     /// Whether a message would be taken now: the answer for whoever sends it, before it enters the inbox.

@@ -100,13 +100,18 @@ async fn a_restart_begins_another_instance_unless_the_same_is_asked_for() {
 }
 
 #[tokio::test]
-async fn addresses_have_the_host_that_was_asked_and_none_if_it_cannot_be_repeated() {
+async fn addresses_have_the_host_that_was_asked_and_no_other_host_is_answered() {
     let world = world().await;
-    for (host, origin) in [("abide.local", "http://abide.local"), ("a b", ""), ("me:secret@abide.local", "")]
-    {
+    let start = |host: &'static str| {
         let path = format!("{ROOT}/orchestrators/Echo?taskHub=Hub");
         let request = Request::builder().method(Method::POST).uri(path).header("host", host);
-        let started = world.send(request.body(Body::empty()).unwrap()).await;
+        world.send(request.body(Body::empty()).unwrap())
+    };
+    for host in ["abide.local", "a b", "me:secret@abide.local"] {
+        assert_eq!(start(host).await.status, 421, "{host}");
+    }
+    for (host, origin) in [("localhost:7070", "http://localhost:7070"), ("127.0.0.1", "http://127.0.0.1")] {
+        let started = start(host).await;
         let address = json_of(&started)["statusQueryGetUri"].as_str().unwrap().to_owned();
         assert!(address.starts_with(&format!("{origin}{ROOT}/instances/")), "{address}");
         assert!(address.ends_with("?taskHub=Hub&connection=Storage"), "{address}");
