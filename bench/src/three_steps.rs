@@ -1,4 +1,5 @@
-//! A run of three tasks as the rows it commits: the real turns of the core, in the rows of the store's tables, four commits.
+//! A run of three tasks as rows for the benchmark of the store: the real turns of the core, put into rows by hand as the runtime does, four commits. What the
+//! runtime itself writes is counted by its own tests.
 //!
 //! One row per turn: the page has the turn's history and the parts it changed. No timer rows for deadlines of calls in flight, and
 //! the public table is fed at the start and at the end only. Not counted: deleting the two rows of the feed, which rides in later commits
