@@ -84,7 +84,7 @@ impl Cluster {
             Step::Rewind => order(Message::Rewind { reason }),
             Step::AwaitEnd => Request::AwaitEnd { instance_id, run: None },
             Step::Restart => Request::Restart { instance_id },
-            Step::Purge => Request::Purge { instance_id },
+            Step::Purge => Request::Purge { instance_id, run: None },
         })
     }
 

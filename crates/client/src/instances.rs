@@ -79,10 +79,14 @@ pub struct Purged {
 pub struct Named {
     /// The instance.
     pub instance_id: String,
+    /// Until when the request is recognised if it comes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key_expires_at_utc: Option<Timestamp>,
 }
 
+/// Starts, events, orders and deletions each have a key by which the server recognises a copy, so that they can be repeated safely.
 impl Client {
-    /// Starts a run. Repeated safely: it has a key.
+    /// Starts a run.
     pub fn start(&self, start: &Start) -> Call<StartOutcome> {
         let wait = start.wait.map(|wait| format!("PT{}.{:03}S", wait.as_secs(), wait.subsec_millis()));
         let path = Path::of(INSTANCES).query("wait", wait.as_deref());
@@ -118,7 +122,7 @@ impl Client {
     /// Raises an event.
     pub fn raise(&self, id: &str, event: &str, payload: &Value) -> Call<Named> {
         let path = instance(id).segment("events").segment(event);
-        Call::new(self, Method::POST, path, Repeat::Unsafe).json(payload)
+        Call::new(self, Method::POST, path, Repeat::Unsafe).json(payload).keyed(None)
     }
 
     /// Stops a run where it is; it keeps what reaches it.
@@ -148,7 +152,7 @@ impl Client {
 
     /// Forgets an instance whose last run has ended.
     pub fn purge(&self, id: &str) -> Call<Named> {
-        Call::new(self, Method::DELETE, instance(id), Repeat::Unsafe)
+        Call::new(self, Method::DELETE, instance(id), Repeat::Unsafe).keyed(None)
     }
 
     /// Forgets ended instances by filter, a bounded number per call.
@@ -158,7 +162,7 @@ impl Client {
 
     fn order<T>(&self, id: &str, order: &str, reason: Option<&str>) -> Call<T> {
         let body: BTreeMap<&str, &str> = reason.map(|reason| ("reason", reason)).into_iter().collect();
-        Call::new(self, Method::POST, instance(id).segment(order), Repeat::Unsafe).json(&body)
+        Call::new(self, Method::POST, instance(id).segment(order), Repeat::Unsafe).json(&body).keyed(None)
     }
 }
 

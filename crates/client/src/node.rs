@@ -30,6 +30,7 @@ pub struct Stats {
     /// Activity calls.
     pub activities: ActivityStats,
     /// Entities.
+    #[serde(default)]
     pub entities: EntityStats,
     /// Seconds since the server began.
     pub uptime_seconds: u64,
@@ -45,6 +46,9 @@ pub struct Stats {
 pub struct InstanceStats {
     /// How many of each status.
     pub by_status: BTreeMap<String, u64>,
+    /// A number as large as this means: so many or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_up_to: Option<u64>,
 }
 
 /// A shard, counted.

@@ -99,6 +99,9 @@ pub struct Started {
     pub execution_id: String,
     /// When it was taken.
     pub created_at_utc: Timestamp,
+    /// Until when the request is recognised if it comes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key_expires_at_utc: Option<Timestamp>,
 }
 
 /// What became of a start.

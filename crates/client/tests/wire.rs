@@ -6,7 +6,7 @@ mod scripted;
 
 use std::time::Duration;
 
-use abide_client::{Client, ClientError, Code, Start, StartOutcome, Status};
+use abide_client::{Client, ClientError, Code, Purge, Start, StartOutcome, Status};
 use scripted::{Scripted, Step, failed, succeeded};
 use serde_json::json;
 
@@ -21,9 +21,26 @@ async fn what_reads_is_repeated_and_what_would_be_done_twice_is_not() {
     let server = Scripted::play([busy(), succeeded(200, r#"{"health":"ready"}"#), busy()]).await;
     let client = server.client();
     assert_eq!(client.readiness().await.unwrap().health, "ready");
-    let error = client.raise("i", "Go", &json!(1)).await.unwrap_err();
+    let error = client.delete_route("t").await.unwrap_err();
     assert_eq!(error.refusal().unwrap().code, Code::ServiceUnavailable);
-    assert_eq!(server.heads(), ["GET /readyz", "GET /readyz", "POST /api/instances/i/events/Go"]);
+    assert_eq!(server.heads(), ["GET /readyz", "GET /readyz", "DELETE /api/routes/t"]);
+}
+
+#[tokio::test]
+async fn events_orders_and_deletions_are_repeated_under_one_key() {
+    let named = || succeeded(202, r#"{"instanceId":"i"}"#);
+    let script = [busy(), named(), Step::HangUp, named(), busy(), named()];
+    let server = Scripted::play(script).await;
+    let client = server.client();
+    client.raise("i", "Go", &json!(1)).await.unwrap();
+    client.terminate("i", None).await.unwrap();
+    client.purge("i").await.unwrap();
+    let keys = server.header("idempotency-key");
+    assert_eq!(keys.len(), 6);
+    assert!(
+        keys.chunks(2).all(|pair| pair[0] == pair[1]) && keys[1] != keys[2] && keys[3] != keys[4],
+        "{keys:?}"
+    );
 }
 
 #[tokio::test]
@@ -45,9 +62,9 @@ async fn an_answer_that_breaks_off_leaves_open_what_happened() {
         Scripted::play([Step::HangUp, Step::Last("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into())])
             .await;
     let client = server.client();
-    let error = client.raise("i", "Go", &json!(null)).await.unwrap_err();
+    let error = client.delete_route("t").await.unwrap_err();
     assert!(matches!(error, ClientError::Interrupted { .. }), "{error}");
-    let error = client.terminate("i", None).await.unwrap_err();
+    let error = client.purge_matching(&Purge::default()).await.unwrap_err();
     assert!(matches!(error, ClientError::Interrupted { .. }), "{error}");
     assert_eq!(server.heads().len(), 2);
 }

@@ -5,6 +5,7 @@
 //! elsewhere whether it is still in use.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,6 +70,14 @@ pub enum DefinitionError {
     /// It is retired.
     #[error("{id} {version} is retired")]
     Retired {
+        /// Which definition.
+        id: String,
+        /// Which version.
+        version: Version,
+    },
+    /// It is the default, which cannot be retired.
+    #[error("{id} {version} is the default version: make another one the default first")]
+    IsDefault {
         /// Which definition.
         id: String,
         /// Which version.
@@ -184,6 +193,33 @@ impl<S: PrivateRows> Definitions<S> {
         Err(DefinitionError::Busy { id: id.to_owned() })
     }
 
+    /// Takes a version out of use: no new run can have it. Not the default one. Whether runs of it live is asked elsewhere; those that do go on.
+    pub async fn retire(&self, id: &str, version: &Version, now: Timestamp) -> Result<(), DefinitionError> {
+        let (key, default) = (definition_key(id, version), default_versions::key(id));
+        for _ in 0..ATTEMPTS_MAX {
+            let Some((mut row, published)) = self.read::<Definition>(&key).await? else {
+                return Err(DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() });
+            };
+            if row.retired_at.is_some() {
+                return Ok(());
+            }
+            row.retired_at = Some(now.0);
+            let mut batch = Batch::checked().replace(key.clone(), published, encode(&row));
+            // The default is written unchanged: it must not become this one meanwhile.
+            if let Some((there, before)) = self.read::<DefaultVersion>(&default).await? {
+                if there.version == version.to_string() {
+                    return Err(DefinitionError::IsDefault { id: id.to_owned(), version: version.clone() });
+                }
+                batch = batch.replace(default.clone(), before, encode(&there));
+            }
+            match self.store.commit(&self.partition, batch).await {
+                CommitOutcome::Committed(_) => return Ok(()),
+                outcome => drop(again(outcome)?),
+            }
+        }
+        Err(DefinitionError::Busy { id: id.to_owned() })
+    }
+
     /// The plan a new run starts with: of the default version, or of the highest in a range that is not retired.
     pub async fn pick(&self, id: &str, range: Option<&VersionReq>) -> Result<Arc<Plan>, DefinitionError> {
         if range.is_some() || self.store.capabilities().shared {
@@ -232,9 +268,7 @@ impl<S: PrivateRows> Definitions<S> {
         if let Some(plan) = self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
             return Ok(Arc::clone(plan));
         }
-        let Some((row, _)) = self.read::<Definition>(&definition_key(id, version)).await? else {
-            return Err(DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() });
-        };
+        let row = self.stored(id, version).await?;
         let damaged =
             |reason: &str| TableError::Value { table: Definition::TABLE, reason: reason.to_owned() };
         let text = |bytes| String::from_utf8(bytes).map_err(|_| damaged("it is not text"));
@@ -248,6 +282,30 @@ impl<S: PrivateRows> Definitions<S> {
         }
         compiled.insert(name, Arc::clone(&plan));
         Ok(plan)
+    }
+
+    /// A published version as it is stored.
+    pub async fn stored(&self, id: &str, version: &Version) -> Result<Definition, DefinitionError> {
+        let unknown = || DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() };
+        let row = self.read::<Definition>(&definition_key(id, version)).await?;
+        row.map(|(row, _)| row).ok_or_else(unknown)
+    }
+
+    /// Ids of definitions in their order, from this one on, at most so many.
+    pub async fn ids(&self, from: &str, ids_max: usize) -> Result<Vec<String>, DefinitionError> {
+        let mut scan = default_versions::all().at_most(ids_max);
+        scan.from = Bound::Included(default_versions::key(from));
+        let mut ids = Vec::new();
+        let mut next = Some(scan);
+        while let Some(scan) = next.filter(|_| ids.len() < ids_max) {
+            let page = self.store.scan(&self.partition, scan).await?;
+            for row in page.rows {
+                ids.push(default_versions::read_key(&row.key)?);
+            }
+            next = page.next;
+        }
+        ids.truncate(ids_max);
+        Ok(ids)
     }
 
     /// Every published version of a definition, as stored.

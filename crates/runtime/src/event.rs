@@ -239,8 +239,8 @@ pub enum Notice {
     Began,
     /// A call was delivered again.
     Redelivered,
-    /// An entity recorded an event.
-    EventRecorded,
+    /// An operation changed an entity.
+    Operated,
     /// A message was given up.
     DeadLettered {
         /// In whose name.

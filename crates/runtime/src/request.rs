@@ -37,6 +37,8 @@ pub enum Request {
     Purge {
         /// Whom.
         instance_id: InstanceId,
+        /// Only if this is its last run.
+        run: Option<RunNumber>,
     },
     /// One operation on an entity.
     Operate(Box<Operate>),
@@ -65,7 +67,7 @@ impl Request {
             Self::Start(start) => Some(&start.instance_id),
             Self::Deliver { instance_id, .. }
             | Self::Restart { instance_id }
-            | Self::Purge { instance_id }
+            | Self::Purge { instance_id, .. }
             | Self::AwaitEnd { instance_id, .. }
             | Self::Recall { instance_id, .. } => Some(instance_id),
             Self::Once(_, request) => request.instance_id(),

@@ -3,6 +3,7 @@
 //! Knows nothing of HTTP.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use abide_runtime::hands::Store;
 use abide_runtime::{Node, Reply, Request};
 use abide_store::rows::Health;
 use abide_workflow::Timestamp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
+use crate::bodies::{Bodies, Share};
 use crate::callers::Callers;
 use crate::error::ApiError;
+use crate::rate::Rate;
 
 /// What a request may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +27,10 @@ pub struct AppLimits {
     pub payload_bytes_max: u64,
     /// How long the runtime and the store may take for an answer.
     pub answer_max: Duration,
+    /// Requests in a second, of all clients together; 0 if there is no limit.
+    pub requests_per_second: u32,
+    /// Sessions whose events are taken at the same time (`maxConcurrentSessions`).
+    pub sessions_max: usize,
 }
 
 /// The server as request handlers see it. Cheap to clone.
@@ -38,10 +45,15 @@ struct Inner<S> {
     registry: String,
     limits: AppLimits,
     callers: Callers,
+    bodies: Bodies,
+    rate: Option<Rate>,
     stopping: watch::Sender<bool>,
     probes: Arc<Semaphore>,
+    sessions: Semaphore,
 }
 
+/// How many bodies of the largest size there is room for at the same time.
+const BODIES_MAX: usize = 32;
 /// How long a readiness probe may take. A disk that hangs makes the question hang too.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 /// Probes asked at the same time, each on a thread that a disk may hold; more wait.
@@ -59,14 +71,19 @@ impl<S: Store> App<S> {
     /// A node, the activities its definitions may name, as the JSON text that validation reads, and who may call.
     pub fn new(node: Arc<Node<S>>, registry: String, limits: AppLimits, callers: Callers) -> Self {
         let probes = Arc::new(Semaphore::new(PROBES_MAX));
+        let bodies = Bodies::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
+        let rate = NonZeroU32::new(limits.requests_per_second).map(Rate::per_second);
         Self {
             inner: Arc::new(Inner {
                 node,
                 registry,
                 limits,
                 callers,
+                bodies,
+                rate,
                 stopping: watch::Sender::new(false),
                 probes,
+                sessions: Semaphore::new(limits.sessions_max.min(Semaphore::MAX_PERMITS)),
             }),
         }
     }
@@ -87,6 +104,22 @@ impl<S: Store> App<S> {
 
     pub(crate) fn callers(&self) -> &Callers {
         &self.inner.callers
+    }
+
+    /// A place among the sessions whose events are taken now.
+    pub(crate) async fn session(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.inner.sessions.acquire().await.ok()
+    }
+
+    /// Room for a request's body.
+    pub(crate) fn body_share(&self) -> Share {
+        self.inner.bodies.share()
+    }
+
+    /// Whether one more request may come now.
+    pub(crate) fn admits(&self) -> bool {
+        self.inner.rate.as_ref().is_none_or(|rate| rate.admits(self.node().uptime()))
     }
 
     /// Asks the shard of an instance.

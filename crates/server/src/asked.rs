@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use abide_runtime::hands::Store;
 use abide_workflow::{InstanceId, Timestamp, json};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
@@ -11,18 +12,23 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::Serialize;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use crate::callers::Callers;
+use crate::app::App;
+use crate::bodies::Share;
 use crate::correlation::CorrelationId;
 use crate::envelope;
 use crate::error::ApiError;
+use crate::openapi::Field;
+use crate::rest;
 
 /// Bytes of a path and its query.
 const URI_BYTES_MAX: usize = 8 * 1024;
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -35,14 +41,16 @@ pub(crate) struct Asked {
     correlation: CorrelationId,
     parts: Parts,
     body: Body,
+    /// What the body takes of the room for bodies, until the request is answered.
+    share: Share,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Asked {
+impl<S: Store> FromRequest<App<S>> for Asked {
     type Rejection = Infallible;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Infallible> {
+    async fn from_request(request: Request, app: &App<S>) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
-        Ok(Self { correlation: CorrelationId::of(&parts.headers), parts, body })
+        Ok(Self { correlation: CorrelationId::of(&parts.headers), parts, body, share: app.body_share() })
     }
 }
 
@@ -110,14 +118,43 @@ impl Asked {
         Ok(values)
     }
 
+    /// The query's parameters, in this order, each checked as far as it is documented.
+    pub(crate) fn parameters<const N: usize>(
+        &self,
+        fields: &[Field; N],
+    ) -> Result<[Option<Cow<'_, str>>; N], ApiError> {
+        let values = self.query(fields.each_ref().map(|field| field.name))?;
+        for (field, value) in fields.iter().zip(&values) {
+            value.as_deref().map_or(Ok(()), |value| field.check(value))?;
+        }
+        Ok(values)
+    }
+
+    /// A part of the path, checked as far as it is documented.
+    pub(crate) async fn part(&mut self, field: &Field) -> Result<String, ApiError> {
+        let text = self.param(field.name).await?;
+        field.check(&text)?;
+        Ok(text)
+    }
+
     /// What holds of every request, whatever it is about.
-    pub(crate) fn check(&self, callers: &Callers) -> Result<(), ApiError> {
-        callers.check(&self.parts)?;
+    pub(crate) fn check<S: Store>(&self, app: &App<S>) -> Result<(), ApiError> {
+        app.callers().check(&self.parts)?;
         let uri = &self.parts.uri;
+        if !rest::OF_SERVER.contains(&uri.path()) && !app.admits() {
+            return Err(ApiError::rate_limited(
+                "there are more requests than server.requestsPerSecond allows",
+            ));
+        }
         let bytes = uri.path().len() + uri.query().map_or(0, |query| query.len() + 1);
         if bytes > URI_BYTES_MAX {
             let message = format!("the URI has {bytes} bytes; the limit is {URI_BYTES_MAX}");
             return Err(ApiError::refused(StatusCode::URI_TOO_LONG, message));
+        }
+        let headers = self.headers().len();
+        if headers > HEADERS_MAX {
+            let message = format!("there are {headers} headers; the limit is {HEADERS_MAX}");
+            return Err(ApiError::refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message));
         }
         Ok(())
     }
@@ -125,28 +162,46 @@ impl Asked {
     /// The body's bytes. They are taken: a second call gets none.
     pub(crate) async fn bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
         self.check_kind()?;
-        let too_large = || {
-            let message = format!("the body has more than {bytes_max} bytes");
-            ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message)
-        };
-        let told =
-            self.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if told.is_some_and(|told| told > bytes_max as u64) {
-            return Err(too_large());
+        let bytes = self.within_time(bytes_max).await?;
+        if !bytes.is_empty() && !self.headers().contains_key(CONTENT_TYPE) {
+            return Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON));
         }
-        let body = Limited::new(std::mem::take(&mut self.body), bytes_max).collect();
-        match tokio::time::timeout(BODY_TIME_MAX, body).await {
-            Ok(Ok(collected)) => {
-                let bytes = collected.to_bytes();
-                if !bytes.is_empty() && !self.headers().contains_key(CONTENT_TYPE) {
-                    return Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON));
-                }
-                Ok(bytes)
+        Ok(bytes)
+    }
+
+    /// The body's bytes, of whatever kind they are.
+    pub(crate) async fn raw_bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
+        self.check_encoding()?;
+        self.within_time(bytes_max).await
+    }
+
+    async fn within_time(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
+        let told = self.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if told.is_some_and(|told: u64| told > bytes_max as u64) {
+            return Err(too_large(bytes_max));
+        }
+        let bytes = tokio::time::timeout(BODY_TIME_MAX, self.collect(bytes_max)).await;
+        let late = |_| ApiError::refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+        bytes.map_err(late)?
+    }
+
+    /// All that comes, copied: pieces of what the socket had would keep more alive than they are.
+    async fn collect(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
+        let mut body = std::mem::take(&mut self.body);
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| ApiError::invalid("", "the body broke off"))?;
+            // Trailers are not looked at.
+            let Ok(piece) = frame.into_data() else { continue };
+            if bytes.len() + piece.len() > bytes_max {
+                return Err(too_large(bytes_max));
             }
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-            Ok(Err(_)) => Err(ApiError::invalid("", "the body broke off")),
-            Err(_) => Err(ApiError::refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+            if !self.share.grow(piece.len()) {
+                return Err(ApiError::rate_limited("too many large bodies are being sent; try again later"));
+            }
+            bytes.extend_from_slice(&piece);
         }
+        Ok(bytes.into())
     }
 
     /// The body as JSON, or none if it is empty.
@@ -161,17 +216,25 @@ impl Asked {
     /// A body of another kind is not guessed at: what one reader takes for JSON another takes for a form.
     fn check_kind(&self) -> Result<(), ApiError> {
         let headers = self.headers();
-        let refused = |message| Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         let kinds = headers.get_all(CONTENT_TYPE);
         if !kinds.iter().all(|kind| is_json(kind.as_bytes())) {
-            return refused(NOT_JSON);
+            return Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, NOT_JSON));
         }
-        let encoding = headers.get(CONTENT_ENCODING);
+        self.check_encoding()
+    }
+
+    fn check_encoding(&self) -> Result<(), ApiError> {
+        let encoding = self.headers().get(CONTENT_ENCODING);
         if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
-            return refused("a body must not be compressed");
+            let message = "a body must not be compressed";
+            return Err(ApiError::refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
         Ok(())
     }
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {bytes_max} bytes"))
 }
 
 /// The text of a body.

@@ -7,10 +7,14 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::correlation::{self, CorrelationId};
 use crate::error::{ApiError, ErrorJson};
+
+const SUCCEEDED: &str = "Succeeded";
+const FAILED: &str = "Failed";
 
 /// Something written as its text.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +26,23 @@ impl<T: Display> Serialize for Text<T> {
     }
 }
 
-#[derive(Serialize)]
+/// The envelope around data.
+#[derive(Serialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(rename_all = "camelCase")]
-struct Succeeded<'a, T> {
+pub(crate) struct Succeeded<'a, T> {
+    #[schemars(extend("const" = SUCCEEDED))]
     status: &'static str,
     correlation_id: &'a str,
     timestamp: Text<Timestamp>,
     data: &'a T,
 }
 
-#[derive(Serialize)]
+/// The envelope around an error.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Failed<'a> {
+pub(crate) struct Failed<'a> {
+    #[schemars(extend("const" = FAILED))]
     status: &'static str,
     correlation_id: &'a str,
     timestamp: Text<Timestamp>,
@@ -48,7 +57,7 @@ pub(crate) fn succeeded<T: Serialize>(
     data: &T,
 ) -> Response {
     let envelope =
-        Succeeded { status: "Succeeded", correlation_id: correlation.as_str(), timestamp: Text(now), data };
+        Succeeded { status: SUCCEEDED, correlation_id: correlation.as_str(), timestamp: Text(now), data };
     match serde_json::to_vec(&envelope) {
         Ok(json) => with_headers(status, correlation, json),
         Err(error) => failed(&ApiError::internal(&error), correlation, now),
@@ -61,7 +70,7 @@ pub(crate) fn failed(error: &ApiError, correlation: &CorrelationId, now: Timesta
         tracing::error!(correlation_id = correlation.as_str(), detail, "a request failed");
     }
     let envelope = Failed {
-        status: "Failed",
+        status: FAILED,
         correlation_id: correlation.as_str(),
         timestamp: Text(now),
         error: error.to_json(),

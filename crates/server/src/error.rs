@@ -4,17 +4,21 @@
 
 use abide_runtime::Refused;
 use abide_runtime::definitions::DefinitionError;
-use abide_runtime::entity::OperationError;
+use abide_runtime::entity::{EntityReadError, OperationError};
 use abide_runtime::node::{ShowError, Unanswered};
+use abide_runtime::routes::RouteError;
+use abide_store::public::PutError;
 use abide_store::rows::StoreError;
 use abide_workflow::json::JsonError;
 use abide_workflow::schema::Mismatch;
 use abide_workflow::{Finding, Refusal};
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The codes of the interface. Clients match on them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ErrorCode")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum Code {
     ValidationError,
@@ -27,7 +31,8 @@ pub(crate) enum Code {
 }
 
 /// One place of several that are wrong.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ErrorDetail")]
 pub(crate) struct Detail {
     pub(crate) code: String,
     pub(crate) message: String,
@@ -48,8 +53,9 @@ pub(crate) struct ApiError {
     logged: Option<String>,
 }
 
-/// As it stands in the envelope.
-#[derive(Debug, Serialize)]
+/// Why something was not done.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
 pub(crate) struct ErrorJson<'a> {
     code: Code,
     message: &'a str,
@@ -120,11 +126,11 @@ impl ApiError {
         Self { details, ..error }
     }
 
-    fn conflict(message: impl Into<String>) -> Self {
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, Code::Conflict, message)
     }
 
-    fn rate_limited(message: impl Into<String>) -> Self {
+    pub(crate) fn rate_limited(message: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message)
     }
 
@@ -138,6 +144,12 @@ impl ApiError {
             hint: Some(hint.to_owned()),
         };
         Self { details: vec![detail], ..self }
+    }
+
+    /// The same error, with something to add.
+    #[must_use]
+    pub(crate) fn with_note(self, note: &str) -> Self {
+        Self { message: format!("{}; {note}", self.message), ..self }
     }
 
     /// The same error, at this place of the request.
@@ -257,11 +269,43 @@ impl From<DefinitionError> for ApiError {
                 details: findings.into_iter().map(Detail::from).collect(),
                 ..Self::invalid("", message)
             },
-            DefinitionError::OtherContent { .. } | DefinitionError::Retired { .. } => Self::conflict(message),
+            DefinitionError::OtherContent { .. }
+            | DefinitionError::Retired { .. }
+            | DefinitionError::IsDefault { .. } => Self::conflict(message),
             DefinitionError::Unknown { .. } => Self::not_found(message),
             DefinitionError::Busy { .. } => Self::unavailable(message),
             DefinitionError::Registry(_) | DefinitionError::Table(_) => Self::internal(&message),
             DefinitionError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RouteError> for ApiError {
+    fn from(error: RouteError) -> Self {
+        let message = error.to_string();
+        match error {
+            RouteError::Busy => Self::unavailable(message),
+            RouteError::TooMany => Self::conflict(message),
+            RouteError::Table(_) => Self::internal(&message),
+            RouteError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<EntityReadError> for ApiError {
+    fn from(error: EntityReadError) -> Self {
+        match error {
+            EntityReadError::Damaged(_) => Self::internal(&error),
+            EntityReadError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<PutError> for ApiError {
+    fn from(error: PutError) -> Self {
+        match error {
+            PutError::Store(error) => error.into(),
+            other => Self::internal(&other),
         }
     }
 }

@@ -11,6 +11,7 @@
 mod app;
 mod asked;
 pub mod backup;
+mod bodies;
 mod callers;
 mod check;
 pub mod config;
@@ -22,14 +23,17 @@ mod layout;
 mod listen;
 pub mod logging;
 mod metrics;
+mod openapi;
+mod rate;
 mod rest;
 pub mod serve;
+mod watched;
 
 pub use app::{App, AppLimits};
 pub use callers::Callers;
 pub use check::{CheckError, check};
 pub use config::Config;
-pub use rest::router;
+pub use rest::{interface, router};
 pub use serve::{Builder, ServeError, Server};
 
 pub use abide_dispatch::{Category, Declaration, Failure, Invocation};

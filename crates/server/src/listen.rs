@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::watched::Watched;
+
 /// Connections beyond those that are served, for whoever asks how the server is: it must be able to say that it is full. Each is for one
 /// request, and short. More wait in the operating system's queue.
 const RESERVE: usize = 64;
@@ -21,8 +23,8 @@ const RESERVE: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 /// The same, on a connection of the reserve.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(2);
-/// Headers of one request.
-const HEADERS_MAX: usize = 64;
+/// Headers of one request that are read at all; how many a request may have is for others to say, who can say it with an envelope.
+const HEADERS_MAX: usize = 128;
 /// Bytes of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How long to wait after the operating system could not accept: it is out of something that others must give back.
@@ -89,7 +91,7 @@ async fn connection(stream: TcpStream, router: Router, of_reserve: bool, mut clo
         .keep_alive(!of_reserve)
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(Watched::new(stream)), TowerToHyperService::new(router));
     let mut serving = pin!(serving);
     let closing = async { drop(closing.wait_for(|closing| *closing).await) };
     let ended = tokio::select! {

@@ -33,6 +33,8 @@ const REDELIVERED: Metric = counter(
     "abide_calls_redelivered_total",
     "Activity calls delivered again after their first owner stopped.",
 );
+const OPERATED: Metric = counter("abide_entity_operations_total", "Operations that changed an entity.");
+const DEAD_LETTERED: Metric = counter("abide_dead_letters_total", "Messages that were given up.");
 const UNREADABLE: Metric =
     counter("abide_unreadable_total", "Places in the store that cannot be read, as they were met.");
 const COMMITS: Metric = counter("abide_commits_total", "Commits sent to the store.");
@@ -65,6 +67,8 @@ pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
     text.single(&CALLS_WAITING, metrics.calls_waiting.get());
     text.single(&CALLS_FAILED, metrics.calls_failed.get());
     text.single(&REDELIVERED, metrics.redelivered.get());
+    text.single(&OPERATED, metrics.operated.get());
+    text.single(&DEAD_LETTERED, metrics.dead_lettered.get());
     text.single(&UNREADABLE, metrics.unreadable.get());
     text.single(&COMMITS, metrics.commits.get());
     text.single(&COMMIT_ROWS, metrics.rows.get());
@@ -143,7 +147,7 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (16, 16));
+        assert_eq!((declared.len(), helps), (18, 18));
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
     }

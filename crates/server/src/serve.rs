@@ -202,6 +202,8 @@ fn open(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<App<Emb
         body_bytes_max: config.server.body_bytes_max,
         payload_bytes_max: options.shard.run.payload_bytes_max,
         answer_max: Duration::from_millis(config.server.answer_timeout.0),
+        requests_per_second: config.server.requests_per_second,
+        sessions_max: config.runtime.max_concurrent_sessions,
     };
     let registry = activities.registry_json();
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);

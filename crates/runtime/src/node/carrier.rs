@@ -212,7 +212,7 @@ impl<S: Store> Carrier<S> {
             _ => "",
         });
         if let Effect::Commit(_, batch) = &effect {
-            self.metrics.note_commit(batch);
+            self.metrics.note_commit(self.id, batch);
         }
         let target = if let Effect::Post(target, _) = &effect { Some(*target) } else { None };
         let (hands, id) = (Arc::clone(&self.hands), self.id);
@@ -259,7 +259,7 @@ impl<S: Store> Carrier<S> {
             Notice::DeadLettered { engine, reason } => {
                 tracing::warn!(shard = %self.id, engine, reason, "dead-lettered");
             }
-            Notice::Ended { .. } | Notice::Began | Notice::Redelivered | Notice::EventRecorded => {}
+            Notice::Ended { .. } | Notice::Began | Notice::Redelivered | Notice::Operated => {}
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::shard::Shard;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    fn add(&self, by: u64) {
+    /// So many more.
+    pub fn add(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
@@ -90,6 +91,26 @@ impl Durations {
 pub struct ShardMetrics {
     working: AtomicBool,
     in_memory: AtomicUsize,
+    waiting: AtomicUsize,
+    /// Commits sent.
+    pub commits: Counter,
+}
+
+impl ShardMetrics {
+    /// Whether it is at work.
+    pub fn working(&self) -> bool {
+        self.working.load(Ordering::Relaxed)
+    }
+
+    /// Instances in memory.
+    pub fn instances_in_memory(&self) -> usize {
+        self.in_memory.load(Ordering::Relaxed)
+    }
+
+    /// Work that waits.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
 }
 
 /// What a node counts.
@@ -114,8 +135,8 @@ pub struct Metrics {
     pub calls_failed: Counter,
     /// Calls running now.
     pub calls_running: Gauge,
-    /// Events that entities recorded.
-    pub events_recorded: Counter,
+    /// Operations that changed an entity.
+    pub operated: Counter,
     /// Messages that were given up.
     pub dead_lettered: Counter,
     /// Places in the store that cannot be read.
@@ -141,6 +162,7 @@ impl Metrics {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.working.store(shard.is_working(), Ordering::Relaxed);
             metrics.in_memory.store(shard.instances_in_memory(), Ordering::Relaxed);
+            metrics.waiting.store(shard.waiting(), Ordering::Relaxed);
         }
     }
 
@@ -148,10 +170,14 @@ impl Metrics {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.working.store(false, Ordering::Relaxed);
             metrics.in_memory.store(0, Ordering::Relaxed);
+            metrics.waiting.store(0, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn note_commit(&self, batch: &Batch) {
+    pub(super) fn note_commit(&self, id: ShardId, batch: &Batch) {
+        if let Some(metrics) = self.shards.get(id.number() as usize) {
+            metrics.commits.add(1);
+        }
         self.commits.add(1);
         self.rows.add(batch.rows() as u64);
         self.bytes.add(batch.bytes() as u64);
@@ -172,20 +198,25 @@ impl Metrics {
             Notice::Parked { .. } => self.parked.add(1),
             Notice::Redelivered => self.redelivered.add(1),
             Notice::CallFailed { .. } => self.calls_failed.add(1),
-            Notice::EventRecorded => self.events_recorded.add(1),
+            Notice::Operated => self.operated.add(1),
             Notice::DeadLettered { .. } => self.dead_lettered.add(1),
             Notice::Unreadable { .. } => self.unreadable.add(1),
             Notice::Owned { .. } => {}
         }
     }
 
+    /// Each shard's own, in their order.
+    pub fn shards(&self) -> impl Iterator<Item = &ShardMetrics> {
+        self.shards.iter()
+    }
+
     /// Shards at work.
     pub fn shards_working(&self) -> usize {
-        self.shards.iter().filter(|shard| shard.working.load(Ordering::Relaxed)).count()
+        self.shards.iter().filter(|shard| shard.working()).count()
     }
 
     /// Instances in memory.
     pub fn instances_in_memory(&self) -> usize {
-        self.shards.iter().map(|shard| shard.in_memory.load(Ordering::Relaxed)).sum()
+        self.shards.iter().map(ShardMetrics::instances_in_memory).sum()
     }
 }

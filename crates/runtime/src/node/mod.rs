@@ -155,7 +155,12 @@ impl<S: Store> Node<S> {
 
     /// Reads the entities that share a shard with this one.
     pub fn entities_with(&self, entity: &EntityId) -> Option<EntityReader<'_, S>> {
-        self.entities_of(self.options.shard.shards.shard_of(&entity.placement_key()))
+        self.entities_of(self.shard_of_entity(entity))
+    }
+
+    /// The shard of an entity.
+    pub fn shard_of_entity(&self, entity: &EntityId) -> ShardId {
+        self.options.shard.shards.shard_of(&entity.placement_key())
     }
 
     /// Reads the entities of one shard.
@@ -192,6 +197,11 @@ impl<S: Store> Node<S> {
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         self.clock.now().wall
+    }
+
+    /// How long it has been at work.
+    pub fn uptime(&self) -> Duration {
+        self.clock.now().mono.0
     }
 
     /// Whether requests can be served; the reason if not.

@@ -161,6 +161,11 @@ impl Shard {
         self.slots.len()
     }
 
+    /// Work that waits for its turn.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// Takes an event. Follow it, or several, with [`Shard::flush`].
     pub fn handle(&mut self, event: Event, now: Moment) {
         self.now = now;

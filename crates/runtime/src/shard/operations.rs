@@ -190,7 +190,6 @@ impl Shard {
                 EntityEvent { recorded_at: self.now.wall.0, operation: operation.unwrap_or_default(), event };
             self.commits.create(entity_events::key(row.generation, row.next_position), encode(&stored));
             row.next_position += 1;
-            self.tell(Notice::EventRecorded);
         }
         if let Operation::Clear { .. } = operate.operation {
             let what = Expired::EntityEvents { generation: row.generation, until: row.first_position };
@@ -202,6 +201,7 @@ impl Shard {
             }
         }
         row.operations += 1;
+        self.commits.then(After::Effect(Effect::Tell(Notice::Operated)));
         row.updated_at = self.now.wall.0;
         row.last_operation = operation;
         let entity = &operate.entity;

@@ -60,7 +60,7 @@ impl Shard {
             }
             Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message, repeat),
             Request::Restart { .. } => self.serve_restart(id, slot, ticket, repeat),
-            Request::Purge { .. } => self.serve_purge(id, slot, ticket, repeat),
+            Request::Purge { run, .. } => self.serve_purge(id, slot, ticket, run, repeat),
             Request::Operate(operate) => self.on_operate(ticket, operate),
             Request::AwaitEnd { run, .. } => self.serve_await_end(id, slot, ticket, run),
             Request::Recall { .. } => self.refuse(ticket, Refused::NotFound { instance_id: id.clone() }),
@@ -219,7 +219,14 @@ impl Shard {
         self.serve_start(slot, ticket, start);
     }
 
-    fn serve_purge(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, repeat: Option<Repeat>) {
+    fn serve_purge(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        run: Option<RunNumber>,
+        repeat: Option<Repeat>,
+    ) {
         let row = match &slot.known {
             Known::Row(Some(row)) if row.status != RunStatus::Purged => row.clone(),
             Known::Run(run) => run.row.clone(),
@@ -229,6 +236,9 @@ impl Shard {
                 return self.refuse_when_durable(slot, ticket, why);
             }
         };
+        if run.is_some_and(|run| run.0 != row.run_number) {
+            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        }
         if !is_over(row.status) {
             let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
             return self.refuse_when_durable(slot, ticket, refused);

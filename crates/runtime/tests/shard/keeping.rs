@@ -38,15 +38,15 @@ fn the_public_row_follows_the_truth_within_moments_and_survives_a_crash_before_i
 fn a_purge_is_one_commit_that_forgets_and_the_rest_is_swept() {
     let mut world = World::new();
     one(&mut world, "a");
-    let live = world.ask(Request::Purge { instance_id: name("a") });
+    let live = world.ask(Request::Purge { instance_id: name("a"), run: None });
     assert!(matches!(live, Reply::Refused(Refused::Live { .. })));
     world.complete();
     world.pass(2_000);
     let commits = world.commits;
-    assert!(matches!(world.ask(Request::Purge { instance_id: name("a") }), Reply::Purged));
+    assert!(matches!(world.ask(Request::Purge { instance_id: name("a"), run: None }), Reply::Purged));
     assert_eq!(world.commits - commits, 1);
     assert!(matches!(
-        world.ask(Request::Purge { instance_id: name("a") }),
+        world.ask(Request::Purge { instance_id: name("a"), run: None }),
         Reply::Refused(Refused::NotFound { .. })
     ));
     world.pass(120_000);
@@ -68,8 +68,8 @@ fn nobody_is_told_that_an_instance_is_gone_before_that_is_durable() {
     world.pass(2_000);
     let away = abide_store::rows::CommitOutcome::Unavailable { reason: "away".to_owned() };
     world.outcomes.push_back(Some(away));
-    let first = world.ask_later(Request::Purge { instance_id: name("a") });
-    let second = world.ask_later(Request::Purge { instance_id: name("a") });
+    let first = world.ask_later(Request::Purge { instance_id: name("a"), run: None });
+    let second = world.ask_later(Request::Purge { instance_id: name("a"), run: None });
     assert!(world.reply_to(second).is_none(), "the first one may still be undone by a crash");
     world.pass(1_000);
     assert!(matches!(world.reply_to(first), Some(Reply::Purged)));

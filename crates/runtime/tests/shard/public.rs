@@ -177,7 +177,7 @@ fn a_write_that_comes_after_a_purge_is_undone_when_the_id_is_forgotten() {
     world.complete();
     world.pass(1_000);
     let shown = row(&world, "a", 1).unwrap();
-    assert!(matches!(world.ask(Request::Purge { instance_id: name("a") }), Reply::Purged));
+    assert!(matches!(world.ask(Request::Purge { instance_id: name("a"), run: None }), Reply::Purged));
     world.pass(1_000);
     assert_eq!(row(&world, "a", 1), None);
     // A former owner's, on its way for long.
@@ -196,7 +196,7 @@ fn what_is_left_of_a_former_life_of_an_id_does_not_touch_the_row_of_a_later_one(
     world.start("one", "a");
     world.complete();
     world.pass(1_000);
-    assert!(matches!(world.ask(Request::Purge { instance_id: name("a") }), Reply::Purged));
+    assert!(matches!(world.ask(Request::Purge { instance_id: name("a"), run: None }), Reply::Purged));
     world.pass(300_000);
     world.start("one", "a");
     assert_eq!(world.calls[0].1.metadata.execution_id, "a/1", "the id was forgotten");

@@ -159,12 +159,12 @@ fn orders_that_come_again_with_their_key_are_done_once() {
         if when == "after a crash" {
             world.crash();
         }
-        let reply = world.ask(once(key(3), Request::Purge { instance_id: name("a") }));
+        let reply = world.ask(once(key(3), Request::Purge { instance_id: name("a"), run: None }));
         assert!(matches!(reply, Reply::Once(Done::Purged, _)), "{when}: {reply:?}");
     }
     world.start("waits", "a");
     world.ask(terminate("a"));
-    world.ask(once(key(3), Request::Purge { instance_id: name("a") }));
+    world.ask(once(key(3), Request::Purge { instance_id: name("a"), run: None }));
     assert_eq!(world.status("a"), "Terminated", "what was purged before is not this run");
     world.pass(1_000);
     world.check();

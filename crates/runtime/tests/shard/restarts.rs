@@ -341,6 +341,6 @@ fn failures_of_one_branch_do_not_disturb_another_run() {
     world.answer(failure(false));
     world.complete();
     assert_eq!((world.status("a").as_str(), world.status("b").as_str()), ("Failed", "Completed"));
-    let purged = world.ask(Request::Purge { instance_id: name("a") });
+    let purged = world.ask(Request::Purge { instance_id: name("a"), run: None });
     assert!(matches!(purged, Reply::Purged));
 }

@@ -196,7 +196,7 @@ fn an_event_for_a_parked_run_waits_until_somebody_has_dealt_with_it() {
     world.store.commit_now(&world.partition(), &garbage);
     world.crash();
     assert!(matches!(world.ask(start_or_raise(2)), Reply::Operated(_)), "recorded all the same");
-    assert!(matches!(world.notices.last(), Some(Notice::Parked { .. } | Notice::EventRecorded)));
+    assert!(matches!(world.notices.last(), Some(Notice::Parked { .. } | Notice::Operated)));
     world.order(ID, Message::Terminate { reason: String::new() });
     world.pass(2_000);
     let run = world.run(ID).unwrap();

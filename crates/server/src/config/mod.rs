@@ -42,6 +42,8 @@ pub struct ServerConfig {
     pub answer_timeout: Duration,
     /// Connections at the same time.
     pub connections_max: usize,
+    /// Requests in a second, of all clients together; 0 if there is no limit.
+    pub requests_per_second: u32,
 }
 
 /// `[store]`
@@ -75,6 +77,8 @@ pub struct RuntimeConfig {
     pub max_concurrent_activity_functions: usize,
     /// Instances with waiting work on this node; more are told to come back.
     pub max_concurrent_orchestrator_functions: usize,
+    /// Sessions whose events are taken at the same time on this node; more wait their turn.
+    pub max_concurrent_sessions: usize,
     /// Whether instances stay in memory between turns.
     pub extended_sessions_enabled: bool,
     /// Bytes of memory for them on this node.
@@ -110,6 +114,7 @@ impl Default for ServerConfig {
             body_bytes_max: 1024 * 1024,
             answer_timeout: Duration::seconds(10),
             connections_max: 10_000,
+            requests_per_second: 0,
         }
     }
 }
@@ -125,6 +130,7 @@ impl Default for RuntimeConfig {
         Self {
             max_concurrent_activity_functions: 1_000,
             max_concurrent_orchestrator_functions: 10_000,
+            max_concurrent_sessions: 1_024,
             extended_sessions_enabled: true,
             hot_instances_bytes: 64 * 1024 * 1024,
             retention: Duration::hours(30 * 24),

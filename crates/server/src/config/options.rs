@@ -83,6 +83,7 @@ impl RuntimeConfig {
         let expected = "at least 1";
         for (key, nothing) in [
             ("runtime.maxConcurrentActivityFunctions", self.max_concurrent_activity_functions == 0),
+            ("runtime.maxConcurrentSessions", self.max_concurrent_sessions == 0),
             ("runtime.maxConcurrentOrchestratorFunctions", self.max_concurrent_orchestrator_functions == 0),
             ("runtime.recoveryRate", self.recovery_rate == 0),
         ] {

@@ -8,6 +8,7 @@
 //! three.
 
 mod answer;
+mod entities;
 mod history;
 mod links;
 mod list;
@@ -26,10 +27,11 @@ use axum::response::Response;
 use crate::app::App;
 use crate::asked::Asked;
 use answer::{Answered, Otherwise};
+use parameters::Parameters;
 
 /// Answers whatever is asked below `/runtime/webhooks/`.
 pub(crate) async fn serve<S: Store>(app: &App<S>, asked: &mut Asked) -> Response {
-    let answer = match asked.check(app.callers()) {
+    let answer = match asked.check(app) {
         Ok(()) => lead(app, asked).await,
         Err(error) => Err(error.into()),
     };
@@ -66,6 +68,16 @@ async fn lead<S: Store>(app: &App<S>, asked: &mut Asked) -> Answered {
         }
         (Method::POST, Some("instances"), [id, raise, name]) if raise.eq_ignore_ascii_case("raiseEvent") => {
             orders::raise_event(app, asked, id, name).await
+        }
+        (Method::GET, Some("entities"), []) => entities::page(app, asked, None).await,
+        (Method::GET, Some("entities"), [name]) => entities::page(app, asked, Some(name)).await,
+        (Method::GET, Some("entities"), [name, key]) => entities::show(app, asked, name, key).await,
+        (Method::POST, Some("entities"), [name, key]) => {
+            let operation = Parameters::of(asked).text("op").unwrap_or_default().to_owned();
+            entities::signal(app, asked, name, key, &operation).await
+        }
+        (Method::DELETE, Some("entities"), [name, key]) => {
+            entities::signal(app, asked, name, key, "delete").await
         }
         // Theirs has no other word for a method that a path does not take.
         _ => Err(Otherwise::Bare(StatusCode::NOT_FOUND)),

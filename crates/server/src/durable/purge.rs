@@ -2,7 +2,7 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::{Refused, Reply, Request};
-use abide_workflow::InstanceId;
+use abide_workflow::{InstanceId, RunNumber};
 use axum::http::StatusCode;
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ struct PurgedJson {
 
 /// Forgets an instance that has ended.
 pub(super) async fn one<S: Store>(app: &App<S>, asked: &mut Asked, id: &str) -> Answered {
-    match purge(app, instance(id)?).await? {
+    match purge(app, instance(id)?, None).await? {
         Ok(()) => Ok(answer::json(StatusCode::OK, asked.correlation(), &PurgedJson { instances_deleted: 1 })),
         Err(refused @ Refused::Live { .. }) => {
             Err(Otherwise::Said(StatusCode::PRECONDITION_FAILED, refused.to_string()))
@@ -47,7 +47,7 @@ pub(super) async fn matching<S: Store>(app: &App<S>, asked: &mut Asked) -> Answe
     for _ in 0..BATCHES_MAX {
         let found = filter.find(app, next, BATCH).await?;
         for view in found.views.into_iter().filter(|view| !goes_on(status_of(view))) {
-            match purge(app, view.instance_id).await? {
+            match purge(app, view.instance_id, Some(view.run)).await? {
                 Ok(()) => instances_deleted += 1,
                 // It lives again, or somebody else was faster.
                 Err(Refused::Live { .. } | Refused::NotFound { .. }) => {}
@@ -65,8 +65,12 @@ pub(super) async fn matching<S: Store>(app: &App<S>, asked: &mut Asked) -> Answe
     }
 }
 
-async fn purge<S: Store>(app: &App<S>, instance_id: InstanceId) -> Result<Result<(), Refused>, Otherwise> {
-    match app.ask(Request::Purge { instance_id }).await? {
+async fn purge<S: Store>(
+    app: &App<S>,
+    instance_id: InstanceId,
+    run: Option<RunNumber>,
+) -> Result<Result<(), Refused>, Otherwise> {
+    match app.ask(Request::Purge { instance_id, run }).await? {
         Reply::Purged => Ok(Ok(())),
         Reply::Refused(refused) => Ok(Err(refused)),
         other => Err(ApiError::internal(&format!("a purge was answered by {other:?}")).into()),

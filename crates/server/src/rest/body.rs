@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::openapi::Field;
 
 /// The fields of a body that have not been taken yet.
 #[derive(Debug)]
@@ -21,6 +22,23 @@ impl Fields {
     /// A field as it is; none if it is not there.
     pub(crate) fn value(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name)
+    }
+
+    /// A field, checked as far as it is documented; null means that it is not there.
+    pub(crate) fn checked(&mut self, field: &Field) -> Result<Option<Value>, ApiError> {
+        let value = self.0.remove(field.name).filter(|value| !value.is_null());
+        let Some(value) = value else {
+            let absent = || ApiError::invalid(pointer(field.name), "it must be there");
+            return if field.required { Err(absent()) } else { Ok(None) };
+        };
+        field.check_json(&value).map_err(|message| ApiError::invalid(pointer(field.name), message))?;
+        Ok(Some(value))
+    }
+
+    /// As [`Self::checked`], of a field whose values are text.
+    pub(crate) fn checked_text(&mut self, field: &Field) -> Result<Option<String>, ApiError> {
+        let value = self.checked(field)?;
+        Ok(value.and_then(|value| if let Value::String(text) = value { Some(text) } else { None }))
     }
 
     /// A field that is text if it is there; null means that it is not.

@@ -1,5 +1,7 @@
 //! `GET /api/instances/{id}/history`: the events of an instance's current run, page by page.
 
+use std::borrow::Cow;
+
 use abide_runtime::hands::Store;
 use abide_runtime::run::HistoryPlace;
 use abide_workflow::RunNumber;
@@ -7,40 +9,67 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::instances::unknown;
+use super::instances::{INSTANCE_ID, unknown};
+use super::page::{LIMIT, PageJson, TOKEN};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::openapi::{Answer, Field, Operation};
 
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 100;
+const QUERY: [Field; 2] = [LIMIT, TOKEN];
+
+pub(super) const PAGE: Operation = Operation {
+    id: "showHistory",
+    tag: "Instances",
+    about: "Shows what has happened to an instance's current run, in order.",
+    path: &[INSTANCE_ID],
+    query: &QUERY,
+    answers: &[Answer::data::<PageJson<EventJson>>(200, "A page of events.")],
+    refuses: &[404],
+    ..Operation::NONE
+};
+
 /// The form of continuation tokens this code makes. Others are refused.
 const TOKEN_FORM: u8 = 2;
 
+/// An event as it is stored, which is as it is shown.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PageJson {
-    items: Vec<Box<RawValue>>,
-    continuation_token: Option<String>,
+#[serde(transparent)]
+struct EventJson(Box<RawValue>);
+
+impl JsonSchema for EventJson {
+    fn schema_name() -> Cow<'static, str> {
+        "HistoryEvent".into()
+    }
+
+    fn json_schema(_schemas: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "A fact; what else it has depends on its type.",
+            "properties": {
+                "sequence": {"type": "integer", "minimum": 1},
+                "timestamp": {"type": "string", "format": "date-time"},
+                "eventType": {"type": "string"},
+            },
+            "required": ["sequence", "timestamp", "eventType"],
+        })
+    }
 }
 
 /// Shows a page.
 pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let id = asked.instance_id().await?;
-    let [limit, token] = asked.query(["limit", "continuationToken"])?;
-    let limit = limit.map_or(Ok(LIMIT_DEFAULT), |text| limit_of(&text))?;
+    let [limit, token] = asked.parameters(&QUERY)?;
+    let limit = LIMIT.count(limit.as_deref())?;
     let from = token.map(|text| open(&text)).transpose()?;
     let page = app.in_time(app.node().history(&id, from, limit)).await??.ok_or_else(|| unknown(&id))?;
-    let data = PageJson { items: page.events, continuation_token: page.next.map(seal) };
+    let items = page.events.into_iter().map(EventJson).collect();
+    let data = PageJson { items, continuation_token: page.next.map(seal) };
     Ok(asked.succeed(StatusCode::OK, app.now(), &data))
-}
-
-fn limit_of(text: &str) -> Result<usize, ApiError> {
-    let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
-    limit.ok_or_else(|| ApiError::invalid("limit", format!("it must be a number from 1 to {LIMIT_MAX}")))
 }
 
 /// A token that goes on at this place. It is nobody's secret: whoever may read a run may read all of it.

@@ -4,19 +4,30 @@ use abide_runtime::request::Standing;
 use abide_runtime::{RunView, ViewStatus};
 use abide_workflow::instance::WaitingFor;
 use abide_workflow::{ExecutionId, Failure, Timestamp};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::envelope::Text;
 
+/// Every status a run can have.
+pub(super) const STATUSES: &[&str] =
+    &["Pending", "Running", "Suspended", "Completed", "Failed", "Terminated", "ContinuedAsNew", "Parked"];
+
+pub(super) fn status_schema(_schemas: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": STATUSES})
+}
+
 /// An instance and its current run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Instance")]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InstanceJson<'a> {
     instance_id: &'a str,
     execution_id: Text<ExecutionId>,
     workflow: &'a str,
     version: &'a str,
+    #[schemars(schema_with = "status_schema")]
     status: Status,
     input: &'a Value,
     output: Option<&'a Value>,
@@ -40,7 +51,8 @@ enum Status {
     Parked(&'static str),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Failure")]
 struct FailureJson<'a> {
     code: &'a str,
     message: &'a str,
@@ -48,7 +60,8 @@ struct FailureJson<'a> {
     retryable: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "CurrentState")]
 #[serde(rename_all = "camelCase")]
 struct StateJson<'a> {
     state: &'a str,
@@ -56,7 +69,8 @@ struct StateJson<'a> {
     waiting_for: WaitingJson<'a>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Waiting")]
 #[serde(rename_all = "camelCase")]
 struct WaitingJson<'a> {
     #[serde(flatten)]
@@ -65,7 +79,7 @@ struct WaitingJson<'a> {
     until: Option<Text<Timestamp>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum What<'a> {
     Nothing,
@@ -129,6 +143,51 @@ impl<'a> StateJson<'a> {
             state: &standing.state.state,
             since: Text(standing.state.since),
             waiting_for: WaitingJson { what, until: standing.until.map(Text) },
+        }
+    }
+}
+
+/// Where a branch is and what it waits for, in one line.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Standing")]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StandingJson {
+    state: String,
+    /// `nothing`, `activity`, `timer`, `event`, `child` or `branches`.
+    kind: &'static str,
+    since: Text<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity: Option<String>,
+    /// The delivery that is out, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    child: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Text<Timestamp>>,
+}
+
+impl StandingJson {
+    pub(super) fn of(standing: &Standing) -> Self {
+        let (kind, event) = match &standing.state.waiting_for {
+            WaitingFor::Nothing => ("nothing", None),
+            WaitingFor::Activity { .. } => ("activity", None),
+            WaitingFor::Timer { .. } => ("timer", None),
+            WaitingFor::Event { name } => ("event", Some(name.clone())),
+            WaitingFor::Child { .. } => ("child", None),
+            WaitingFor::Branches { .. } => ("branches", None),
+        };
+        Self {
+            state: standing.state.state.clone(),
+            kind,
+            since: Text(standing.state.since),
+            event,
+            activity: standing.activity.clone(),
+            attempt: standing.attempt,
+            child: standing.child.as_ref().map(|child| child.as_str().to_owned()),
+            until: standing.until.map(Text),
         }
     }
 }

@@ -5,17 +5,48 @@ use abide_runtime::{Done, Refused, Reply, Request};
 use abide_workflow::{InstanceId, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::instance_json::InstanceJson;
-use super::repeat::{RepeatKey, once};
+use super::repeat::{KEY, RepeatKey, once};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::envelope::Text;
 use crate::error::ApiError;
+use crate::openapi::{Answer, Field, Kind, Operation};
+
+/// The instance in a path.
+pub(super) const INSTANCE_ID: Field = Field::required(
+    "id",
+    Kind::Pattern { pattern: "^[A-Za-z0-9._:~-][A-Za-z0-9._:~@-]*$", chars_max: InstanceId::BYTES_MAX },
+    "The instance.",
+);
+
+pub(super) const SHOW: Operation = Operation {
+    id: "showInstance",
+    tag: "Instances",
+    about: "Shows an instance and its current run: how it stands, and what it waits for.",
+    path: &[INSTANCE_ID],
+    answers: &[Answer::data::<InstanceJson<'static>>(200, "The instance.")],
+    refuses: &[404],
+    ..Operation::NONE
+};
+
+pub(super) const PURGE: Operation = Operation {
+    id: "purgeInstance",
+    tag: "Instances",
+    about: "Forgets an instance whose last run has ended.",
+    path: &[INSTANCE_ID],
+    headers: &[KEY],
+    answers: &[Answer::data::<Named<'static>>(200, "It is forgotten.")],
+    refuses: &[404, 409],
+    ..Operation::NONE
+};
 
 /// The instance that something was done to.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NamedInstance")]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Named<'a> {
     pub(super) instance_id: &'a str,
@@ -44,7 +75,10 @@ pub(super) async fn purge<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
     let id = asked.instance_id().await?;
     let [] = asked.query([])?;
     let key = RepeatKey::of(asked.headers(), None)?;
-    let request = once(key.map(|key| key.of_order("purge", &id)), Request::Purge { instance_id: id.clone() });
+    let request = once(
+        key.map(|key| key.of_order("purge", &id)),
+        Request::Purge { instance_id: id.clone(), run: None },
+    );
     let until = match app.ask(request).await? {
         Reply::Purged => None,
         Reply::Once(Done::Purged, until) => Some(until),

@@ -13,15 +13,65 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::body::Fields;
-use super::instances::Named;
-use super::repeat::{RepeatKey, once};
+use super::instances::{INSTANCE_ID, Named};
+use super::repeat::{KEY, RepeatKey, once};
 use super::start;
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 
 /// Characters of a reason.
 pub(crate) const REASON_CHARS_MAX: usize = 1_024;
+const REASON: Field = Field::optional(
+    "reason",
+    Kind::Text { chars_min: 1, chars_max: REASON_CHARS_MAX },
+    "Why; it is kept in the history.",
+);
+
+const EVENT_NAME: Field = Field::required(
+    "name",
+    Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
+    "The event's name, as states wait for it.",
+);
+
+pub(super) const RAISE_EVENT: Operation = Operation {
+    id: "raiseEvent",
+    about: "Raises an event for an instance. One that nobody waits for yet is kept.",
+    path: &[INSTANCE_ID, EVENT_NAME],
+    body: Some(Body {
+        required: false,
+        about: "The event's payload; none is null.",
+        kinds: &[(JSON, Shape::Any)],
+    }),
+    ..ORDER
+};
+
+pub(super) const SUSPEND: Operation =
+    Operation { id: "suspendInstance", about: "Stops a run where it is; it keeps what reaches it.", ..ORDER };
+pub(super) const RESUME: Operation =
+    Operation { id: "resumeInstance", about: "Lets a suspended or parked run go on.", ..ORDER };
+pub(super) const TERMINATE: Operation = Operation { id: "terminateInstance", about: "Ends a run.", ..ORDER };
+pub(super) const REWIND: Operation =
+    Operation { id: "rewindInstance", about: "Lets a failed run go on at the state that failed.", ..ORDER };
+pub(super) const RESTART: Operation = Operation {
+    id: "restartInstance",
+    about: "Begins a new run with the input and the version of the last one, which must have ended.",
+    answers: start::ACCEPTED,
+    ..ORDER
+};
+
+/// What all orders have in common.
+const ORDER: Operation = Operation {
+    tag: "Instances",
+    path: &[INSTANCE_ID],
+    headers: &[KEY],
+    body: Some(Body { required: false, about: "Why.", kinds: &[(JSON, Shape::Fields(&[REASON]))] }),
+    answers: &[Answer::data::<Named<'static>>(202, "It is taken, and durable.")],
+    refuses: &[404, 409],
+    ..Operation::NONE
+};
+
 /// The reason of an order that came without one.
 pub(crate) const NO_REASON: &str = "no reason given";
 

@@ -9,9 +9,16 @@ use axum::http::HeaderMap;
 use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::openapi::{Field, Kind};
 
 const HEADER: &str = "idempotency-key";
 const KEY_CHARS_MAX: usize = 255;
+/// As it is documented.
+pub(crate) const KEY: Field = Field::optional(
+    "Idempotency-Key",
+    Kind::Pattern { pattern: "^[!-~]*$", chars_max: KEY_CHARS_MAX },
+    "Makes the request recognisable when it comes again: it is done once, and answered as before.",
+);
 /// Hexadecimal digits of the digest in a derived id.
 const ID_DIGITS: usize = 32;
 
@@ -57,6 +64,14 @@ impl<'a> RepeatKey<'a> {
     pub(crate) fn of_order(&self, order: &str, id: &InstanceId) -> Repeat {
         let key = Repeat::digest(&[b"order", order.as_bytes(), id.as_str().as_bytes(), self.key.as_bytes()]);
         Repeat::new(key, self.payload)
+    }
+}
+
+impl RepeatKey<'_> {
+    /// What the runtime recognises an operation on an entity by.
+    pub(super) fn of_operation(&self, operation: &str, entity: &str) -> Repeat {
+        let parts = [b"operation", operation.as_bytes(), entity.as_bytes(), self.key.as_bytes()];
+        Repeat::new(Repeat::digest(&parts), self.payload)
     }
 }
 

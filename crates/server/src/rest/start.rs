@@ -10,6 +10,7 @@ use abide_workflow::{Duration, ExecutionId, InstanceId, Plan, Timestamp, json};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use schemars::JsonSchema;
 use semver::VersionReq;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,12 +18,15 @@ use uuid::Uuid;
 
 use super::body::Fields;
 use super::instance_json::InstanceJson;
-use super::repeat::RepeatKey;
+use super::instances::INSTANCE_ID;
+use super::purge;
+use super::repeat::{self, RepeatKey};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::correlation;
 use crate::envelope::Text;
 use crate::error::ApiError;
+use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 
 /// The longest wait for a run's end.
 pub(crate) const WAIT_MAX: Duration = Duration::seconds(5 * 60);
@@ -31,8 +35,64 @@ const ENTITY_CHARS_MAX: usize = 256;
 /// Characters of a definition's id; longer ones cannot be published.
 const WORKFLOW_CHARS_MAX: usize = abide_workflow::limits::definition::NAME_CHARS_MAX;
 
+const QUERY: [Field; 1] =
+    [Field::optional("wait", Kind::Span, "Wait so long for the run's end, at most PT5M.")];
+
+/// How a run that has begun is answered.
+pub(super) const ACCEPTED: &[Answer] = &[BEGUN];
+const BEGUN: Answer =
+    Answer::data::<StartedJson<'static>>(202, "The run has begun, or had begun by an earlier copy.")
+        .with(&[("Location", "Where to ask for it.")]);
+
+pub(super) const START: Operation = Operation {
+    id: "startInstance",
+    tag: "Instances",
+    about: "Begins a run.",
+    query: &QUERY,
+    headers: &[repeat::KEY],
+    body: Some(Body {
+        required: true,
+        about: "What to run, and with what.",
+        kinds: &[(
+            JSON,
+            Shape::Fields(&[
+                Field::required(
+                    "workflow",
+                    Kind::Text { chars_min: 1, chars_max: WORKFLOW_CHARS_MAX },
+                    "The definition.",
+                ),
+                Field::optional(
+                    "version",
+                    Kind::Text { chars_min: 1, chars_max: 256 },
+                    "A range of versions; without it, the default.",
+                ),
+                Field::optional("instanceId", INSTANCE_ID.kind, "Its name; without it, one is made."),
+                Field::optional(
+                    "input",
+                    Kind::Any,
+                    "What it begins with; without it, an object without fields.",
+                ),
+                Field::optional(
+                    "correlationId",
+                    Kind::Pattern { pattern: "^[!-~]*$", chars_max: correlation::CHARS_MAX },
+                    "The trace it belongs to; without it, the request's.",
+                ),
+                Field::optional(
+                    "entityId",
+                    Kind::Text { chars_min: 1, chars_max: ENTITY_CHARS_MAX },
+                    "The entity it acts for.",
+                ),
+            ]),
+        )],
+    }),
+    answers: &[Answer::data::<InstanceJson<'static>>(200, "The run has ended within the wait."), BEGUN],
+    refuses: &[404, 409],
+    ..Operation::NONE
+};
+
 /// A run that has begun, as it is told.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Started")]
 #[serde(rename_all = "camelCase")]
 struct StartedJson<'a> {
     instance_id: &'a str,
@@ -173,7 +233,7 @@ pub(crate) fn started(reply: Reply) -> Result<Started, ApiError> {
 }
 
 fn wait_of(asked: &Asked) -> Result<Option<StdDuration>, ApiError> {
-    let [wait] = asked.query(["wait"])?;
+    let [wait] = asked.parameters(&QUERY)?;
     let Some(wait) = wait else { return Ok(None) };
     match Duration::parse(&wait) {
         Ok(wait) if wait <= WAIT_MAX => Ok(Some(StdDuration::from_millis(wait.0))),
@@ -197,6 +257,10 @@ fn instance_id(
     let invalid =
         |error: abide_workflow::ids::InvalidInstanceId| ApiError::invalid("/instanceId", error.to_string());
     match (given, key) {
+        // Its path is taken.
+        (Some(given), _) if given == purge::PATH_SEGMENT => {
+            Err(ApiError::invalid("/instanceId", "this id is reserved"))
+        }
         (Some(given), _) => InstanceId::new(given).map_err(invalid),
         (None, Some(key)) => key.instance_id(workflow),
         // An id that was made for this request names the run as well.

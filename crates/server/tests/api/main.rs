@@ -2,13 +2,24 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on panics")]
 
+mod activities;
 mod bodies;
 mod callers;
+mod cloud_events;
+mod described;
+mod dlq;
 mod durable;
+mod entities;
 mod events;
+mod hostile;
+mod interface;
+mod lists;
+mod purges;
 mod readiness;
 mod repeats;
 mod server;
 mod starts;
+mod stats;
+mod stuck;
 mod workflows;
 mod world;

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::world::{definition, echo};
 
-fn config(data: &Path) -> Config {
+pub(crate) fn config(data: &Path) -> Config {
     let mut config = Config::default();
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     config.store.data = data.to_owned();
@@ -19,7 +19,7 @@ fn config(data: &Path) -> Config {
 }
 
 /// One request on a connection of its own.
-async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     let head = format!("{head}content-type: application/json\r\n");

@@ -1,8 +1,9 @@
 //! Publishing definitions.
 
+use axum::http::Method;
 use serde_json::json;
 
-use crate::world::{World, definition, echo, failed};
+use crate::world::{World, definition, echo, error, failed};
 
 #[tokio::test]
 async fn a_definition_is_published_once_and_its_version_never_changes() {
@@ -22,11 +23,21 @@ async fn a_definition_is_published_once_and_its_version_never_changes() {
 
     assert_eq!(world.post("/api/workflows", &definition("w", "1.10.0", &other)).await.status, 201);
     let shown = world.get("/api/workflows/w").await.data();
-    assert_eq!((&shown["id"], &shown["defaultVersion"]), (&json!("w"), &json!("1.0.0")));
-    let versions: Vec<&str> =
-        shown["versions"].as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
-    assert_eq!(versions, ["1.10.0", "1.0.0"]);
-    assert_eq!(shown["versions"][1]["hash"], first.data()["hash"]);
+    assert_eq!((&shown["version"], &shown["default"]), (&json!("1.0.0"), &json!(true)));
+    assert_eq!(
+        (&shown["definition"], &shown["hash"]),
+        (&definition("w", "1.0.0", &echo()), &first.data()["hash"])
+    );
+    let shown = world.get("/api/workflows/w?version=1.10.0").await.data();
+    assert_eq!((&shown["version"], &shown["default"]), (&json!("1.10.0"), &json!(false)));
+    assert_eq!(shown["definition"]["states"], other);
+    assert_eq!(world.get("/api/workflows/w?version=7.0.0").await.status, 404);
+    assert_eq!(error(&world.get("/api/workflows/w?version=seven").await, 400)["target"], "version");
+    let first_page = world.get("/api/workflows/w/versions?limit=1").await.data();
+    assert_eq!(first_page["items"][0]["version"], "1.10.0");
+    let token = first_page["continuationToken"].as_str().unwrap();
+    let rest = world.get(&format!("/api/workflows/w/versions?continuationToken={token}")).await.data();
+    assert_eq!((&rest["items"][0]["version"], &rest["continuationToken"]), (&json!("1.0.0"), &json!(null)));
     assert_eq!(world.get("/api/workflows/none").await.error(), failed(404, "RESOURCE_NOT_FOUND", ""));
 }
 
@@ -51,7 +62,7 @@ async fn findings_are_told_with_place_code_message_and_hint() {
         );
     }
 
-    let garbage = world.ask(axum::http::Method::POST, "/api/workflows", "{\"id\":").await;
+    let garbage = world.ask(Method::POST, "/api/workflows", "{\"id\":").await;
     assert_eq!(garbage.status, 400);
     assert_eq!(garbage.json()["error"]["details"][0]["code"], "malformed-json");
 }
@@ -66,4 +77,65 @@ async fn the_activities_that_every_server_has_can_be_named() {
     assert_eq!(world.publish("w", &states).await.status, 201);
     let ended = world.post("/api/instances?wait=PT30S", &json!({"workflow": "w", "input": {"n": 7}})).await;
     assert_eq!((ended.status.as_u16(), &ended.data()["output"]), (200, &json!({"n": 7})));
+}
+
+#[tokio::test]
+async fn versions_are_listed_made_default_and_retired_when_nobody_needs_them() {
+    let world = World::new().await;
+    let waits = json!({
+        "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Done"},
+        "Done": {"type": "succeed"},
+    });
+    for version in ["1.0.0", "2.0.0"] {
+        assert_eq!(world.post("/api/workflows", &definition("w", version, &waits)).await.status, 201);
+    }
+    let retire = "/api/workflows/w/versions/1.0.0/retire";
+    assert_eq!(error(&world.post(retire, &json!({})).await, 409)["code"], "CONFLICT", "it is the default");
+    world.post("/api/instances", &json!({"workflow": "w", "instanceId": "a"})).await;
+    let set =
+        world.ask(Method::PUT, "/api/workflows/w/default", json!({"version": "2.0.0"}).to_string()).await;
+    assert_eq!(set.status, 200, "{}", set.text);
+    let versions = loop {
+        let versions = world.get("/api/workflows/w/versions").await.data()["items"].clone();
+        if versions[1]["live"] == 1 {
+            break versions;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    let of = |place: usize| {
+        let version = &versions[place];
+        (
+            version["version"].clone(),
+            version["default"].clone(),
+            version["retired"].clone(),
+            version["live"].clone(),
+        )
+    };
+    assert_eq!(of(0), (json!("2.0.0"), json!(true), json!(false), json!(0)));
+    assert_eq!(of(1), (json!("1.0.0"), json!(false), json!(false), json!(1)));
+    assert_eq!(world.post(retire, &json!({})).await.status, 409, "a run of it lives");
+    world.post("/api/instances/a/events/Go", &json!(null)).await;
+    while world.post(retire, &json!({})).await.status != 200 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let start = json!({"workflow": "w", "version": "=1.0.0"});
+    assert_eq!(world.post("/api/instances", &start).await.status, 404, "no new run can have it");
+    let listed = world.get("/api/workflows").await.data();
+    assert_eq!(listed["items"], json!([{"id": "w", "defaultVersion": "2.0.0"}]));
+}
+
+#[tokio::test]
+async fn a_definition_is_judged_without_being_published_and_has_no_engines_name() {
+    let world = World::new().await;
+    let fine = world.post("/api/workflows/validate", &definition("w", "1.0.0", &echo())).await.data();
+    assert_eq!(fine["valid"], true);
+    let broken = json!({"Begin": {"type": "task", "activity": "no.such", "next": "Nowhere"}});
+    let found = world.post("/api/workflows/validate", &definition("w", "1.0.0", &broken)).await.data();
+    assert_eq!(found["valid"], false);
+    assert!(found["findings"].as_array().unwrap().len() >= 2, "{found}");
+    assert_eq!(world.get("/api/workflows/w").await.status, 404);
+    for path in ["/api/workflows", "/api/workflows/validate"] {
+        let refused = world.post(path, &definition("ingress", "1.0.0", &echo())).await;
+        assert_eq!(error(&refused, 400)["target"], "/id");
+    }
 }

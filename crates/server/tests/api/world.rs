@@ -10,12 +10,14 @@ use abide_runtime::hands::Store;
 use abide_server::{App, AppLimits, Callers, Config, router};
 use abide_store::memory::MemoryStore;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+
+use crate::described::Exchange;
 
 /// Bytes of a body; small, so that tests can exceed it.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -62,6 +64,8 @@ impl World {
             body_bytes_max: BODY_BYTES_MAX,
             payload_bytes_max: options.shard.run.payload_bytes_max,
             answer_max: Duration::from_millis(config.server.answer_timeout.0),
+            requests_per_second: config.server.requests_per_second,
+            sessions_max: config.runtime.max_concurrent_sessions,
         };
         let callers = Callers::new(config.server.listen, &config.server.hosts);
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
@@ -80,14 +84,16 @@ impl World {
     }
 
     pub(crate) async fn send_as_is(&self, request: Request<Body>) -> Answer {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let (request, sent) = known(request).await;
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            text: String::from_utf8(bytes.to_vec()).unwrap(),
-        }
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (status, headers) = (parts.status, parts.headers);
+        let sent = sent.as_deref();
+        Exchange { method: &method, uri: &uri, sent, status, headers: &headers, body: &text }.check();
+        Answer { status, headers, text }
     }
 
     pub(crate) async fn ask(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
@@ -120,6 +126,16 @@ impl World {
         let answer = self.publish(id, &states).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
+}
+
+/// A request and its body, unless that comes bit by bit.
+async fn known(request: Request<Body>) -> (Request<Body>, Option<Bytes>) {
+    if request.body().size_hint().exact().is_none() {
+        return (request, None);
+    }
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    (Request::from_parts(parts, Body::from(bytes.clone())), Some(bytes))
 }
 
 impl Answer {
@@ -164,4 +180,10 @@ pub(crate) fn echo() -> Value {
 
 pub(crate) fn failed(status: u16, code: &str, target: &str) -> (u16, String, String) {
     (status, code.to_owned(), target.to_owned())
+}
+
+/// The error of an answer with this status.
+pub(crate) fn error(answer: &Answer, status: u16) -> Value {
+    assert_eq!(answer.status, status, "{}", answer.text);
+    answer.json()["error"].clone()
 }

@@ -1,5 +1,6 @@
 //! The interface of Durable Functions as its clients and scripts meet it.
 
+mod entities;
 mod lists;
 mod orders;
 mod script;

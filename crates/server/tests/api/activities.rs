@@ -1,0 +1,30 @@
+//! `GET /api/activities`.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn activities_are_listed_by_name_page_by_page() {
+    let world = World::new().await;
+    let all = world.get("/api/activities").await.data();
+    let all = all["items"].as_array().unwrap();
+    let names: Vec<&str> = all.iter().map(|activity| activity["name"].as_str().unwrap()).collect();
+    assert!(
+        names.is_sorted() && names.contains(&"core.echo") && names.contains(&"http.request"),
+        "{names:?}"
+    );
+    let (mut paged, mut next) = (Vec::new(), json!(null));
+    loop {
+        let token = next.as_str().map(|token| format!("&continuationToken={token}")).unwrap_or_default();
+        let page = world.get(&format!("/api/activities?limit=1{token}")).await.data();
+        paged.extend(page["items"].as_array().unwrap().clone());
+        next = page["continuationToken"].clone();
+        if next.is_null() {
+            break;
+        }
+    }
+    assert_eq!(&paged, all);
+    let request = all.iter().find(|activity| activity["name"] == "http.request").unwrap();
+    assert_eq!((&request["transport"], request["inputSchema"].is_object()), (&json!("LOCAL"), true));
+}

@@ -1,0 +1,202 @@
+//! `POST /api/events` and `/api/routes`: CloudEvents in their three forms, sessions, duplicates, dead letters.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World, error};
+
+fn event(id: &str, kind: &str, session: &str) -> Value {
+    json!({"specversion": "1.0", "id": id, "source": "/fleet", "type": kind, "subject": session, "data": {"n": id}})
+}
+
+impl World {
+    async fn events(&self, kind: &str, body: &Value) -> Answer {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/api/events")
+            .header("content-type", format!("application/{kind}+json"))
+            .body(Body::from(body.to_string()))
+            .unwrap();
+        self.send(request).await
+    }
+
+    async fn take(&self, event: &Value) -> Value {
+        let answer = self.events("cloudevents", event).await;
+        assert_eq!(answer.status, 202, "{}", answer.text);
+        answer.data()["items"][0].clone()
+    }
+
+    async fn route(&self, kind: &str, route: &Value) -> Answer {
+        self.ask(Method::PUT, &format!("/api/routes/{kind}"), route.to_string()).await
+    }
+
+    /// An instance, once it is as it should be.
+    async fn until(&self, id: &str, status: &str) -> Value {
+        loop {
+            let answer = self.get(&format!("/api/instances/{id}")).await;
+            if answer.status == 200 && answer.data()["status"] == status {
+                return answer.data();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Waits for `Go` after it was started by `begun`.
+async fn routed() -> World {
+    let world = World::new().await;
+    world.publish_waiting("waits").await;
+    for (kind, action) in
+        [("begun", "start"), ("going", "startOrRaise"), ("told", "raise"), ("noted", "record")]
+    {
+        let mut route = json!({"entityType": "Device", "action": action, "eventName": "Go"});
+        if action != "record" {
+            route["workflow"] = json!("waits");
+        }
+        let answer = world.route(kind, &route).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    world
+}
+
+#[tokio::test]
+async fn an_event_starts_the_run_of_its_session_and_the_next_one_reaches_it() {
+    let world = routed().await;
+    let item = world.take(&event("1", "going", "dev-1")).await;
+    assert_eq!(
+        (&item["status"], &item["entityType"], &item["entityKey"], &item["position"], &item["instanceId"]),
+        (&json!("recorded"), &json!("device"), &json!("dev-1"), &json!(0), &json!("dev-1~waits"))
+    );
+    let run = world.until("dev-1~waits", "Running").await;
+    assert_eq!((&run["input"]["entityId"], &run["input"]["event"]["id"]), (&json!("dev-1"), &json!("1")));
+    assert_eq!(run["entityId"], "dev-1");
+    world.take(&event("2", "noted", "dev-1")).await;
+    world.take(&event("3", "told", "dev-1")).await;
+    let run = world.until("dev-1~waits", "Completed").await;
+    assert_eq!(run["output"]["id"], "3");
+    assert_eq!(world.get("/api/entities/device/dev-1").await.data()["eventCount"], 3);
+}
+
+#[tokio::test]
+async fn a_duplicate_is_answered_as_before_and_does_nothing() {
+    let world = routed().await;
+    let first = world.take(&event("1", "going", "dev-1")).await;
+    let again = world.take(&event("1", "going", "dev-1")).await;
+    assert_eq!((&again["status"], &again["position"]), (&json!("duplicate"), &first["position"]));
+    assert!(again["firstAnsweredAtUtc"].is_string() && again["windowEndsAtUtc"] == first["windowEndsAtUtc"]);
+    assert_eq!(world.get("/api/entities/device/dev-1").await.data()["eventCount"], 1);
+    assert_eq!(world.until("dev-1~waits", "Running").await["executionId"], "dev-1~waits/1");
+}
+
+#[tokio::test]
+async fn a_batch_keeps_the_order_of_each_session() {
+    let world = routed().await;
+    let batch: Vec<Value> =
+        (0..60).map(|number| event(&number.to_string(), "noted", &format!("dev-{}", number % 3))).collect();
+    let answer = world.events("cloudevents-batch", &json!(batch)).await;
+    assert_eq!((answer.status.as_u16(), &answer.data()["accepted"]), (202, &json!(60)));
+    for session in 0..3 {
+        let events = world.get(&format!("/api/entities/device/dev-{session}/events")).await.data();
+        let ids: Vec<String> = events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["event"]["id"].as_str().unwrap().to_owned())
+            .collect();
+        let expected: Vec<String> = (0..20).map(|number| (number * 3 + session).to_string()).collect();
+        assert_eq!(ids, expected);
+    }
+}
+
+#[tokio::test]
+async fn attributes_may_come_in_headers() {
+    let world = routed().await;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/api/events")
+        .header("ce-specversion", "1.0")
+        .header("ce-id", "1")
+        .header("ce-source", "/fleet")
+        .header("ce-type", "noted")
+        .header("ce-subject", "ger%C3%A4t")
+        .header("content-type", "text/plain")
+        .body(Body::from("hot"))
+        .unwrap();
+    let answer = world.send(request).await;
+    assert_eq!(answer.data()["items"][0]["entityKey"], "gerät", "{}", answer.text);
+    let events = world.get("/api/entities/device/ger%C3%A4t/events").await.data();
+    let event = &events["items"][0]["event"];
+    assert_eq!((&event["data"], &event["datacontenttype"]), (&json!("hot"), &json!("text/plain")));
+}
+
+#[tokio::test]
+async fn what_has_nowhere_to_go_is_dead_lettered_once_with_a_reason() {
+    let world = routed().await;
+    let mut homeless = event("1", "noted", "x");
+    homeless.as_object_mut().unwrap().remove("subject");
+    for (event, reason) in [(event("2", "unknown", "dev-1"), "route"), (homeless, "subject")] {
+        let item = world.take(&event).await;
+        assert_eq!(item["status"], "deadLettered");
+        assert!(item["reason"].as_str().unwrap().contains(reason), "{item}");
+        let again = world.take(&event).await;
+        assert_eq!(again["dlq"], item["dlq"]);
+        assert!(again["firstAnsweredAtUtc"].is_string());
+        let row_key = item["dlq"]["rowKey"].as_str().unwrap();
+        let letter = world.get(&format!("/api/dlq/ingress/{row_key}")).await.data();
+        assert_eq!((&letter["engine"], &letter["status"]), (&json!("ingress"), &json!("Pending")));
+        let original: Value = serde_json::from_str(letter["originalMessage"].as_str().unwrap()).unwrap();
+        assert_eq!(original, event);
+    }
+    assert_eq!(world.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn an_event_that_is_none_is_refused_and_nothing_of_its_batch_is_taken() {
+    let world = routed().await;
+    let wrong = |name: &str, value: Value| {
+        let mut event = event("1", "noted", "dev-1");
+        event[name] = value;
+        event
+    };
+    for (event, target) in [
+        (wrong("specversion", json!("0.3")), "/specversion"),
+        (wrong("id", json!("")), "/id"),
+        (wrong("source", Value::Null), "/source"),
+        (wrong("time", json!("yesterday")), "/time"),
+        (wrong("Name", json!("x")), "/Name"),
+        (wrong("extension", json!({})), "/extension"),
+        (wrong("data_base64", json!("!")), "/data_base64"),
+    ] {
+        assert_eq!(error(&world.events("cloudevents", &event).await, 400)["target"], target, "{event}");
+        let batch = json!([self::event("9", "noted", "dev-9"), event]);
+        let answer = world.events("cloudevents-batch", &batch).await;
+        assert_eq!(error(&answer, 400)["target"], format!("/1{target}"));
+    }
+    assert_eq!(world.get("/api/entities/device/dev-9").await.status, 404);
+    assert_eq!(world.events("cloudevents-batch", &json!({})).await.status, 400);
+    assert_eq!(world.events("octet-stream", &json!({})).await.status, 415);
+}
+
+#[tokio::test]
+async fn a_route_that_leads_nowhere_is_refused_when_it_is_set() {
+    let world = routed().await;
+    for (route, status, target) in [
+        (json!({"entityType": "d", "action": "start"}), 400, "/workflow"),
+        (json!({"entityType": "d", "action": "record", "workflow": "waits"}), 400, "/workflow"),
+        (json!({"entityType": "d", "action": "start", "workflow": "none"}), 404, "/workflow"),
+        (json!({"entityType": "d", "action": "start", "workflow": "waits", "version": "^"}), 400, "/version"),
+        (json!({"entityType": "d e", "action": "record"}), 400, "/entityType"),
+        (json!({"entityType": "d", "action": "dance"}), 400, "/action"),
+        (json!({"action": "record"}), 400, "/entityType"),
+    ] {
+        assert_eq!(error(&world.route("kind", &route).await, status)["target"], target, "{route}");
+    }
+    assert_eq!(world.get("/api/routes/kind").await.status, 404);
+    let routes = world.get("/api/routes").await.data();
+    assert_eq!(routes["items"].as_array().unwrap().len(), 4);
+    assert_eq!(world.get("/api/routes/going").await.data()["action"], "startOrRaise");
+    assert_eq!(world.ask(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 200);
+    assert_eq!(world.ask(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 404);
+    assert_eq!(world.take(&event("1", "going", "dev-1")).await["status"], "deadLettered");
+}

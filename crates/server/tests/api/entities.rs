@@ -1,0 +1,109 @@
+//! `/api/entities`: operations with their effect once, events page by page, lists.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::world::{World, error};
+
+const DEVICE: &str = "/api/entities/device/dev-1";
+
+async fn record(world: &World, path: &str, event: &Value) -> Value {
+    let answer = world.post(&format!("{path}/RecordEvent"), event).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.data()["output"].clone()
+}
+
+#[tokio::test]
+async fn events_are_recorded_in_order_read_in_pages_and_cleared_up_to_a_position() {
+    let world = World::new().await;
+    assert_eq!(world.get(DEVICE).await.status, 404);
+    for number in 0..5 {
+        assert_eq!(record(&world, DEVICE, &json!({"n": number})).await, json!({"position": number}));
+    }
+    let shown = world.get(DEVICE).await.data();
+    assert_eq!(
+        (&shown["eventCount"], &shown["nextPosition"], &shown["state"]),
+        (&json!(5), &json!(5), &Value::Null)
+    );
+
+    let first = world.get(&format!("{DEVICE}/events?limit=2")).await.data();
+    let numbers = |page: &Value| -> Vec<i64> {
+        page["items"].as_array().unwrap().iter().map(|item| item["event"]["n"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(numbers(&first), [0, 1]);
+    let token = first["continuationToken"].as_str().unwrap();
+    let second = world.get(&format!("{DEVICE}/events?continuationToken={token}")).await.data();
+    assert_eq!((numbers(&second), &second["continuationToken"]), (vec![2, 3, 4], &Value::Null));
+    assert_eq!(numbers(&world.get(&format!("{DEVICE}/events?from=3")).await.data()), [3, 4]);
+
+    let cleared = world.post(&format!("{DEVICE}/clear"), &json!({"upTo": 2})).await.data();
+    assert_eq!(cleared["output"], json!({"cleared": 3, "firstPosition": 3}));
+    let left = world.post(&format!("{DEVICE}/GetEvents"), &json!({"limit": 10})).await.data();
+    assert_eq!(numbers(&left["output"]), [3, 4]);
+    assert_eq!(world.post(&format!("{DEVICE}/getState"), &json!({})).await.data()["output"]["eventCount"], 2);
+}
+
+#[tokio::test]
+async fn an_operation_with_a_key_has_its_effect_once() {
+    let world = World::new().await;
+    let send = |event: Value, key: &'static str| {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{DEVICE}/RecordEvent"))
+            .header("Idempotency-Key", key)
+            .body(Body::from(event.to_string()))
+            .unwrap();
+        world.send(request)
+    };
+    let first = send(json!(1), "k1").await.data();
+    assert!(first["idempotencyKeyExpiresAtUtc"].is_string(), "{first}");
+    assert_eq!(send(json!(1), "k1").await.data(), first);
+    assert_eq!(error(&send(json!(2), "k1").await, 409)["code"], "CONFLICT");
+    assert_eq!(send(json!(2), "k2").await.data()["output"], json!({"position": 1}));
+    assert_eq!(world.get(DEVICE).await.data()["eventCount"], 2);
+}
+
+#[tokio::test]
+async fn what_an_entity_cannot_do_is_refused_with_a_reason() {
+    let world = World::new().await;
+    record(&world, DEVICE, &json!(1)).await;
+    for (path, body) in [
+        ("/api/entities/device/dev-1/Dance", json!({})),
+        ("/api/entities/device/dev-1/Clear", json!({"upTo": "x"})),
+        ("/api/entities/device/dev-1/Clear", json!({"all": true})),
+        ("/api/entities/de%20vice/dev-1/RecordEvent", json!({})),
+        ("/api/entities/device/a%00b/RecordEvent", json!({})),
+        ("/api/entities/device/dev-1/GetEvents", json!({"limit": 1_000_000})),
+    ] {
+        assert_eq!(error(&world.post(path, &body).await, 400)["code"], "VALIDATION_ERROR", "{path}");
+    }
+    assert_eq!(world.get("/api/entities/device/other/events").await.status, 404);
+    assert_eq!(
+        error(&world.get(&format!("{DEVICE}/events?continuationToken=x")).await, 400)["target"],
+        "continuationToken"
+    );
+}
+
+#[tokio::test]
+async fn entities_are_listed_each_once_by_type_and_page() {
+    let world = World::new().await;
+    for number in 0..25 {
+        record(&world, &format!("/api/entities/device/dev-{number}"), &json!(number)).await;
+        record(&world, &format!("/api/entities/sensor/s{number}"), &json!(number)).await;
+    }
+    for (query, count) in [("", 50), ("type=device&", 25), ("type=SENSOR&", 25), ("type=none&", 0)] {
+        let (mut found, mut token) = (std::collections::BTreeSet::new(), String::new());
+        loop {
+            let page = world.get(&format!("/api/entities?{query}limit=7{token}")).await.data();
+            for item in page["items"].as_array().unwrap() {
+                assert!(found.insert(item.to_string()), "{item} is there twice");
+            }
+            match page["continuationToken"].as_str() {
+                Some(next) => token = format!("&continuationToken={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(found.len(), count, "{query}");
+    }
+}
