@@ -131,10 +131,10 @@ pub(crate) fn describe(waiting: &WaitingFor) -> String {
         "child" => {
             format!("waits for {}", waiting.child_instance_id.as_deref().unwrap_or("a child workflow"))
         }
-        "branches" => {
-            let (ended, total) = (waiting.ended.unwrap_or(0), waiting.total.unwrap_or(0));
-            return format!("{ended} of {total} branches have ended");
-        }
+        "branches" => match (waiting.ended, waiting.total) {
+            (Some(ended), Some(total)) => return format!("{ended} of {total} branches have ended"),
+            _ => "waits for its branches".to_owned(),
+        },
         other => format!("waits: {other}"),
     };
     format!("{what}{}", until.unwrap_or_default())

@@ -43,6 +43,8 @@ enum Command {
     Graph(commands::graph::Args),
     /// Run a definition in memory, with mocked activities and skipped time
     Run(commands::run::Args),
+    /// Watch a server at work: a fleet of made-up devices is onboarded until you stop it, or kill it
+    Demo(commands::demo::Args),
     /// Run the server
     Serve(commands::serve::Args),
     /// Publish workflow definitions
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => commands::validate::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
         Command::Serve(args) => commands::serve::run(args),
         Command::Publish(args) => commands::publish::run(&args),
         Command::Workflows(command) => commands::workflows::run(&command),

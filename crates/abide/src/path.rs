@@ -198,3 +198,77 @@ impl Path {
         self.branches.values_mut().flat_map(|branch| &mut branch.steps).for_each(change);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abide_workflow::rehearse::{Mocks, Rehearsal, parse_stimuli};
+    use abide_workflow::{Authored, Registry};
+
+    /// The path of a case of an example.
+    fn played(example: &str, case: &str) -> Path {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(example);
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+        let registry = Registry::parse(&read("activities.json").unwrap()).unwrap();
+        let plan =
+            Authored::parse(&read("workflow.json").unwrap()).validate(Some(&registry)).unwrap().compile();
+        let mut rehearsal = Rehearsal::new(&plan);
+        rehearsal.input = serde_json::from_str(&read(&format!("cases/{case}/input.json")).unwrap()).unwrap();
+        rehearsal.mocks = Mocks::parse(&read(&format!("cases/{case}/mock.json")).unwrap()).unwrap();
+        if let Some(events) = read(&format!("cases/{case}/events.json")) {
+            rehearsal.stimuli = parse_stimuli(&events).unwrap();
+        }
+        let mut path = Path::default();
+        for (_, event) in rehearsal.play().unwrap().timeline {
+            path.follow(&serde_json::from_value(serde_json::to_value(&event).unwrap()).unwrap());
+        }
+        path
+    }
+
+    fn drawn(branch: &Branch) -> Vec<String> {
+        let name = |step: &Step| step.state.rsplit('/').next().unwrap().to_owned();
+        branch.steps.iter().map(|step| format!("{} {}", step.mark().sign(), name(step))).collect()
+    }
+
+    #[test]
+    fn what_was_undone_and_what_failed_are_told_apart() {
+        let path = played("device-onboarding", "failure-with-compensation");
+        assert_eq!(
+            drawn(path.root().unwrap()),
+            [
+                "↩ Initialize",
+                "✓ WaitForExternalProcess",
+                "✓ CollectAccumulatedEvents",
+                "✗ ProcessEventBatch",
+                "✓ CompensateOnboarding",
+                "✓ NotifyFailure",
+                "✗ Failed"
+            ]
+        );
+        let compensation = &path.root().unwrap().steps[4];
+        assert_eq!(compensation.compensated, Some((1, 0)));
+    }
+
+    #[test]
+    fn branches_hang_on_the_state_that_made_them_and_the_losing_one_is_left_behind() {
+        let path = played("quorum-write", "all-fast");
+        let fan = &path.root().unwrap().steps[1];
+        let branches: Vec<&Branch> =
+            fan.branches.iter().map(|number| path.branch(*number).unwrap()).collect();
+        assert_eq!(drawn(branches[0]), ["✓ WriteA", "✓ WrittenA"]);
+        assert_eq!(
+            (drawn(branches[1]), branches[1].outcome.as_deref()),
+            (vec!["○ WriteB".to_owned()], Some("cancelled"))
+        );
+        assert_eq!((branches[2].index, branches[2].outcome.as_deref()), (2, Some("succeeded")));
+    }
+
+    #[test]
+    fn attempts_are_counted_and_visits_are_steps_of_their_own() {
+        let path = played("fleet-health-check", "some-unhealthy");
+        let fan = &path.root().unwrap().steps[1];
+        let second = path.branch(fan.branches[1]).unwrap();
+        assert_eq!(second.steps[0].activity, Some(("ProbeDevice".to_owned(), 3)));
+        assert_eq!(drawn(second), ["✗ Probe", "✓ Unhealthy"]);
+    }
+}

@@ -102,6 +102,9 @@ fn hint_for(refusal: &Refusal) -> Option<String> {
         Code::InternalError => {
             Some(format!("the server's log has the reason, under correlation id {}", refusal.correlation_id))
         }
+        Code::ResourceNotFound => Some(
+            "`abide list` shows which runs there are, `abide workflows list` which definitions".to_owned(),
+        ),
         Code::RateLimited | Code::ServiceUnavailable => Some("try again in a moment".to_owned()),
         // One place is in the message's own line; several have been listed.
         _ if refusal.details.is_empty() => refusal.target.as_ref().map(|target| format!("look at {target}")),

@@ -34,7 +34,9 @@ fn print(stats: &Stats, shards: bool) {
     field("store", &format!("{}, {}", visible(&stats.store.kind), visible(&stats.store.sync)));
     let runs = stats.instances.by_status.iter().filter(|(_, count)| **count > 0).map(|(status, count)| {
         let style = status_style(status);
-        format!("{} {style}{}{style:#}", grouped(*count), visible(status))
+        let more =
+            if stats.instances.counted_up_to.is_some_and(|most| *count >= most) { " or more" } else { "" };
+        format!("{}{more} {style}{}{style:#}", grouped(*count), visible(status))
     });
     let runs: Vec<String> = runs.collect();
     field("runs", &if runs.is_empty() { "none".to_owned() } else { runs.join(", ") });

@@ -74,7 +74,9 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         }
         Command::Show { id, version, remote } => remote.run(async |client| {
             let call = client.workflow(id, version.as_deref());
-            remote.answer(call, |definition: &Value| say!("{}", pretty(definition))).await
+            remote
+                .answer(call, |shown: &Value| say!("{}", pretty(shown.get("definition").unwrap_or(shown))))
+                .await
         }),
         Command::Versions { id, extent, remote } => {
             remote.run(async |client| remote.list(client.versions(id), extent, print_versions).await)

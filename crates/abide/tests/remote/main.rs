@@ -4,8 +4,11 @@
 
 mod copies;
 mod doctor;
+mod entities;
+mod lists;
 mod orders;
 mod runs;
+mod versions;
 mod workflows;
 mod world;
 mod wrong;

@@ -126,6 +126,17 @@ impl World {
         told(child.wait_with_output().unwrap())
     }
 
+    /// The documents of a list, asked for again until there are so many: lists follow what happened.
+    pub(crate) fn list_until(&self, args: &[&str], count: usize) -> Vec<Value> {
+        loop {
+            let found = self.abide(args).json();
+            if found.len() == count {
+                return found;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Publishes a definition of these states, which begins with `Begin`.
     pub(crate) fn publish(&self, id: &str, version: &str, states: &Value) -> String {
         let definition = serde_json::json!({

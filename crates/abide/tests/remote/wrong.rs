@@ -38,7 +38,7 @@ fn a_server_that_does_not_answer_is_not_waited_for_for_ever() {
 fn what_the_server_refuses_is_told_in_its_words() {
     let world = World::new();
     let told = world.abide(&["start", "nothing"]).with(1);
-    has(&told.err, &["abide: ", "nothing", "look at /workflow"]);
+    has(&told.err, &["abide: ", "nothing", "`abide workflows list`"]);
     let told = world.abide(&["show", "nobody", "--json"]).with(1);
     let error: Value = serde_json::from_str(&told.err).unwrap();
     assert_eq!(
