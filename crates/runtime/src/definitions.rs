@@ -4,6 +4,9 @@
 //! to write is made by writing it unchanged: stores check only what they write. Knows nothing of runs; who retires a version asks
 //! elsewhere whether it is still in use.
 
+mod error;
+mod retirement;
+
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +18,11 @@ use abide_store::rows::{
 use abide_store::tables::default_versions::{self, DefaultVersion};
 use abide_store::tables::definitions::{self, Definition, DefinitionVersion};
 use abide_store::tables::{Stored, TableError, decode, encode};
-use abide_workflow::registry::RegistryError;
-use abide_workflow::{Authored, Finding, Plan, Registry, Timestamp};
+use abide_workflow::{Authored, Plan, Registry, Timestamp};
 use semver::{Version, VersionReq};
+
+pub use error::DefinitionError;
+pub use retirement::Retirement;
 
 /// The definitions of one store.
 #[derive(Debug)]
@@ -37,64 +42,6 @@ pub enum Publication {
     New,
     /// It was there already, with the same content.
     Identical,
-}
-
-/// Why a definition could not be published, found or made the default.
-#[derive(Debug, thiserror::Error)]
-pub enum DefinitionError {
-    /// It is not valid.
-    #[error("the definition is refused")]
-    Rejected {
-        /// Why, with places.
-        findings: Vec<Finding>,
-    },
-    /// The activities it was to be resolved with cannot be read.
-    #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// This version is published with other content, and stays as it is.
-    #[error("{id} {version} is published already, with other content: publish it under a new version")]
-    OtherContent {
-        /// Which definition.
-        id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// Nothing that fits is published.
-    #[error("no version of {id} fits {wanted}")]
-    Unknown {
-        /// Which definition.
-        id: String,
-        /// What was asked for.
-        wanted: String,
-    },
-    /// It is retired.
-    #[error("{id} {version} is retired")]
-    Retired {
-        /// Which definition.
-        id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// It is the default, which cannot be retired.
-    #[error("{id} {version} is the default version: make another one the default first")]
-    IsDefault {
-        /// Which definition.
-        id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// Others changed the same rows again and again.
-    #[error("{id} is being changed by others; try again")]
-    Busy {
-        /// Which definition.
-        id: String,
-    },
-    /// A stored row cannot be read.
-    #[error(transparent)]
-    Table(#[from] TableError),
-    /// The store failed; try again.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Attempts to change rows that others change at the same time, or whose outcome was unknown.
@@ -186,33 +133,6 @@ impl<S: PrivateRows> Definitions<S> {
             let outcome = self.store.commit(&self.partition, batch).await;
             self.forget_default(id);
             match outcome {
-                CommitOutcome::Committed(_) => return Ok(()),
-                outcome => drop(again(outcome)?),
-            }
-        }
-        Err(DefinitionError::Busy { id: id.to_owned() })
-    }
-
-    /// Takes a version out of use: no new run can have it. Not the default one. Whether runs of it live is asked elsewhere; those that do go on.
-    pub async fn retire(&self, id: &str, version: &Version, now: Timestamp) -> Result<(), DefinitionError> {
-        let (key, default) = (definition_key(id, version), default_versions::key(id));
-        for _ in 0..ATTEMPTS_MAX {
-            let Some((mut row, published)) = self.read::<Definition>(&key).await? else {
-                return Err(DefinitionError::Unknown { id: id.to_owned(), wanted: version.to_string() });
-            };
-            if row.retired_at.is_some() {
-                return Ok(());
-            }
-            row.retired_at = Some(now.0);
-            let mut batch = Batch::checked().replace(key.clone(), published, encode(&row));
-            // The default is written unchanged: it must not become this one meanwhile.
-            if let Some((there, before)) = self.read::<DefaultVersion>(&default).await? {
-                if there.version == version.to_string() {
-                    return Err(DefinitionError::IsDefault { id: id.to_owned(), version: version.clone() });
-                }
-                batch = batch.replace(default.clone(), before, encode(&there));
-            }
-            match self.store.commit(&self.partition, batch).await {
                 CommitOutcome::Committed(_) => return Ok(()),
                 outcome => drop(again(outcome)?),
             }

@@ -28,6 +28,8 @@ pub enum Event {
     Tick,
     /// A client asks.
     Asked(Ticket, Request),
+    /// Clients' requests that are taken in this order, or refused, all of them.
+    AskedTogether(Vec<(Ticket, Request)>),
     /// The head was read.
     HeadRead(Result<Option<Row>, StoreError>),
     /// A commit was answered.

@@ -168,7 +168,12 @@ impl<S: Store> Hands<S> {
     }
 
     /// What is kept under a client's key. The outer error is the store's: ask again.
-    async fn kept(&self, own: &Partition, scope: &str, digest: &[u8; 32]) -> Result<Kept, StoreError> {
+    pub(crate) async fn kept(
+        &self,
+        own: &Partition,
+        scope: &str,
+        digest: &[u8; 32],
+    ) -> Result<Kept, StoreError> {
         match self.store.read(own, &dedupe::key(scope, digest)).await {
             Ok(row) => {
                 let answer = row.map(|row| decode(&row.value)).transpose();

@@ -13,6 +13,7 @@ pub mod hands;
 pub mod lease;
 pub mod moment;
 pub mod node;
+mod panicked;
 pub mod placement;
 #[cfg(feature = "faults")]
 pub mod planted;

@@ -4,6 +4,7 @@
 //! asked elsewhere.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_store::rows::{Batch, CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
@@ -17,6 +18,7 @@ pub struct Routes<S> {
     partition: Partition,
     /// What was read, where nobody else can change it.
     known: Mutex<HashMap<String, Option<Route>>>,
+    changes: AtomicU64,
 }
 
 /// Why a route could not be read or changed.
@@ -44,7 +46,8 @@ const ATTEMPTS_MAX: usize = 16;
 impl<S: PrivateRows> Routes<S> {
     /// The routes in this store.
     pub fn new(store: Arc<S>) -> Result<Self, PartitionError> {
-        Ok(Self { store, partition: Partition::new("routes")?, known: Mutex::default() })
+        let partition = Partition::new("routes")?;
+        Ok(Self { store, partition, known: Mutex::default(), changes: AtomicU64::new(0) })
     }
 
     /// The route of an event type.
@@ -52,6 +55,7 @@ impl<S: PrivateRows> Routes<S> {
         if let Some(known) = self.known().get(event_type) {
             return Ok(known.clone());
         }
+        let changes = self.changes.load(Ordering::SeqCst);
         let row = self.store.read(&self.partition, &routes::key(event_type)).await?;
         let route: Option<Route> = row.map(|row| decode(&row.value)).transpose()?;
         if !self.store.capabilities().shared {
@@ -60,7 +64,10 @@ impl<S: PrivateRows> Routes<S> {
             if known.len() >= ROUTES_MAX {
                 known.clear();
             }
-            known.insert(event_type.to_owned(), route.clone());
+            // Not if one was changed while this one was being read.
+            if self.changes.load(Ordering::SeqCst) == changes {
+                known.insert(event_type.to_owned(), route.clone());
+            }
         }
         Ok(route)
     }
@@ -82,30 +89,34 @@ impl<S: PrivateRows> Routes<S> {
     /// Sets the route of an event type, or takes it away. False if there was none to take away.
     pub async fn set(&self, event_type: &str, route: Option<&Route>) -> Result<bool, RouteError> {
         let key = routes::key(event_type);
-        if route.is_some() && self.all().await?.len() >= ROUTES_MAX {
-            return Err(RouteError::TooMany);
-        }
         for _ in 0..ATTEMPTS_MAX {
             let there = self.store.read(&self.partition, &key).await?;
             let batch = match (there, route) {
                 (None, None) => return Ok(false),
+                // Only a new one takes a place.
+                (None, Some(_)) if self.all().await?.len() >= ROUTES_MAX => return Err(RouteError::TooMany),
                 (None, Some(route)) => Batch::checked().create(key.clone(), encode(route)),
                 (Some(row), Some(route)) => Batch::checked().replace(key.clone(), row.version, encode(route)),
                 (Some(row), None) => Batch::checked().delete_at(key.clone(), row.version),
             };
-            match self.store.commit(&self.partition, batch).await {
-                CommitOutcome::Committed(_) => {
-                    self.known().remove(event_type);
-                    return Ok(true);
-                }
+            let outcome = self.store.commit(&self.partition, batch).await;
+            self.forget(event_type);
+            match outcome {
+                CommitOutcome::Committed(_) => return Ok(true),
                 CommitOutcome::Unavailable { reason } => {
                     return Err(StoreError::Unavailable { reason }.into());
                 }
                 // Looked at again: what is asked for is a state, so doing it twice is doing it once.
-                _ => self.known().remove(event_type),
-            };
+                _ => {}
+            }
         }
         Err(RouteError::Busy)
+    }
+
+    fn forget(&self, event_type: &str) {
+        let mut known = self.known();
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        known.remove(event_type);
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<Route>>> {
@@ -114,59 +125,4 @@ impl<S: PrivateRows> Routes<S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use abide_store::memory::{MemoryStore, Personality};
-    use abide_store::tables::routes::RouteAction;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    fn ready<T>(future: impl Future<Output = T>) -> T {
-        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => value,
-            Poll::Pending => panic!("the reference store answers at once"),
-        }
-    }
-
-    #[test]
-    fn a_route_is_as_it_was_set_last_and_gone_when_it_was_taken_away() {
-        let routes = Routes::new(Arc::new(MemoryStore::new(Personality::PLAIN))).unwrap();
-        let mut route = Route {
-            entity_type: "device".to_owned(),
-            workflow: None,
-            version: None,
-            action: RouteAction::Record,
-            event_name: None,
-            updated_at: 1,
-        };
-        assert_eq!(ready(routes.of("a")).unwrap(), None);
-        assert!(ready(routes.set("a", Some(&route))).unwrap());
-        assert_eq!(ready(routes.of("a")).unwrap().as_ref(), Some(&route));
-        route.updated_at = 2;
-        ready(routes.set("a", Some(&route))).unwrap();
-        assert_eq!(ready(routes.of("a")).unwrap().as_ref(), Some(&route));
-        assert_eq!(ready(routes.all()).unwrap(), [("a".to_owned(), route)]);
-        assert!(ready(routes.set("a", None)).unwrap() && !ready(routes.set("a", None)).unwrap());
-        assert_eq!(ready(routes.of("a")).unwrap(), None);
-    }
-
-    #[test]
-    fn a_change_of_unknown_outcome_is_looked_at_again() {
-        let store = Arc::new(MemoryStore::new(Personality::PLAIN));
-        let routes = Routes::new(Arc::clone(&store)).unwrap();
-        let route = Route {
-            entity_type: "device".to_owned(),
-            workflow: Some("w".to_owned()),
-            version: None,
-            action: RouteAction::StartOrRaise,
-            event_name: None,
-            updated_at: 1,
-        };
-        for applied in [true, false] {
-            store.make_next_commit_unknown(applied);
-            assert!(ready(routes.set("a", Some(&route))).unwrap());
-            assert_eq!(ready(routes.of("a")).unwrap().as_ref(), Some(&route));
-            ready(routes.set("a", None)).unwrap();
-        }
-    }
-}
+mod tests;

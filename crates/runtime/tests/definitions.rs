@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use abide_runtime::definitions::{DefinitionError, Definitions, Publication};
+use abide_runtime::definitions::{DefinitionError, Definitions, Publication, Retirement};
 use abide_store::conformance::together;
 use abide_store::memory::{Faults, MemoryStore, Personality};
 use abide_store::rows::{Partition, PrivateRows, Scan};
@@ -119,4 +119,21 @@ async fn publishing_survives_conflicts_and_unknown_outcomes() {
         };
         assert_eq!(picked.version(), &Version::new(1, 0, 0), "seed {seed}");
     }
+}
+
+#[tokio::test]
+async fn a_retirement_is_taken_back_by_who_made_it_and_by_nobody_else() {
+    let definitions = definitions(&Arc::new(MemoryStore::default()));
+    publish(&definitions, "1.0.0").await;
+    publish(&definitions, "2.0.0").await;
+    let (second, range) = (Version::new(2, 0, 0), VersionReq::parse("=2.0.0").unwrap());
+    let picked = async || definitions.pick("hello", Some(&range)).await.is_ok();
+    assert_eq!(definitions.retire("hello", &second, NOW).await.unwrap(), Retirement::New(NOW));
+    let later = Timestamp(NOW.0 + 1);
+    assert_eq!(definitions.retire("hello", &second, later).await.unwrap(), Retirement::Already);
+    assert!(matches!(definitions.check_in_use("hello", &second).await, Err(DefinitionError::Retired { .. })));
+    definitions.take_back("hello", &second, later).await.unwrap();
+    assert!(!picked().await, "it is another's mark");
+    definitions.take_back("hello", &second, NOW).await.unwrap();
+    assert!(picked().await && definitions.check_in_use("hello", &second).await.is_ok());
 }

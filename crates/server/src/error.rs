@@ -212,6 +212,7 @@ impl From<Refused> for ApiError {
             Refused::Damaged { .. } | Refused::EntityDamaged { .. } => Self::internal(&message),
             Refused::EntityFull { .. } => Self::conflict(message),
             Refused::Operation(OperationError::Refused { .. }) => Self::conflict(message),
+            Refused::Operation(OperationError::Panicked { .. }) => Self::internal(&message),
             Refused::Operation(_) => Self::invalid("", message),
             Refused::TooLarge { .. } => Self::refused(StatusCode::PAYLOAD_TOO_LARGE, message),
             Refused::Busy => Self::rate_limited(message),

@@ -82,7 +82,7 @@ const PLAIN_BYTES_MAX: usize = 100;
 const DIGESTED: &str = "x-";
 
 /// A session as the beginning of an instance id. One that has other characters, is long, or looks like a digest, is digested.
-fn session_key(session: &str) -> Cow<'_, str> {
+pub fn session_key(session: &str) -> Cow<'_, str> {
     let plain = session.len() <= PLAIN_BYTES_MAX
         && !session.contains('~')
         && !session.starts_with(DIGESTED)

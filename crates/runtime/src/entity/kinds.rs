@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use abide_workflow::Timestamp;
 use abide_workflow::json::Json;
 
 use super::EntityId;
+use crate::panicked;
 
 /// What entities of a type can do besides accumulating events.
 ///
@@ -57,6 +59,12 @@ pub enum OperationError {
         /// What is wrong.
         reason: String,
     },
+    /// The kind's own code panicked. Nothing has changed.
+    #[error("the operation panicked: {reason}")]
+    Panicked {
+        /// What it said.
+        reason: String,
+    },
     /// The entity is not in a state to do that.
     #[error("{reason}")]
     Refused {
@@ -73,6 +81,7 @@ impl OperationError {
         match self {
             Self::Unknown { .. } => "OperationUnknown",
             Self::Input { .. } => "OperationInputInvalid",
+            Self::Panicked { .. } => "OperationPanicked",
             Self::Refused { code, .. } => code,
         }
     }
@@ -91,10 +100,12 @@ impl Kinds {
         Self(Arc::new(kinds))
     }
 
-    /// Runs an operation of the entity's kind.
+    /// Runs an operation of the entity's kind. One that panics has changed nothing; whatever else the shard does goes on.
     pub(crate) fn operate(&self, call: &OperationCall<'_>) -> Result<OperationOutcome, OperationError> {
         match self.0.get(call.entity.kind()) {
-            Some(kind) => kind.operate(call),
+            Some(kind) => catch_unwind(AssertUnwindSafe(|| kind.operate(call))).unwrap_or_else(|panic| {
+                Err(OperationError::Panicked { reason: panicked::text(&*panic).to_owned() })
+            }),
             None => Err(OperationError::Unknown { name: call.operation.to_owned() }),
         }
     }

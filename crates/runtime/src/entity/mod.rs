@@ -14,7 +14,7 @@ use abide_workflow::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use asked::Asked;
-pub use id::{EntityId, InvalidEntityId, session_instance};
+pub use id::{EntityId, InvalidEntityId, session_instance, session_key};
 pub use kinds::{EntityKind, Kinds, OperationCall, OperationError, OperationOutcome};
 pub use reader::{EntityReadError, EntityReader, EntityView, EventsPage, ListedEntity, RecordedEvent};
 

@@ -130,7 +130,8 @@ impl<S: PrivateRows> EntityReader<'_, S> {
         most: usize,
     ) -> Result<Vec<ListedEntity>, EntityReadError> {
         let mut scan = kind.map_or_else(|| Table::Entity.scan(), entities::of_type);
-        if let Some(after) = after {
+        // One of another type is not in this list: it must not let the scan begin elsewhere.
+        if let Some(after) = after.filter(|after| kind.is_none_or(|kind| kind == after.kind())) {
             scan = Scan { from: std::ops::Bound::Excluded(entities::key(after.kind(), after.key())), ..scan };
         }
         let mut found = Vec::new();

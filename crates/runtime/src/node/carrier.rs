@@ -1,7 +1,7 @@
 //! The task that carries one shard: events in, effects out, a new claim when the shard was lost.
 
-use std::collections::HashMap;
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -12,12 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::calls::Calls;
 use super::clock::Clock;
 use super::metrics::Metrics;
+use super::tickets::Tickets;
 use crate::config::Config;
 use crate::crash;
 use crate::event::{Effect, Event, Notice, Stopped};
 use crate::hands::{Hands, Store};
+use crate::panicked;
 use crate::placement::ShardId;
-use crate::request::{Reply, Request, Ticket};
+use crate::request::{Reply, Request};
 use crate::shard::Shard;
 
 /// What reaches the task.
@@ -25,8 +27,12 @@ use crate::shard::Shard;
 pub(super) enum Incoming {
     /// A client's request.
     Ask { request: Request, reply: oneshot::Sender<Reply>, end: Option<oneshot::Sender<Reply>> },
+    /// A client's requests that are taken together, in this order.
+    AskTogether(Vec<(Request, oneshot::Sender<Reply>)>),
     /// The result of an effect, wanted under this claim of the shard. Under another one it would be taken for something else.
     Event(u64, Event),
+    /// Somebody waits until what is durable now is in the public table.
+    Show(oneshot::Sender<()>),
     /// There may be messages from elsewhere.
     Hint,
     /// The node goes down.
@@ -51,26 +57,6 @@ const LOOK_FOR_GONE: Duration = Duration::from_secs(5);
 /// How long to wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whom to answer.
-#[derive(Debug, Default)]
-struct Tickets {
-    last: u64,
-    waiting: HashMap<Ticket, oneshot::Sender<Reply>>,
-}
-
-impl Tickets {
-    fn add(&mut self, reply: oneshot::Sender<Reply>) -> Ticket {
-        self.last += 1;
-        self.waiting.insert(Ticket(self.last), reply);
-        Ticket(self.last)
-    }
-
-    /// Clients that have gone without waiting for their answer.
-    fn gone(&mut self) -> Vec<Ticket> {
-        self.waiting.extract_if(|_, reply| reply.is_closed()).map(|(ticket, _)| ticket).collect()
-    }
-}
-
 impl<S: Store> Carrier<S> {
     pub(super) async fn run<T: Transport + 'static>(
         self,
@@ -79,7 +65,7 @@ impl<S: Store> Carrier<S> {
     ) {
         loop {
             calls.claim += 1;
-            let stopped = self.carry(&mut incoming, &mut calls).await;
+            let stopped = caught(self.carry(&mut incoming, &mut calls)).await;
             self.metrics.shard_stopped(self.id);
             calls.cancel_all();
             match stopped {
@@ -115,6 +101,7 @@ impl<S: Store> Carrier<S> {
             }
             let effects = shard.flush(self.clock.now());
             self.metrics.note(self.id, &shard);
+            tickets.answer_shown(&shard);
             for effect in effects {
                 if let Some(stopped) = self.carry_out(effect, &mut ready, &mut tickets, calls) {
                     return stopped;
@@ -161,8 +148,16 @@ impl<S: Store> Carrier<S> {
                 }
                 Event::Asked(ticket, request)
             }
+            Incoming::AskTogether(requests) => {
+                let tickets = requests.into_iter().map(|(request, reply)| (tickets.add(reply), request));
+                Event::AskedTogether(tickets.collect())
+            }
             Incoming::Event(claim, _) if claim != calls.claim => return,
             Incoming::Event(_, event) => event,
+            Incoming::Show(reply) => {
+                tickets.showing.push((None, reply));
+                Event::Tick
+            }
             Incoming::Hint => Event::ArrivalsHinted,
             Incoming::Drain => Event::Drain,
         };
@@ -262,4 +257,16 @@ impl<S: Store> Carrier<S> {
             Notice::Ended { .. } | Notice::Began | Notice::Redelivered | Notice::Operated => {}
         }
     }
+}
+
+/// Carries a claim to its end also if that is a panic: the shard is claimed again then, as it is stored. What it had in memory is dropped.
+async fn caught(carried: impl Future<Output = Stopped>) -> Stopped {
+    let mut carried = pin!(carried);
+    let polled = |context: &mut std::task::Context<'_>| {
+        let polled = catch_unwind(AssertUnwindSafe(|| carried.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            Poll::Ready(Stopped::Broken(format!("it panicked: {}", panicked::text(&*panic))))
+        })
+    };
+    std::future::poll_fn(polled).await
 }

@@ -3,6 +3,8 @@
 //! They are ordinary activities, dispatched and retried as any other; the call's idempotency key is the operation's id, so an operation has
 //! its effect once however often the call is delivered.
 
+mod inputs;
+
 use std::sync::{Arc, OnceLock, Weak};
 
 use abide_dispatch::Failure;
@@ -11,8 +13,9 @@ use abide_store::tables::dedupe::ENTITY_OPERATION;
 use abide_workflow::json::Json;
 use serde_json::{Value, json};
 
+use self::inputs::{UpTo, asked_schema, named_schema, up_to_schema};
 use super::Node;
-use crate::entity::{Asked, EntityId, EntityReadError, Operate, Operated, Operation};
+use crate::entity::{Asked, EntityId, EntityReadError, Operate, Operated, Operation, RecordedEvent};
 use crate::hands::Store;
 use crate::request::{Refused, Repeat, Reply, Request};
 
@@ -37,6 +40,10 @@ impl<S> Clone for EntityDesk<S> {
 /// Events that one activity answers at most; more are read page by page over the interface.
 const EVENTS_MAX: usize = 100_000;
 const PAGE: usize = 1_000;
+/// Events of a page that does not say how many it is to have.
+const PAGE_DEFAULT: usize = 100;
+/// Bytes of an event in a page besides the event itself: its position, its time and their names.
+const EVENT_BYTES: usize = 128;
 
 impl<S: Store> EntityDesk<S> {
     /// From now on the activities reach this node.
@@ -47,27 +54,20 @@ impl<S: Store> EntityDesk<S> {
 
     /// Registers the activities.
     pub fn register(&self, activities: &mut Activities) -> Result<(), RegisterError> {
-        let named = json!({
-            "type": "object", "required": ["entityId"],
-            "properties": {
-                "entityId": {"type": "string"}, "entityType": {"type": "string"},
-                "upTo": {"type": "integer", "minimum": 0},
-            },
-        });
-        let asked = json!({
-            "type": "object", "required": ["entityType", "entityId", "operation"],
-            "properties": {
-                "entityType": {"type": "string"}, "entityId": {"type": "string"},
-                "operation": {"type": "string", "minLength": 1, "maxLength": 128},
-            },
-        });
+        let named = named_schema();
+        let mut bounded = named.clone();
+        if let Some(properties) = bounded.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("upTo".to_owned(), up_to_schema());
+        }
+        let asked = asked_schema();
         let declare = |name: &str, input: &Value| {
             Declaration::new(name, Category::Entity).input(input.clone()).output(json!({}))
         };
         let desk = self.clone();
-        activities.register(declare("GetEntityEvents", &named), move |call| desk.clone().get_events(call))?;
+        activities
+            .register(declare("GetEntityEvents", &bounded), move |call| desk.clone().get_events(call))?;
         let desk = self.clone();
-        activities.register(declare("ClearEntityEvents", &named), move |call| desk.clone().clear(call))?;
+        activities.register(declare("ClearEntityEvents", &bounded), move |call| desk.clone().clear(call))?;
         let desk = self.clone();
         activities.register(declare("entity.get", &named), move |call| desk.clone().get(call))?;
         let desk = self.clone();
@@ -81,10 +81,12 @@ impl<S: Store> EntityDesk<S> {
         let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(json!([]))) };
         let unreadable = |error: EntityReadError| Failure::retryable("EntityUnreadable", error.to_string());
         let Some(reader) = node.entities_with(&entity) else { return Ok(Arc::new(json!([]))) };
-        let Some(view) = reader.view(&entity).await.map_err(unreadable)? else {
+        let Some(mut view) = reader.view(&entity).await.map_err(unreadable)? else {
             return Ok(Arc::new(json!([])));
         };
-        let bytes_max = usize::try_from(node.options.shard.run.payload_bytes_max).unwrap_or(usize::MAX);
+        let until = UpTo::of(&call.input).until(view.first_position, view.next_position);
+        (view.next_position, view.event_count) = (until, until.saturating_sub(view.first_position));
+        let bytes_max = node.payload_bytes_max();
         let too_large = |what: String| {
             Failure::for_good(
                 "EntityEventsTooLarge",
@@ -115,7 +117,11 @@ impl<S: Store> EntityDesk<S> {
         let Some(entity) = node.find_entity(&call.input).await? else {
             return Ok(Arc::new(json!({"cleared": 0})));
         };
-        let up_to = call.input.get("upTo").and_then(Value::as_u64);
+        let up_to = match UpTo::of(&call.input) {
+            UpTo::Nothing => return Ok(Arc::new(json!({"cleared": 0}))),
+            UpTo::Everything => None,
+            UpTo::Position(position) => Some(position),
+        };
         node.operate(entity, Operation::Clear { up_to }, &call).await
     }
 
@@ -128,9 +134,10 @@ impl<S: Store> EntityDesk<S> {
         let Some(view) = view else { return Ok(Arc::new(Value::Null)) };
         let state: Value =
             view.state.as_deref().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
+        let last = view.next_position.checked_sub(1).filter(|_| view.event_count > 0);
         Ok(Arc::new(json!({
             "state": state, "eventCount": view.event_count, "firstPosition": view.first_position,
-            "nextPosition": view.next_position, "operations": view.operations,
+            "lastPosition": last, "nextPosition": view.next_position, "operations": view.operations,
         })))
     }
 
@@ -144,7 +151,7 @@ impl<S: Store> EntityDesk<S> {
             Asked::of(&name, input).map_err(|error| Failure::for_good(error.code(), error.to_string()))?;
         match asked {
             Asked::Operation(operation) => node.operate(entity, operation, &call).await,
-            Asked::GetEvents { .. } => self.get_events(call).await,
+            Asked::GetEvents { from, limit } => node.events_page(&entity, from, limit).await,
             Asked::GetState => self.get(call).await,
         }
     }
@@ -190,6 +197,42 @@ impl<S: Store> Node<S> {
             }
         }
         Ok(found)
+    }
+
+    /// A page of events with their positions, no larger than a payload may be.
+    async fn events_page(&self, entity: &EntityId, from: u64, limit: Option<usize>) -> Result<Json, Failure> {
+        let limit = limit.unwrap_or(PAGE_DEFAULT);
+        if !(1..=PAGE).contains(&limit) {
+            let message = format!("limit must be 1 to {PAGE}");
+            return Err(Failure::for_good("OperationInputInvalid", message));
+        }
+        let unreadable = |error: EntityReadError| Failure::retryable("EntityUnreadable", error.to_string());
+        let (mut events, mut bytes, mut next) = (Vec::new(), 0, None);
+        let reader = self.entities_with(entity);
+        let view = match &reader {
+            Some(reader) => reader.view(entity).await.map_err(unreadable)?,
+            None => None,
+        };
+        if let Some((reader, view)) = reader.zip(view) {
+            let page = reader.events(&view, from, limit).await.map_err(unreadable)?;
+            next = page.next;
+            for RecordedEvent { position, recorded_at, event } in page.events {
+                bytes += event.get().len() + EVENT_BYTES;
+                if bytes > self.payload_bytes_max() && !events.is_empty() {
+                    next = Some(position);
+                    break;
+                }
+                let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
+                events.push(json!({
+                    "position": position, "recordedAtUtc": recorded_at.to_string(), "event": event,
+                }));
+            }
+        }
+        Ok(Arc::new(json!({"events": events, "nextPosition": next})))
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        usize::try_from(self.options.shard.run.payload_bytes_max).unwrap_or(usize::MAX)
     }
 
     async fn operate(

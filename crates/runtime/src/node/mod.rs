@@ -7,21 +7,23 @@ mod carrier;
 mod clock;
 mod entity_activities;
 mod metrics;
+mod tickets;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_dispatch::Transport;
-use abide_store::rows::{Health, PartitionError};
+use abide_store::rows::{Health, PartitionError, StoreError};
 use abide_workflow::{InstanceId, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::definitions::Definitions;
-use crate::entity::{EntityId, EntityReader};
+use crate::entity::{EntityId, EntityReader, Operated};
 use crate::hands::{Hands, Store};
 use crate::placement::ShardId;
+use crate::post;
 use crate::request::{Reply, Request, RunView, Start};
 use crate::routes::Routes;
 pub use crate::run::ShowError;
@@ -116,11 +118,29 @@ impl<S: Store> Node<S> {
         answer.await.map_err(|_| Unanswered)
     }
 
-    /// Asks without waiting: requests for one shard are taken in the order of these calls.
-    pub fn ask_later(&self, request: Request) -> oneshot::Receiver<Reply> {
-        let (reply, answer) = oneshot::channel();
-        self.send(request, reply, None);
-        answer
+    /// Asks without waiting for what is placed by one key: all of it is taken in this order, or all of it is refused.
+    pub fn ask_together(&self, placement_key: &str, requests: Vec<Request>) -> Vec<oneshot::Receiver<Reply>> {
+        let (replies, answers): (Vec<_>, Vec<_>) = requests.iter().map(|_| oneshot::channel()).unzip();
+        let shard = self.options.shard.shards.shard_of(placement_key);
+        if let Some(sender) = self.shards.get(shard.number() as usize) {
+            let requests = requests.into_iter().zip(replies).collect();
+            drop(sender.send(Incoming::AskTogether(requests)));
+        }
+        answers
+    }
+
+    /// How an operation was answered that is known by this digest and came to this key's shard, if it did.
+    pub async fn recall_operation(
+        &self,
+        placement_key: &str,
+        scope: &str,
+        digest: &[u8; 32],
+    ) -> Result<Option<Operated>, StoreError> {
+        let shard = self.options.shard.shards.shard_of(placement_key);
+        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
+        let kept = self.hands.kept(partition, scope, digest).await?;
+        let kept = kept.ok().flatten().filter(|kept| kept.expires_at > self.now().0);
+        Ok(kept.and_then(|kept| post::decode::<Operated>(&kept.answer).ok()))
     }
 
     /// Begins a run, and says when it has ended.
@@ -156,6 +176,22 @@ impl<S: Store> Node<S> {
     /// Reads the entities that share a shard with this one.
     pub fn entities_with(&self, entity: &EntityId) -> Option<EntityReader<'_, S>> {
         self.entities_of(self.shard_of_entity(entity))
+    }
+
+    /// Waits until the public table has every state that was durable when this was asked, or a later one. Shards that are not at work here
+    /// are waited for; there is no answer if one is lost meanwhile.
+    pub async fn public_caught_up(&self) -> Result<(), Unanswered> {
+        let show = |shard: &mpsc::UnboundedSender<Incoming>| {
+            let (reply, answer) = oneshot::channel();
+            // If the shard is gone the answer's other end is dropped with it, and that is the answer.
+            drop(shard.send(Incoming::Show(reply)));
+            answer
+        };
+        let answers: Vec<_> = self.shards.iter().map(show).collect();
+        for answer in answers {
+            answer.await.map_err(|_| Unanswered)?;
+        }
+        Ok(())
     }
 
     /// The shard of an entity.

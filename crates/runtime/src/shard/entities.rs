@@ -36,6 +36,8 @@ pub(super) struct EntitySlot {
     pub(super) state: Option<Json>,
     items: VecDeque<WaitingOperation>,
     numbered: u64,
+    /// A look-up was made anew for one of the items: later ones may know less of the store than it does.
+    looked_anew: bool,
     /// Answers that a look-up made before they were durable does not find, and the gatherings that have them.
     recent: HashMap<[u8; 32], KeptAnswer>,
     recent_order: VecDeque<(u64, [u8; 32])>,
@@ -75,6 +77,7 @@ impl EntitySlot {
             state: None,
             items: VecDeque::new(),
             numbered: 0,
+            looked_anew: false,
             recent: HashMap::new(),
             recent_order: VecDeque::new(),
             written: 0,
@@ -85,6 +88,7 @@ impl EntitySlot {
     pub(super) fn kept(&mut self, item: &WaitingOperation) -> Option<KeptAnswer> {
         while let Some((written, key)) = self.recent_order.front()
             && *written <= item.durable
+            && !self.looked_anew
         {
             self.recent.remove(key);
             self.recent_order.pop_front();
@@ -154,6 +158,7 @@ impl Shard {
             self.operate(&mut slot, &item);
         }
         if slot.items.is_empty() {
+            slot.looked_anew = false;
             self.entities.idle.push_back(entity.clone());
         }
         self.entities.slots.insert(entity.clone(), slot);
@@ -175,9 +180,10 @@ impl Shard {
         while self.entities.again.front().is_some_and(|(at, ..)| *at <= self.now.mono) {
             let Some((_, entity, number)) = self.entities.again.pop_front() else { return };
             let durable = self.commits.durable;
-            let slot = self.entities.slots.get_mut(&entity);
-            let item = slot.and_then(|slot| slot.items.iter_mut().find(|item| item.number == number));
+            let Some(slot) = self.entities.slots.get_mut(&entity) else { continue };
+            let item = slot.items.iter_mut().find(|item| item.number == number);
             let Some(item) = item.filter(|item| !item.looked) else { continue };
+            slot.looked_anew = true;
             item.durable = durable;
             let repeat = item.operate.repeat.map(|repeat| (item.operate.scope, repeat.key));
             self.effects.push(Effect::LookUpEntity { entity, number, repeat });

@@ -4,6 +4,10 @@
 //! expiry in the same commit that deletes the marker. A revision is a sequence number of the shard, and durable before it is used: the next
 //! owner's are higher, so no state that this one sends can hide a later one.
 
+mod recovered;
+mod row;
+mod shown;
+
 use std::collections::{BTreeMap, HashMap};
 
 use abide_store::public::{PublicKey, PublicRow, PublicWrite, TableSchema};
@@ -12,16 +16,20 @@ use abide_store::tables::engine_dlq::{self, DeadLetter};
 use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::outbox::{self, Outgoing, PUBLIC};
-use abide_store::tables::public_instances::{self, PublicInstance};
-use abide_workflow::{InstanceId, Outcome, Status, Timestamp};
+use abide_store::tables::public_instances;
+use abide_workflow::{InstanceId, Status, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::commits::After;
-use super::slot::{Item, Known, Run, Slot, is_over};
+use super::slot::{Known, Run, Slot, is_over};
 use super::{Shard, back_off, later, planted};
 use crate::event::Effect;
 use crate::lease::Monotonic;
 use crate::post;
+
+pub(crate) use shown::Unshown;
+
+use row::{error_of, public_instance, status_text};
 
 /// What a marker says. Stored by place: append only.
 #[derive(Serialize, Deserialize)]
@@ -67,14 +75,14 @@ pub(super) struct Feed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Newest {
     revision: u64,
+    /// The last one that this owner has shown since there is a marker; 0 if none.
+    shown: u64,
     /// The run is to be hidden.
     gone: bool,
 }
 
 /// States sent at once.
 const FEED_MAX: usize = 256;
-/// Bytes of an error's message that a public row has.
-const MESSAGE_BYTES_MAX: usize = 1024;
 
 impl Feed {
     pub(super) fn ready(&mut self, run: u64, item: FeedItem, now: Monotonic) {
@@ -211,64 +219,9 @@ impl Shard {
     /// Sends a state when what is gathered now is durable, and with it the shard's sequence, which has the revision.
     fn send_durably(&mut self, run: u64, item: FeedItem) {
         let gone = matches!(item.write, PublicWrite::Delete { .. });
-        self.feed.newest.insert(run, Newest { revision: item.revision, gone });
+        let shown = self.feed.newest.get(&run).map_or(0, |newest| newest.shown);
+        self.feed.newest.insert(run, Newest { revision: item.revision, shown, gone });
         self.commits.then(After::Feed(run, item));
-    }
-
-    /// A marker that a former owner left.
-    pub(super) fn found_feed(&mut self, run: u64, message: &[u8]) -> Result<(), String> {
-        let revision = self.next_sequence();
-        match post::decode(message).map_err(|error| error.to_string())? {
-            Marker::Current(id) => {
-                let id = InstanceId::new(id).map_err(|error| error.to_string())?;
-                self.feed.newest.insert(run, Newest { revision, gone: false });
-                self.take_up_later(self.now.wall.0, run, id, Item::Feed { run, whole: false });
-            }
-            Marker::Last(row, instance_id) => {
-                let run_number = public_instances::run_number(&row.key).unwrap_or(0);
-                let ended = Some(EndedRun { instance_id, run, run_number, revision: row.revision });
-                self.send_durably(run, FeedItem::of_run(PublicWrite::Put(row), revision, ended));
-            }
-            Marker::Gone(key) => {
-                let item = FeedItem::of_run(PublicWrite::Delete { key, revision }, revision, None);
-                self.send_durably(run, item);
-            }
-            Marker::Dead(row) => {
-                let write = PublicWrite::Put(row);
-                self.send_durably(run, FeedItem { table: &engine_dlq::SCHEMA, write, revision, ended: None });
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends the state of a run whose marker was found. `whole` if the run was looked for, not only its row.
-    pub(super) fn serve_feed(&mut self, id: &InstanceId, slot: &mut Slot, run: u64, whole: bool) {
-        let (row, error) = match &slot.known {
-            Known::Row(Some(row)) => (row.clone(), None),
-            Known::Run(run) => (run.row.clone(), error_of(run)),
-            Known::Unreadable { row: Some(row), .. } => ((**row).clone(), None),
-            Known::Row(None) => return self.drop_marker(id, run),
-            _ => return,
-        };
-        if row.run != run {
-            return self.drop_marker(id, run);
-        }
-        // Why it failed is in the run, not in the row of its id.
-        if row.status == RunStatus::Failed && matches!(slot.known, Known::Row(_)) && !whole {
-            slot.items.push_front(Item::Feed { run, whole: true });
-            self.waiting += 1;
-            return;
-        }
-        self.send_state(id, &row, status_text(row.status), error);
-    }
-
-    /// The marker of a run that its id does not lead to. Whatever replaces a run changes its marker too, so there should be none.
-    fn drop_marker(&mut self, id: &InstanceId, run: u64) {
-        self.feed.newest.remove(&run);
-        self.commits.delete(outbox::key(PUBLIC, run));
-        let instance_id = id.as_str().to_owned();
-        let ended = EndedRun { instance_id, run, run_number: 0, revision: 0 };
-        self.expire_at(self.now.wall.plus(self.config.retention), vec![ended]);
     }
 
     /// Runs that have ended are kept until then.
@@ -315,67 +268,12 @@ impl Shard {
                 self.feed.newest.remove(&run);
                 self.commits.delete(outbox::key(PUBLIC, run));
                 ended.extend(item.ended);
+            } else if let Some(newest) = self.feed.newest.get_mut(&run) {
+                newest.shown = item.revision;
             }
         }
         if !ended.is_empty() {
             self.expire_at(self.now.wall.plus(self.config.retention), ended);
         }
-    }
-}
-
-fn public_instance(
-    id: &InstanceId,
-    row: &InstanceRow,
-    status: &str,
-    error: Option<String>,
-) -> PublicInstance {
-    let parked = row.parked.as_ref().map(|reason| error_text("Parked", reason, None));
-    PublicInstance {
-        run_number: row.run_number,
-        instance_id: id.as_str().to_owned(),
-        execution_id: format!("{id}/{}", row.run_number),
-        workflow: row.definition.clone(),
-        version: row.version.clone(),
-        status: status.to_owned(),
-        correlation_id: row.correlation_id.clone(),
-        entity_id: row.entity_id.clone(),
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-        error: parked.or(error),
-    }
-}
-
-/// Why a run failed, if it did.
-fn error_of(run: &Run) -> Option<String> {
-    match run.instance.outcome()? {
-        Outcome::Failed(failure) => {
-            Some(error_text(&failure.code, &failure.message, failure.state.as_deref()))
-        }
-        _ => None,
-    }
-}
-
-fn error_text(code: &str, message: &str, state: Option<&str>) -> String {
-    let message = match message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)) {
-        Some(cut) if cut.len() < message.len() => format!("{cut}…"),
-        _ => message.to_owned(),
-    };
-    let mut error = serde_json::json!({"code": code, "message": message});
-    if let (Some(state), Some(error)) = (state, error.as_object_mut()) {
-        error.insert("state".to_owned(), state.into());
-    }
-    error.to_string()
-}
-
-fn status_text(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::Pending => "Pending",
-        RunStatus::Running => "Running",
-        RunStatus::Suspended => "Suspended",
-        RunStatus::Completed => "Completed",
-        RunStatus::Failed => "Failed",
-        RunStatus::Terminated => "Terminated",
-        RunStatus::Parked => "Parked",
-        RunStatus::Purged => "Purged",
     }
 }

@@ -49,6 +49,7 @@ use commits::{After, Commits};
 use schedule::{Pace, Schedule};
 use slot::Slot;
 
+pub(crate) use feed::Unshown;
 pub(crate) use slot::row_status;
 pub(crate) use view::view_of_stored;
 
@@ -68,7 +69,7 @@ pub struct Shard {
     /// What turns have sent to instances of this shard.
     posted: VecDeque<(InstanceId, slot::Item)>,
     /// Requests that came before recovery was through.
-    early: VecDeque<(Ticket, Request)>,
+    early: VecDeque<Vec<(Ticket, Request)>>,
     /// Answers kept for clients that may ask again, until they are durable.
     fresh: repeats::Fresh,
     /// Clients that wait for the end of a run.
@@ -174,7 +175,8 @@ impl Shard {
         }
         match event {
             Event::Tick => {}
-            Event::Asked(ticket, request) => self.on_asked(ticket, request),
+            Event::Asked(ticket, request) => self.on_asked(vec![(ticket, request)]),
+            Event::AskedTogether(requests) => self.on_asked(requests),
             Event::HeadRead(result) => self.on_head_read(result),
             Event::CommitAnswered(id, outcome) => self.on_commit_answered(id, outcome),
             Event::Scanned(purpose, result) => self.on_scanned(purpose, result),

@@ -146,7 +146,13 @@ impl Shard {
                 if count >= self.config.entity_events_max {
                     return Err(Refused::EntityFull { entity: operate.entity.to_string(), events: count });
                 }
-                let output = json!({"position": row.next_position});
+                let mut output = json!({"position": row.next_position});
+                if operate.scope == dedupe::CLOUD_EVENT
+                    && let Some(output) = output.as_object_mut()
+                {
+                    // Where its type leads may be another place when it comes again.
+                    output.insert("entityType".to_owned(), operate.entity.kind().into());
+                }
                 Ok(Change { output, event: Some(bytes), state: None, writes: true })
             }
             Operation::Clear { up_to } => {

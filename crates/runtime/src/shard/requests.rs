@@ -11,19 +11,26 @@ use crate::event::Effect;
 use crate::request::{Done, Refused, Repeat, Reply, Request, Ticket};
 
 impl Shard {
-    pub(super) fn on_asked(&mut self, ticket: Ticket, request: Request) {
-        match &self.phase {
-            Phase::Working(_) => {}
-            // What was under way is being found; it does not take long.
-            Phase::Recovering(_) if self.early.len() < self.config.waiting_max => {
-                return self.early.push_back((ticket, request));
+    /// Requests that came together are taken in their order, or none of them is: if some were refused for want of room and later ones taken, those
+    /// that come again would come too late.
+    pub(super) fn on_asked(&mut self, requests: Vec<(Ticket, Request)>) {
+        let full = self.config.waiting_max;
+        let why = match &self.phase {
+            Phase::Working(_) if self.waiting < full && self.ready.len() < full => {
+                return requests.into_iter().for_each(|(ticket, request)| self.take(ticket, request));
             }
-            Phase::Draining(_) => return self.refuse(ticket, Refused::Draining),
-            _ => return self.refuse(ticket, Refused::NotReady),
+            // What was under way is being found; it does not take long.
+            Phase::Recovering(_) if self.early.len() < full => return self.early.push_back(requests),
+            Phase::Working(_) => Refused::Busy,
+            Phase::Draining(_) => Refused::Draining,
+            _ => Refused::NotReady,
+        };
+        for (ticket, _) in requests {
+            self.refuse(ticket, why.clone());
         }
-        if self.waiting >= self.config.waiting_max || self.ready.len() >= self.config.waiting_max {
-            return self.refuse(ticket, Refused::Busy);
-        }
+    }
+
+    fn take(&mut self, ticket: Ticket, request: Request) {
         if let Request::Operate(operate) = request {
             return self.on_operate(ticket, operate);
         }
@@ -33,8 +40,8 @@ impl Shard {
 
     /// Requests that came while the shard was being recovered.
     pub(super) fn serve_early(&mut self) {
-        while let Some((ticket, request)) = self.early.pop_front() {
-            self.on_asked(ticket, request);
+        while let Some(requests) = self.early.pop_front() {
+            self.on_asked(requests);
         }
     }
 

@@ -222,6 +222,7 @@ impl EntityKind for Counter {
                 let state = Arc::new(Value::from(count + by));
                 Ok(OperationOutcome { state: Some(Arc::clone(&state)), output: state })
             }
+            "explode" => panic!("as asked"),
             "get" => Ok(OperationOutcome { state: None, output: Arc::new(count.into()) }),
             other => Err(OperationError::Unknown { name: other.to_owned() }),
         }
@@ -253,4 +254,21 @@ fn a_kind_written_in_rust_has_a_state_that_only_whole_operations_change() {
         0,
         "what was refused was not done, so it may come again"
     );
+}
+
+#[test]
+fn an_operation_that_panics_is_refused_and_changes_nothing() {
+    let mut world = World::with(|config| config.kinds = Kinds::default().with("device", Counter));
+    let ask = |name: &str, input: Value| {
+        request(Operation::Custom { name: name.to_owned(), input: input.into() }, None)
+    };
+    assert_eq!(output(world.ask(ask("add", json!(5)))), 5);
+    match world.ask(ask("explode", Value::Null)) {
+        Reply::Refused(Refused::Operation(error)) => {
+            assert_eq!((error.code(), error.to_string().contains("as asked")), ("OperationPanicked", true));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(output(world.ask(ask("get", Value::Null))), 5);
+    world.check();
 }

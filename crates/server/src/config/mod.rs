@@ -121,7 +121,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { data: PathBuf::from("./abide-data"), shards: 16, sync: Sync::default() }
+        Self { data: PathBuf::from("./abide-data"), shards: 8, sync: Sync::default() }
     }
 }
 

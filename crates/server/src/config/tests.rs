@@ -60,9 +60,9 @@ fn what_counts_per_node_is_divided_among_its_shards() {
     let mut config = Config::default();
     let all = options(&config);
     assert_eq!(all.activities_max, 1_000);
-    assert_eq!(all.shard.waiting_max, 625);
-    assert_eq!(all.shard.resting_bytes_max, 4 * 1024 * 1024);
-    assert_eq!(all.shard.overdue_per_second, 375);
+    assert_eq!(all.shard.waiting_max, 1_250);
+    assert_eq!(all.shard.resting_bytes_max, 8 * 1024 * 1024);
+    assert_eq!(all.shard.overdue_per_second, 750);
     assert_eq!(all.drain_grace, StdDuration::from_secs(30));
     config.store.shards = 4_096;
     assert_eq!(options(&config).shard.waiting_max, 16);

@@ -84,7 +84,7 @@ pub(super) async fn signal<S: Store>(
         return Ok(bare(StatusCode::ACCEPTED, asked.correlation()));
     };
     let operate = Operate { entity, operation, repeat: None, scope: ENTITY_OPERATION, route: None };
-    match app.node().ask(Request::Operate(Box::new(operate))).await? {
+    match app.ask(Request::Operate(Box::new(operate))).await? {
         Reply::Operated(_) => Ok(bare(StatusCode::ACCEPTED, asked.correlation())),
         Reply::Refused(refused) => Err(refused.into()),
         other => Err(ApiError::internal(&format!("an operation was answered by {other:?}")).into()),
@@ -102,6 +102,11 @@ pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked, name: Option
     let token =
         asked.headers().get(CONTINUATION).map(HeaderValue::as_bytes).filter(|token| !token.is_empty());
     let mut place = token.map_or(Ok(Place::default()), Place::open)?;
+    if let (Some(kind), Some(after)) = (&kind, &place.after)
+        && kind != after.kind()
+    {
+        return Err(Otherwise::invalid(CONTINUATION.as_str(), "it belongs to a list of another type"));
+    }
     let (mut items, mut bytes, mut examined) = (Vec::new(), 0, 0);
     let mut more = true;
     while more && items.len() < top && bytes < PAGE_BYTES_MAX && examined < EXAMINED_MAX {

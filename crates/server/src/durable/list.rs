@@ -84,6 +84,11 @@ impl Filter {
         })
     }
 
+    /// The same, but for this status only.
+    pub(super) fn only(&self, status: Status) -> Self {
+        Self { statuses: vec![status], prefix: self.prefix.clone(), ..*self }
+    }
+
     /// The next rows of the public table that may fit, and the instances among them that do.
     pub(super) async fn find<S: Store>(
         &self,

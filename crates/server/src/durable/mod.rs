@@ -19,13 +19,17 @@ mod start;
 mod status;
 mod status_json;
 
+use std::borrow::Cow;
+
 use abide_runtime::hands::Store;
 use abide_workflow::Message;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
+use percent_encoding::percent_decode_str;
 
 use crate::app::App;
 use crate::asked::Asked;
+use crate::error::ApiError;
 use answer::{Answered, Otherwise};
 use parameters::Parameters;
 
@@ -44,10 +48,10 @@ async fn lead<S: Store>(app: &App<S>, asked: &mut Asked) -> Answered {
     if !extension.eq_ignore_ascii_case("durabletask") {
         return Err(Otherwise::Bare(StatusCode::NOT_FOUND));
     }
-    let path = asked.param("path").await?;
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    let resource = segments.next().map(str::to_ascii_lowercase);
-    let rest: Vec<&str> = segments.collect();
+    let parts = parts(asked.uri().path())?;
+    let mut parts = parts.iter().map(String::as_str);
+    let resource = parts.next().map(str::to_ascii_lowercase);
+    let rest: Vec<&str> = parts.collect();
     match (asked.method().clone(), resource.as_deref(), rest.as_slice()) {
         (Method::POST, Some("orchestrators"), [name]) => start::start(app, asked, name, None).await,
         (Method::POST, Some("orchestrators"), [name, id]) => start::start(app, asked, name, Some(id)).await,
@@ -82,4 +86,12 @@ async fn lead<S: Store>(app: &App<S>, asked: &mut Asked) -> Answered {
         // Theirs has no other word for a method that a path does not take.
         _ => Err(Otherwise::Bare(StatusCode::NOT_FOUND)),
     }
+}
+
+/// The parts of a path after `/runtime/webhooks/{extension}/`. It is split before it is decoded: a part may have a slash of its own.
+fn parts(path: &str) -> Result<Vec<String>, Otherwise> {
+    const BEFORE: usize = 3;
+    let parts = path.split('/').filter(|part| !part.is_empty()).skip(BEFORE);
+    let decoded = parts.map(|part| percent_decode_str(part).decode_utf8().map(Cow::into_owned));
+    decoded.collect::<Result<_, _>>().map_err(|_| ApiError::invalid("", "the path is not UTF-8").into())
 }

@@ -2,7 +2,7 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::{Refused, Reply, Request};
-use abide_workflow::{InstanceId, RunNumber};
+use abide_workflow::{InstanceId, RunNumber, Status};
 use axum::http::StatusCode;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ use crate::error::ApiError;
 /// Rows looked at in one go, and how often.
 const BATCH: usize = 32;
 const BATCHES_MAX: usize = 320;
+/// How an instance can have ended.
+const ENDED: [Status; 4] = [Status::Completed, Status::Failed, Status::Canceled, Status::Terminated];
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +45,20 @@ pub(super) async fn matching<S: Store>(app: &App<S>, asked: &mut Asked) -> Answe
         let message = "createdTimeFrom must be there".to_owned();
         return Err(Otherwise::Said(StatusCode::BAD_REQUEST, message));
     }
+    let mut instances_deleted = 0;
+    // Status by status, so that runs that live are not in the way.
+    let wanted = |status: &Status| filter.statuses.is_empty() || filter.statuses.contains(status);
+    for status in ENDED.into_iter().filter(wanted) {
+        instances_deleted += forget(app, &filter.only(status)).await?;
+    }
+    match instances_deleted {
+        0 => Err(Otherwise::Bare(StatusCode::NOT_FOUND)),
+        _ => Ok(answer::json(StatusCode::OK, asked.correlation(), &PurgedJson { instances_deleted })),
+    }
+}
+
+/// Forgets the ended instances that fit; how many.
+async fn forget<S: Store>(app: &App<S>, filter: &Filter) -> Result<usize, Otherwise> {
     let (mut instances_deleted, mut next) = (0, None);
     for _ in 0..BATCHES_MAX {
         let found = filter.find(app, next, BATCH).await?;
@@ -59,10 +75,7 @@ pub(super) async fn matching<S: Store>(app: &App<S>, asked: &mut Asked) -> Answe
             break;
         }
     }
-    match instances_deleted {
-        0 => Err(Otherwise::Bare(StatusCode::NOT_FOUND)),
-        _ => Ok(answer::json(StatusCode::OK, asked.correlation(), &PurgedJson { instances_deleted })),
-    }
+    Ok(instances_deleted)
 }
 
 async fn purge<S: Store>(

@@ -20,7 +20,8 @@ use super::status_json::StatusJson;
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::rest::start::{WAIT_MAX, fitting, started};
+use crate::rest::orders::check_restart;
+use crate::rest::start::{WAIT_MAX, fitting, named, started};
 
 /// When to ask for a run that has just begun.
 const RETRY_AFTER_SECONDS: u16 = 10;
@@ -36,8 +37,10 @@ pub(super) async fn start<S: Store>(
     let wait = parameters.seconds_ms("timeout", WAIT_MAX.0)?.map(Duration::from_millis);
     let version = parameters.text("version").map(VersionReq::parse).transpose();
     let version = version.map_err(|error| Otherwise::invalid("version", error))?;
-    let id = id.map_or_else(fresh, InstanceId::new);
-    let id = id.map_err(|error| Otherwise::invalid("instanceId", error))?;
+    let id = match id {
+        Some(id) => named(id).map_err(|error| Otherwise::invalid("instanceId", error))?,
+        None => fresh().map_err(|error| ApiError::internal(&error))?,
+    };
     let input = if asked.has_body() { asked.json(app.limits().body_bytes_max).await? } else { None };
     let input = input.unwrap_or_else(|| Value::Object(Map::new()));
     let plan = fitting(app, name, version.as_ref(), &input).await.map_err(no_such_function)?;
@@ -74,6 +77,7 @@ pub(super) async fn start<S: Store>(
 pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked, id: &str) -> Answered {
     let parameters = Parameters::of(asked);
     let instance_id = instance(id)?;
+    check_restart(app, &instance_id).await?;
     if !parameters.flag("restartWithNewInstanceId", true)? {
         let reply = app.ask(Request::Restart { instance_id }).await?;
         return accepted(asked, &parameters, reply);

@@ -1,8 +1,9 @@
 //! `/api/entities`: keyed durable objects, their events and their operations.
 
+mod list;
+
 use abide_runtime::entity::{
-    Asked as AskedOperation, EntityId, EntityReader, EntityView, ListedEntity, Operate, Operated, Operation,
-    RecordedEvent,
+    Asked as AskedOperation, EntityId, EntityReader, EntityView, Operate, Operated, Operation, RecordedEvent,
 };
 use abide_runtime::hands::Store;
 use abide_runtime::{Repeat, Reply, Request};
@@ -10,8 +11,6 @@ use abide_store::tables::dedupe::ENTITY_OPERATION;
 use abide_workflow::{Timestamp, json};
 use axum::http::StatusCode;
 use axum::response::Response;
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,6 +23,8 @@ use crate::asked::Asked;
 use crate::envelope::Text;
 use crate::error::ApiError;
 use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation as Described, Shape};
+
+pub(super) use list::{LIST, list};
 
 const TYPE: Field = Field::required(
     "type",
@@ -40,20 +41,9 @@ const OPERATION: Field = Field::required(
     Kind::Text { chars_min: 1, chars_max: 128 },
     "RecordEvent, GetEvents, Clear, GetState, or one of the entity's kind.",
 );
-const LIST_QUERY: [Field; 3] =
-    [Field::optional("type", TYPE.kind, "Only entities of this type."), LIMIT, TOKEN];
 const FROM: Field =
     Field::optional("from", Kind::Whole { min: 0, max: u64::MAX, default: Some(0) }, "The first position.");
 const EVENTS_QUERY: [Field; 3] = [FROM, LIMIT, TOKEN];
-
-pub(super) const LIST: Described = Described {
-    id: "listEntities",
-    tag: "Entities",
-    about: "Lists entities, those of one shard after the other.",
-    query: &LIST_QUERY,
-    answers: &[Answer::data::<PageJson<ListedJson>>(200, "A page of entities.")],
-    ..Described::NONE
-};
 
 pub(super) const SHOW: Described = Described {
     id: "showEntity",
@@ -104,16 +94,6 @@ struct EntityJson<'a> {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ListedEntity")]
-#[serde(rename_all = "camelCase")]
-struct ListedJson {
-    entity_type: String,
-    entity_key: String,
-    event_count: u64,
-    last_updated_at_utc: Text<Timestamp>,
-}
-
-#[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EntityEvent")]
 #[serde(rename_all = "camelCase")]
 struct EventJson {
@@ -134,46 +114,6 @@ struct OperatedJson {
     /// Until when it is recognised when it comes again, if it had a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
-}
-
-/// Lists entities, shard by shard, in the order of type and key within each.
-pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [kind, limit, token] = asked.parameters(&LIST_QUERY)?;
-    let kind = kind.map(|kind| {
-        EntityId::new(&kind, "key").map_err(|error| ApiError::invalid("type", error.to_string()))
-    });
-    let kind = kind.transpose()?;
-    let limit = LIMIT.count(limit.as_deref())?;
-    // The token names the last entity that was shown; its key says which shard it is on.
-    let after = token.as_deref().map(read_token).transpose()?;
-    let shard_of_last = after.as_ref().map(|after| app.node().shard_of_entity(after));
-    let mut items: Vec<ListedJson> = Vec::new();
-    let mut last = None;
-    for shard in app.node().shards().filter(|shard| shard_of_last.is_none_or(|last| *shard >= last)) {
-        let Some(reader) = app.node().entities_of(shard) else { continue };
-        let after = after.as_ref().filter(|_| shard_of_last == Some(shard));
-        let left = limit + 1 - items.len();
-        for ListedEntity { entity, view } in
-            reader.list(kind.as_ref().map(EntityId::kind), after, left).await?
-        {
-            if items.len() == limit {
-                let token = last.as_ref().map(token_of);
-                return Ok(asked.succeed(
-                    StatusCode::OK,
-                    app.now(),
-                    &PageJson { items, continuation_token: token },
-                ));
-            }
-            items.push(ListedJson {
-                entity_type: entity.kind().to_owned(),
-                entity_key: entity.key().to_owned(),
-                event_count: view.event_count,
-                last_updated_at_utc: Text(view.updated_at),
-            });
-            last = Some(entity);
-        }
-    }
-    Ok(asked.succeed(StatusCode::OK, app.now(), &PageJson { items, continuation_token: None }))
 }
 
 /// Shows an entity.
@@ -310,31 +250,5 @@ fn entity_json<'a>(entity: &'a EntityId, view: &EntityView) -> EntityJson<'a> {
         next_position: view.next_position,
         operations: view.operations,
         last_updated_at_utc: Text(view.updated_at),
-    }
-}
-
-/// A token that goes on after this entity. It is nobody's secret: whoever may list entities may list all of them.
-fn token_of(entity: &EntityId) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(format!("{} {}", entity.kind(), entity.key()))
-}
-
-fn read_token(token: &str) -> Result<EntityId, ApiError> {
-    let text = BASE64_URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let entity = text.as_deref().and_then(|text| text.split_once(' '));
-    let entity = entity.and_then(|(kind, key)| EntityId::new(kind, key).ok());
-    entity.ok_or_else(|| ApiError::invalid(TOKEN.name, "it is not a token of this server"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_leads_back_to_its_entity_and_anything_else_is_refused() {
-        let entity = EntityId::new("device", "a b/c").unwrap();
-        assert_eq!(read_token(&token_of(&entity)), Ok(entity));
-        for token in ["", "x", "////", "ZGV2aWNl"] {
-            assert!(read_token(token).is_err(), "{token}");
-        }
     }
 }

@@ -4,12 +4,15 @@
 
 use std::sync::Arc;
 
+use abide_runtime::definitions::DefinitionError;
 use abide_runtime::hands::Store;
+use abide_runtime::node::ShowError;
 use abide_runtime::{Done, Repeat, Reply, Request};
 use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{InstanceId, Message, Refusal};
 use axum::http::StatusCode;
 use axum::response::Response;
+use semver::Version;
 use serde_json::Value;
 
 use super::body::Fields;
@@ -56,7 +59,7 @@ pub(super) const REWIND: Operation =
     Operation { id: "rewindInstance", about: "Lets a failed run go on at the state that failed.", ..ORDER };
 pub(super) const RESTART: Operation = Operation {
     id: "restartInstance",
-    about: "Begins a new run with the input and the version of the last one, which must have ended.",
+    about: "Begins a new run with the input and the version of the last one, which must have ended; not if the version is retired.",
     answers: start::ACCEPTED,
     ..ORDER
 };
@@ -114,8 +117,25 @@ pub(super) async fn rewind<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<
 /// Begins a new run with the input and the version of the last one.
 pub(super) async fn restart<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let (instance_id, _, repeat) = order(app, asked, "restart").await?;
+    if let Err(retired) = check_restart(app, &instance_id).await {
+        return start::recalled(app, asked, instance_id, repeat, None).await?.ok_or(retired);
+    }
     let reply = app.ask(once(repeat, Request::Restart { instance_id })).await?;
     start::accepted(app, asked, &start::started(reply)?)
+}
+
+/// Refuses to begin a run of a version that is retired. Whatever else speaks against a new run is for the shard to say.
+pub(crate) async fn check_restart<S: Store>(app: &App<S>, id: &InstanceId) -> Result<(), ApiError> {
+    let view = match app.in_time(app.node().show(id)).await? {
+        Ok(Some(view)) => view,
+        Ok(None) | Err(ShowError::Unreadable(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let Ok(version) = Version::parse(&view.version) else { return Ok(()) };
+    match app.in_time(app.node().definitions().check_in_use(&view.workflow, &version)).await? {
+        Err(error @ (DefinitionError::Retired { .. } | DefinitionError::Store(_))) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The name of an event, if it can be one.

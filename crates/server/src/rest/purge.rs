@@ -147,7 +147,7 @@ async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> R
         {
             let app = app.clone();
             let request = Request::Purge { instance_id, run: Some(run) };
-            under_way.spawn(async move { app.node().ask(request).await });
+            under_way.spawn(async move { app.ask(request).await });
         }
         let Some(answered) = under_way.join_next().await else { return Ok(purged) };
         match answered.map_err(|error| ApiError::internal(&error))?? {

@@ -12,6 +12,7 @@ use semver::VersionReq;
 use serde::Serialize;
 
 use super::body::Fields;
+use super::orders;
 use super::page::{self, LIMIT, PageJson, TOKEN};
 use crate::app::App;
 use crate::asked::Asked;
@@ -35,15 +36,18 @@ const WORKFLOW: Field = Field::optional(
 const VERSION: Field = Field::optional(
     "version",
     Kind::Text { chars_min: 1, chars_max: 256 },
-    "A range of versions to start; without it, the default.",
+    "A range of versions to start; without it, the default. Not if they are only recorded.",
 );
 const ACTION: Field = Field::required(
     "action",
     Kind::Word(&["startOrRaise", "start", "raise", "record"]),
     "What is done besides recording.",
 );
-const EVENT_NAME: Field =
-    Field::optional("eventName", NAME, "The name they are raised under; without it, their type.");
+const EVENT_NAME: Field = Field::optional(
+    "eventName",
+    NAME,
+    "The name they are raised under; without it, their type, which must have at most 128 characters then.",
+);
 
 pub(super) const PUT: Operation = Operation {
     id: "putRoute",
@@ -138,6 +142,15 @@ pub(super) async fn put<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Res
     let action = action.ok_or_else(|| ApiError::invalid("/action", "there is no such action"))?;
     let event_name = fields.checked_text(&EVENT_NAME)?;
     fields.end()?;
+    let range = version.as_deref().map(VersionReq::parse).transpose();
+    let range = range.map_err(|error| ApiError::invalid("/version", error.to_string()))?;
+    if version.is_some() && action == RouteAction::Record {
+        return Err(ApiError::invalid("/version", "an event that is only recorded starts no version"));
+    }
+    if matches!(action, RouteAction::StartOrRaise | RouteAction::Raise) {
+        let name = event_name.clone().unwrap_or_else(|| event_type.clone());
+        orders::event_name(name).map_err(|error| error.at("/eventName"))?;
+    }
     match (&workflow, action) {
         (None, RouteAction::StartOrRaise | RouteAction::Start | RouteAction::Raise) => {
             return Err(ApiError::invalid("/workflow", "this action needs a workflow"));
@@ -146,10 +159,8 @@ pub(super) async fn put<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Res
             return Err(ApiError::invalid("/workflow", "an event that is only recorded reaches no workflow"));
         }
         (Some(workflow), _) => {
-            let range = version.as_deref().map(VersionReq::parse).transpose();
-            let range = range.map_err(|error| ApiError::invalid("/version", error.to_string()))?;
             // A route to nowhere would dead-letter every event; better to hear of it now.
-            let found = app.node().definitions().pick(workflow, range.as_ref()).await;
+            let found = app.in_time(app.node().definitions().pick(workflow, range.as_ref())).await?;
             found.map_err(|error| ApiError::from(error).at("/workflow"))?;
         }
         (None, RouteAction::Record) => {}

@@ -6,6 +6,7 @@ use std::time::Duration as StdDuration;
 
 use abide_runtime::hands::Store;
 use abide_runtime::{Refused, Repeat, Reply, Request, Start, Started};
+use abide_workflow::ids::InvalidInstanceId;
 use abide_workflow::{Duration, ExecutionId, InstanceId, Plan, Timestamp, json};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
@@ -144,7 +145,7 @@ pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
 }
 
 /// The answer to an earlier copy of a request that would be refused today: it was judged by the definitions of its day, and stands.
-async fn recalled<S: Store>(
+pub(super) async fn recalled<S: Store>(
     app: &App<S>,
     asked: &mut Asked,
     instance_id: InstanceId,
@@ -247,6 +248,16 @@ fn version_of(text: Option<&str>) -> Result<Option<VersionReq>, ApiError> {
     range.map_err(|error| ApiError::invalid("/version", format!("it is no range of versions: {error}")))
 }
 
+/// The id that a client gives a run, if it can have it; else why not.
+pub(crate) fn named(given: impl Into<String>) -> Result<InstanceId, String> {
+    let given = given.into();
+    // Its path is taken.
+    if given == purge::PATH_SEGMENT {
+        return Err("this id is reserved".to_owned());
+    }
+    InstanceId::new(given).map_err(|error| error.to_string())
+}
+
 /// The client's id, else the one its key means, else a new one.
 fn instance_id(
     given: Option<String>,
@@ -254,14 +265,9 @@ fn instance_id(
     workflow: &str,
     asked: &Asked,
 ) -> Result<InstanceId, ApiError> {
-    let invalid =
-        |error: abide_workflow::ids::InvalidInstanceId| ApiError::invalid("/instanceId", error.to_string());
+    let invalid = |error: InvalidInstanceId| ApiError::invalid("/instanceId", error.to_string());
     match (given, key) {
-        // Its path is taken.
-        (Some(given), _) if given == purge::PATH_SEGMENT => {
-            Err(ApiError::invalid("/instanceId", "this id is reserved"))
-        }
-        (Some(given), _) => InstanceId::new(given).map_err(invalid),
+        (Some(given), _) => named(given).map_err(|error| ApiError::invalid("/instanceId", error)),
         (None, Some(key)) => key.instance_id(workflow),
         // An id that was made for this request names the run as well.
         (None, None) if !asked.correlation().is_given() => {

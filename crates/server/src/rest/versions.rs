@@ -1,6 +1,6 @@
 //! `/api/workflows` beyond publishing: which definitions and versions there are, which one is the default, and taking one out of use.
 
-use abide_runtime::definitions::DefinitionError;
+use abide_runtime::definitions::{DefinitionError, Retirement};
 use abide_runtime::hands::Store;
 use abide_store::public::Query;
 use abide_store::tables::public_instances::SCHEMA;
@@ -156,6 +156,8 @@ pub(super) async fn versions<S: Store>(app: &App<S>, asked: &mut Asked) -> Resul
     versions.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
     let next = page::cut(&mut versions, limit, |(version, _)| version.to_string());
     let default = app.in_time(definitions.pick(&id, None)).await??;
+    // So that a run that was acknowledged is counted.
+    app.in_time(app.node().public_caught_up()).await??;
     let mut items = Vec::with_capacity(versions.len());
     for (version, row) in versions {
         items.push(VersionItem {
@@ -187,13 +189,36 @@ pub(super) async fn retire<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<
     let [] = asked.query([])?;
     let id = asked.part(&ID).await?;
     let version = version_of(&asked.part(&VERSION).await?, "version")?;
-    let live = live(app, &id, &version).await?;
-    if live > 0 {
-        let message = format!("{live} runs of {id} {version} live: it can be retired when they have ended");
-        return Err(ApiError::conflict(message));
-    }
-    app.in_time(app.node().definitions().retire(&id, &version, app.now())).await??;
+    let task = tokio::spawn(retire_unless_live(app.clone(), id.clone(), version.clone()));
+    task.await.map_err(|error| ApiError::internal(&error))??;
     Ok(asked.succeed(StatusCode::OK, app.now(), &ChangedJson { id: &id, version: Text(&version) }))
+}
+
+/// Marks the version, so that no new run picks it, and only then counts, when the public table has every run that was acknowledged before;
+/// takes the mark back if one lives. It is a task of its own, because a client that goes away must not leave the mark behind.
+///
+/// What this does not see: a start that had picked the version before it was marked and was not durable when the public table was asked
+/// for. Such a run goes on as any other; it only lives in a version that is retired. And a server that dies in between leaves the mark.
+async fn retire_unless_live<S: Store>(app: App<S>, id: String, version: Version) -> Result<(), ApiError> {
+    let definitions = app.node().definitions();
+    let retirement = app.in_time(definitions.retire(&id, &version, app.now())).await??;
+    let counted = async {
+        app.in_time(app.node().public_caught_up()).await??;
+        app.in_time(live(&app, &id, &version)).await?
+    };
+    let refused = match counted.await {
+        Ok(0) => return Ok(()),
+        Ok(live) => {
+            let message =
+                format!("{live} runs of {id} {version} live: it can be retired when they have ended");
+            ApiError::conflict(message)
+        }
+        Err(error) => error,
+    };
+    if let Retirement::New(mark) = retirement {
+        app.in_time(definitions.take_back(&id, &version, mark)).await??;
+    }
+    Err(refused)
 }
 
 /// Says what publishing would say.
@@ -202,6 +227,9 @@ pub(super) async fn validate<S: Store>(app: &App<S>, asked: &mut Asked) -> Resul
     let bytes = asked.bytes(app.limits().body_bytes_max).await?;
     let registry = Registry::parse(app.registry()).map_err(|error| ApiError::internal(&error))?;
     let text = asked::text(&bytes)?;
+    if text.trim().is_empty() {
+        return Err(ApiError::invalid("", "the body must be a definition"));
+    }
     check_id(text)?;
     let (valid, findings) = match Authored::parse(text).validate(Some(&registry)) {
         Ok(validated) => (true, validated.findings().to_vec()),

@@ -115,7 +115,7 @@ async fn metrics_count_what_has_happened() {
         "abide_instances_started_total 3",
         "abide_instances_ended_total{status=\"Completed\"} 3",
         "abide_instance_duration_seconds_count 3",
-        "abide_shards_working 16",
+        "abide_shards_working 8",
         "abide_store_usable 1",
     ] {
         assert!(metrics.text.lines().any(|there| there == line), "{line} is not in {}", metrics.text);

@@ -45,7 +45,10 @@ impl World {
 
 /// Waits for `Go` after it was started by `begun`.
 async fn routed() -> World {
-    let world = World::new().await;
+    route_all(World::new().await).await
+}
+
+async fn route_all(world: World) -> World {
     world.publish_waiting("waits").await;
     for (kind, action) in
         [("begun", "start"), ("going", "startOrRaise"), ("told", "raise"), ("noted", "record")]
@@ -110,6 +113,62 @@ async fn a_batch_keeps_the_order_of_each_session() {
 }
 
 #[tokio::test]
+async fn a_session_that_has_no_room_is_refused_as_a_whole_and_keeps_its_order_when_it_comes_again() {
+    // Room for very few, so that most batches are refused at first.
+    let world = World::with(|config| {
+        config.store.shards = 1;
+        config.runtime.max_concurrent_orchestrator_functions = 16;
+    });
+    let world = route_all(world.await).await;
+    let batch = |session: usize| -> Value {
+        (0..100).map(|number| event(&number.to_string(), "noted", &format!("dev-{session}"))).collect()
+    };
+    let mut refused = 0;
+    let sessions = (0..12).map(|session| {
+        let (world, batch) = (&world, batch(session));
+        async move {
+            let mut refused = 0;
+            while world.events("cloudevents-batch", &batch).await.status != 202 {
+                refused += 1;
+                tokio::task::yield_now().await;
+            }
+            refused
+        }
+    });
+    for count in futures_util::future::join_all(sessions).await {
+        refused += count;
+    }
+    assert!(refused > 0, "there was room for all at once: this shows nothing");
+    for session in 0..12 {
+        let events = world.get(&format!("/api/entities/device/dev-{session}/events?limit=100")).await.data();
+        let ids =
+            events["items"].as_array().unwrap().iter().map(|item| item["event"]["id"].as_str().unwrap());
+        let ids: Vec<usize> = ids.map(|id| id.parse().unwrap()).collect();
+        assert_eq!(ids, (0..100).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_known_within_its_session_wherever_its_type_leads_now() {
+    let world = routed().await;
+    let first = world.take(&event("1", "noted", "dev-1")).await;
+    assert_eq!(first["instanceId"], Value::Null, "no run is started");
+    for session in 2..20 {
+        let other = format!("dev-{session}");
+        assert_eq!(world.take(&event("1", "noted", &other)).await["status"], "recorded");
+        assert_eq!(world.get(&format!("/api/entities/device/{other}")).await.data()["eventCount"], 1);
+    }
+    world.route("noted", &json!({"entityType": "other", "action": "record"})).await;
+    let again = world.take(&event("1", "noted", "dev-1")).await;
+    assert_eq!((&again["status"], &again["entityType"]), (&json!("duplicate"), &json!("device")));
+    world.ask(Method::DELETE, "/api/routes/noted", Body::empty()).await;
+    let again = world.take(&event("1", "noted", "dev-1")).await;
+    assert_eq!((&again["status"], &again["entityType"]), (&json!("duplicate"), &json!("device")));
+    assert_eq!(world.take(&event("2", "noted", "dev-1")).await["status"], "deadLettered");
+    assert_eq!(world.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn attributes_may_come_in_headers() {
     let world = routed().await;
     let request = Request::builder()
@@ -166,6 +225,7 @@ async fn an_event_that_is_none_is_refused_and_nothing_of_its_batch_is_taken() {
         (wrong("time", json!("yesterday")), "/time"),
         (wrong("Name", json!("x")), "/Name"),
         (wrong("extension", json!({})), "/extension"),
+        (wrong("subject", json!(5)), "/subject"),
         (wrong("data_base64", json!("!")), "/data_base64"),
     ] {
         assert_eq!(error(&world.events("cloudevents", &event).await, 400)["target"], target, "{event}");
@@ -175,6 +235,10 @@ async fn an_event_that_is_none_is_refused_and_nothing_of_its_batch_is_taken() {
     }
     assert_eq!(world.get("/api/entities/device/dev-9").await.status, 404);
     assert_eq!(world.events("cloudevents-batch", &json!({})).await.status, 400);
+    let too_many = world.events("cloudevents-batch", &json!(vec![json!({}); 1_001])).await;
+    assert!(error(&too_many, 400)["message"].as_str().unwrap().contains("the limit is 1000"));
+    let unset = world.events("cloudevents", &wrong("time", Value::Null)).await.data();
+    assert_eq!(unset["items"][0]["status"], "recorded", "an attribute that is null is not there");
     assert_eq!(world.events("octet-stream", &json!({})).await.status, 415);
 }
 

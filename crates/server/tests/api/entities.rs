@@ -107,3 +107,25 @@ async fn entities_are_listed_each_once_by_type_and_page() {
         assert_eq!(found.len(), count, "{query}");
     }
 }
+
+#[tokio::test]
+async fn a_token_of_a_list_of_another_type_is_refused() {
+    let world = World::new().await;
+    for number in 0..40 {
+        record(&world, &format!("/api/entities/device/dev-{number}"), &json!(number)).await;
+        record(&world, &format!("/api/entities/sensor/s{number}"), &json!(number)).await;
+    }
+    let page = world.get("/api/entities?type=device&limit=1").await.data();
+    let token = page["continuationToken"].as_str().unwrap();
+    let refused = world.get(&format!("/api/entities?type=sensor&continuationToken={token}")).await;
+    assert_eq!(error(&refused, 400)["target"], "continuationToken");
+    let durable = |kind: &str, token: Option<&str>| {
+        let path = format!("/runtime/webhooks/durabletask/entities/{kind}?top=1");
+        let request = Request::get(path).header("x-ms-continuation-token", token.unwrap_or_default());
+        world.send(request.body(Body::empty()).unwrap())
+    };
+    let page = durable("device", None).await;
+    let token = page.headers["x-ms-continuation-token"].to_str().unwrap();
+    assert_eq!(durable("Device", Some(token)).await.status, 200);
+    assert_eq!(durable("sensor", Some(token)).await.status, 400);
+}

@@ -24,6 +24,8 @@ use crate::world::{World, echo, failed};
 struct Switched {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
+    /// The next commit panics.
+    panics: Arc<AtomicBool>,
     /// Commits are not answered as long as this is true.
     hangs: watch::Receiver<bool>,
 }
@@ -40,6 +42,10 @@ impl Switched {
             Ok(())
         }
     }
+}
+
+fn switched(hangs: watch::Receiver<bool>) -> Switched {
+    Switched { store: MemoryStore::default(), broken: Arc::default(), panics: Arc::default(), hangs }
 }
 
 impl PrivateRows for Switched {
@@ -65,6 +71,7 @@ impl PrivateRows for Switched {
     }
 
     async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "as asked");
         let mut hangs = self.hangs.clone();
         drop(hangs.wait_for(|hangs| !hangs).await);
         match self.refuse() {
@@ -100,7 +107,7 @@ impl PublicTables for Switched {
 async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
     let broken = Arc::new(AtomicBool::new(false));
     let (_switch, hangs) = watch::channel(false);
-    let store = Switched { store: MemoryStore::default(), broken: Arc::clone(&broken), hangs };
+    let store = Switched { broken: Arc::clone(&broken), ..switched(hangs) };
     let (world, app) = World::on(store);
     app.ready().await;
     assert_eq!(world.get("/readyz").await.data(), json!({"health": "ready"}));
@@ -127,7 +134,7 @@ async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_not_waited_for_and_what_was_asked_for_is_done_once() {
     let (switch, hangs) = watch::channel(false);
-    let store = Switched { store: MemoryStore::default(), broken: Arc::default(), hangs };
+    let store = switched(hangs);
     let mut config = Config::default();
     config.server.answer_timeout = abide_workflow::Duration(50);
     let (world, app) = World::configured(store, &config);
@@ -156,4 +163,43 @@ async fn a_store_that_does_not_answer_is_not_waited_for_and_what_was_asked_for_i
         }
     };
     assert!(begun["executionId"].as_str().unwrap().ends_with("/1"), "{begun}");
+}
+
+#[tokio::test]
+async fn a_shard_whose_task_panicked_is_claimed_again() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let (_switch, hangs) = watch::channel(false);
+    let (world, app) = World::on(Switched { panics: Arc::clone(&panics), ..switched(hangs) });
+    app.ready().await;
+    world.publish_waiting("w").await;
+    panics.store(true, Ordering::SeqCst);
+    let start = json!({"workflow": "w", "instanceId": "i"});
+    assert_eq!(world.post("/api/instances", &start).await.status, 503);
+    assert!(!panics.load(Ordering::SeqCst), "it has panicked");
+    app.ready().await;
+    assert_eq!(world.post("/api/instances", &start).await.status, 202);
+}
+
+#[tokio::test]
+async fn forgetting_and_signals_are_not_waited_for_when_the_store_does_not_answer() {
+    let (switch, hangs) = watch::channel(false);
+    let mut config = Config::default();
+    config.server.answer_timeout = abide_workflow::Duration(50);
+    let (world, app) = World::configured(switched(hangs), &config);
+    app.ready().await;
+    world.publish("w", &echo()).await;
+    world.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await;
+    let purge = async |dry_run: bool| {
+        world.post("/api/instances/purge", &json!({"workflow": "w", "dryRun": dry_run})).await
+    };
+    while purge(true).await.data()["matched"] != 1 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    switch.send_replace(true);
+    let in_time = std::time::Duration::from_secs(30);
+    let purged = tokio::time::timeout(in_time, purge(false)).await.unwrap();
+    assert_eq!(purged.error(), failed(503, "SERVICE_UNAVAILABLE", ""));
+    let signal = "/runtime/webhooks/durabletask/entities/device/d?op=RecordEvent";
+    let signalled = tokio::time::timeout(in_time, world.post(signal, &json!(1))).await.unwrap();
+    assert_eq!(signalled.status, 503);
 }

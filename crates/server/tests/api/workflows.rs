@@ -1,6 +1,7 @@
 //! Publishing definitions.
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::http::{Method, Request};
 use serde_json::json;
 
 use crate::world::{World, definition, echo, error, failed};
@@ -138,4 +139,53 @@ async fn a_definition_is_judged_without_being_published_and_has_no_engines_name(
         let refused = world.post(path, &definition("ingress", "1.0.0", &echo())).await;
         assert_eq!(error(&refused, 400)["target"], "/id");
     }
+}
+
+#[tokio::test]
+async fn a_version_is_not_retired_when_a_run_of_it_has_just_begun() {
+    let world = World::new().await;
+    let waits = json!({
+        "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Done"},
+        "Done": {"type": "succeed"},
+    });
+    for version in ["1.0.0", "2.0.0"] {
+        assert_eq!(world.post("/api/workflows", &definition("w", version, &waits)).await.status, 201);
+    }
+    let retire = "/api/workflows/w/versions/2.0.0/retire";
+    for number in 0..5 {
+        let start = json!({"workflow": "w", "version": "=2.0.0", "instanceId": format!("i-{number}")});
+        assert_eq!(world.post("/api/instances", &start).await.status, 202, "what was refused is taken back");
+        let refused = error(&world.post(retire, &json!({})).await, 409);
+        let told = format!("{} runs of w 2.0.0 live", number + 1);
+        assert!(refused["message"].as_str().unwrap().starts_with(&told), "{refused}");
+    }
+    for number in 0..5 {
+        world.post(&format!("/api/instances/i-{number}/events/Go"), &json!(null)).await;
+    }
+    assert_eq!(world.post(retire, &json!({})).await.status, 200, "the ends of all are seen");
+    assert_eq!(world.post(retire, &json!({})).await.status, 200, "again");
+    assert_eq!(
+        world.post("/api/instances/i-0/restart", &json!({})).await.error(),
+        failed(409, "CONFLICT", "")
+    );
+    let durable = "/runtime/webhooks/durabletask/instances/i-0/restart";
+    assert_eq!(world.ask(Method::POST, durable, "").await.status, 409);
+}
+
+#[tokio::test]
+async fn a_restart_that_was_done_is_told_again_after_its_version_was_retired() {
+    let world = World::new().await;
+    for version in ["1.0.0", "2.0.0"] {
+        assert_eq!(world.post("/api/workflows", &definition("w", version, &echo())).await.status, 201);
+    }
+    let start = json!({"workflow": "w", "version": "=2.0.0", "instanceId": "i"});
+    assert_eq!(world.post("/api/instances?wait=PT30S", &start).await.status, 200);
+    let restart = || {
+        let request = Request::post("/api/instances/i/restart").header("idempotency-key", "k");
+        world.send(request.body(Body::empty()).unwrap())
+    };
+    let first = restart().await;
+    assert_eq!(first.status, 202, "{}", first.text);
+    while world.post("/api/workflows/w/versions/2.0.0/retire", &json!({})).await.status != 200 {}
+    assert_eq!(restart().await.data(), first.data());
 }

@@ -2,6 +2,8 @@
 //!
 //! Knows the specification and nothing of routes or entities.
 
+use std::borrow::Cow;
+
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use base64::Engine;
@@ -39,6 +41,8 @@ const ATTRIBUTES_MAX: usize = 64;
 const BATCH_MAX: usize = 1_000;
 /// What a header that carries an attribute begins with.
 const HEADER_PREFIX: &str = "ce-";
+/// What a body that has whole events begins its kind with.
+const WHOLE_EVENTS: &str = "application/cloudevents";
 
 impl Mode {
     /// What the headers say.
@@ -48,7 +52,10 @@ impl Mode {
         match kind.as_str() {
             "application/cloudevents+json" => Ok(Self::Structured),
             "application/cloudevents-batch+json" => Ok(Self::Batch),
-            _ if headers.contains_key("ce-specversion") => Ok(Self::Binary),
+            // Another form of a whole event is not the data of one.
+            _ if headers.contains_key("ce-specversion") && !kind.starts_with(WHOLE_EVENTS) => {
+                Ok(Self::Binary)
+            }
             "application/json" => Ok(Self::Structured),
             _ => Err(ApiError::refused(
                 axum::http::StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -67,7 +74,7 @@ pub(super) fn of_json(mode: Mode, body: Value) -> Result<Vec<CloudEvent>, ApiErr
         }
         (Mode::Batch, Value::Array(events)) => {
             let message = format!("{} events in one request; the limit is {BATCH_MAX}", events.len());
-            Err(ApiError::refused(axum::http::StatusCode::PAYLOAD_TOO_LARGE, message))
+            Err(ApiError::invalid("", message))
         }
         (Mode::Batch, _) => Err(ApiError::invalid("", "a batch of events must be an array")),
         (_, event) => Ok(vec![of_object(event, "")?]),
@@ -80,7 +87,15 @@ pub(super) fn of_headers(headers: &HeaderMap, body: &[u8]) -> Result<CloudEvent,
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix(HEADER_PREFIX) else { continue };
         let target = format!("{HEADER_PREFIX}{name}");
-        let text = percent_decode(value.as_bytes()).decode_utf8();
+        if matches!(name, "data" | "data_base64" | "datacontenttype") {
+            return Err(ApiError::invalid(
+                &target,
+                "data is the body, and its type is the header content-type",
+            ));
+        }
+        let value = unquoted(value.as_bytes());
+        let value = value.ok_or_else(|| ApiError::invalid(&target, "its double quotes do not match"))?;
+        let text = percent_decode(&value).decode_utf8();
         let text = text.map_err(|_| ApiError::invalid(&target, "it is not UTF-8 once decoded"))?;
         if whole.insert(name.to_owned(), Value::String(text.into_owned())).is_some() {
             return Err(ApiError::invalid(&target, "the header is there twice"));
@@ -95,6 +110,20 @@ pub(super) fn of_headers(headers: &HeaderMap, body: &[u8]) -> Result<CloudEvent,
         whole.insert(name.to_owned(), data);
     }
     check(whole, "")
+}
+
+/// A header's value without the double quotes around it, and what is escaped in them; none if they are not around all of it.
+fn unquoted(value: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let Some(quoted) = value.strip_prefix(b"\"") else { return Some(Cow::Borrowed(value)) };
+    let mut plain = Vec::with_capacity(quoted.len());
+    let mut bytes = quoted.iter();
+    loop {
+        match bytes.next()? {
+            b'"' => return bytes.as_slice().is_empty().then_some(Cow::Owned(plain)),
+            b'\\' => plain.push(*bytes.next()?),
+            byte => plain.push(*byte),
+        }
+    }
 }
 
 /// Data as the JSON form has it: JSON as it is, text as text, anything else in base64.
@@ -117,7 +146,9 @@ fn of_object(event: Value, place: &str) -> Result<CloudEvent, ApiError> {
     }
 }
 
-fn check(whole: Map<String, Value>, place: &str) -> Result<CloudEvent, ApiError> {
+fn check(mut whole: Map<String, Value>, place: &str) -> Result<CloudEvent, ApiError> {
+    // An attribute that is null is one that is not there.
+    whole.retain(|name, value| name == "data" || !value.is_null());
     let wrong = |name: &str, message: &str| Err(ApiError::invalid(format!("{place}/{name}"), message));
     if whole.len() > ATTRIBUTES_MAX {
         return Err(ApiError::invalid(place, format!("an event has at most {ATTRIBUTES_MAX} attributes")));
@@ -134,8 +165,11 @@ fn check(whole: Map<String, Value>, place: &str) -> Result<CloudEvent, ApiError>
             _ if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) => {
                 return wrong(name, "names of attributes have only a-z and 0-9");
             }
-            _ if value.is_object() || value.is_array() => {
-                return wrong(name, "an attribute is a plain value");
+            "subject" | "sessionid" | "datacontenttype" | "dataschema" if !value.is_string() => {
+                return wrong(name, "it must be a string");
+            }
+            _ if !is_plain(value) => {
+                return wrong(name, "an attribute is a string, a boolean or a whole number of 32 bits");
             }
             _ => {}
         }
@@ -160,6 +194,15 @@ fn check(whole: Map<String, Value>, place: &str) -> Result<CloudEvent, ApiError>
         return wrong("time", "it must be a time as RFC 3339 has it");
     }
     Ok(CloudEvent { whole, source, id, kind })
+}
+
+/// Whether it is of one of the types that attributes have.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::String(_) | Value::Bool(_) => true,
+        Value::Number(number) => number.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    }
 }
 
 fn time_ms(time: &Value) -> Option<i64> {

@@ -1,9 +1,10 @@
 //! What a sender is told of each event, and the dead letter of one that has nowhere to go.
 
 use abide_runtime::Repeat;
-use abide_runtime::entity::{INGRESS, Operate, Operated};
+use abide_runtime::entity::{INGRESS, Operated, session_key};
 use abide_runtime::hands::Store;
 use abide_store::public::PublicWrite;
+use abide_store::tables::dedupe::CLOUD_EVENT;
 use abide_store::tables::engine_dlq::{self, DeadLetter, DeadLetterStatus};
 use abide_workflow::Timestamp;
 use schemars::JsonSchema;
@@ -62,16 +63,17 @@ struct DlqJson {
 }
 
 impl ItemJson {
-    pub(super) fn taken(event: &CloudEvent, operate: &Operate, operated: &Operated) -> Self {
+    pub(super) fn taken(event: &CloudEvent, run: Option<&str>, operated: &Operated) -> Self {
         let output: Value = serde_json::from_str(&operated.output).unwrap_or_default();
+        let entity_type = output.get("entityType").and_then(Value::as_str);
         Self {
             source: event.source.clone(),
             id: event.id.clone(),
             status: if operated.repeated { "duplicate" } else { "recorded" },
-            entity_type: Some(operate.entity.kind().to_owned()),
-            entity_key: Some(operate.entity.key().to_owned()),
+            entity_type: entity_type.map(str::to_owned),
+            entity_key: event.session().map(str::to_owned),
             position: output.get("position").and_then(Value::as_u64),
-            instance_id: operate.route.as_ref().map(|route| route.instance_id.as_str().to_owned()),
+            instance_id: run.map(str::to_owned),
             reason: None,
             dlq: None,
             first_answered_at_utc: operated.repeated.then_some(Text(operated.done_at)),
@@ -80,19 +82,34 @@ impl ItemJson {
     }
 }
 
+/// What an event is recognised by when it comes again: its source and id, within its session. The same two in another session are another event: what is
+/// known of them lies elsewhere.
+pub(super) fn digest(event: &CloudEvent) -> [u8; 32] {
+    let session = event.session().unwrap_or_default();
+    Repeat::digest(&[event.source.as_bytes(), event.id.as_bytes(), session.as_bytes()])
+}
+
 /// What tells an event from others wherever it is kept.
 pub(super) fn message_id(event: &CloudEvent) -> String {
-    let digest = Repeat::digest(&[event.source.as_bytes(), event.id.as_bytes()]);
+    let digest = digest(event);
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An event that nobody can do anything with: a dead letter, durable before the sender is told. One that came before is left as it is.
+/// An event that nobody can do anything with: a dead letter, durable before the sender is told. One that came before is left as it is, and one that was
+/// recorded when its type still had a route is answered as it was then.
 pub(super) async fn give_up<S: Store>(
     app: &App<S>,
     event: &CloudEvent,
     reason: &str,
 ) -> Result<ItemJson, ApiError> {
     let now = app.now();
+    if let Some(session) = event.session() {
+        let (key, digest) = (session_key(session), digest(event));
+        let recall = app.node().recall_operation(&key, CLOUD_EVENT, &digest);
+        if let Some(operated) = app.in_time(recall).await?? {
+            return Ok(ItemJson::taken(event, None, &Operated { repeated: true, ..operated }));
+        }
+    }
     // By what the event says of itself, so that the same event is the same letter.
     let row_key = engine_dlq::row_key(&message_id(event), event.at().unwrap_or(0));
     let there = app.node().store().get(&engine_dlq::SCHEMA, &engine_dlq::key(INGRESS, &row_key)).await?;

@@ -28,7 +28,8 @@ use crate::openapi::{Answer, Body, Operation as Described, Shape};
 const CLOUD_EVENT_SCHEMA: &str = r#"{"type": "object", "required": ["specversion", "id", "source", "type"], "properties": {
     "specversion": {"const": "1.0"}, "id": {"type": "string", "minLength": 1, "maxLength": 1024},
     "source": {"type": "string", "minLength": 1, "maxLength": 1024}, "type": {"type": "string", "minLength": 1, "maxLength": 1024},
-    "subject": {"type": "string"}, "sessionid": {"type": "string"}, "time": {"type": "string", "format": "date-time"}, "data": {}}}"#;
+    "subject": {"type": ["string", "null"]}, "sessionid": {"type": ["string", "null"]},
+    "time": {"type": ["string", "null"], "format": "date-time"}, "data": {}}}"#;
 const BATCH_SCHEMA: &str = r#"{"type": "array", "maxItems": 1000, "items": {"type": "object"}}"#;
 
 pub(super) const TAKE: Described = Described {
@@ -113,31 +114,49 @@ async fn take_session<S: Store>(
     places: &[usize],
 ) -> Vec<(usize, Result<ItemJson, ApiError>)> {
     let session = app.session().await;
-    let asked = places.iter().filter_map(|place| {
-        let (event, way) = (events.get(*place)?, ways.get(*place)?);
-        let reply =
-            way.as_ref().map(|operate| app.node().ask_later(Request::Operate(Box::new(operate.clone()))));
-        Some((*place, event, way, reply))
-    });
-    let asked: Vec<_> = asked.collect();
-    let mut taken = Vec::with_capacity(asked.len());
-    for (place, event, way, reply) in asked {
-        let item = match (way, reply) {
-            (Ok(operate), Ok(reply)) => match app.in_time(reply).await {
-                Err(late) => Err(late),
-                Ok(Ok(Reply::Operated(operated))) => Ok(ItemJson::taken(event, operate, &operated)),
-                Ok(Ok(Reply::Refused(refused))) if refused.is_transient() => Err(refused.into()),
-                Ok(Ok(Reply::Refused(refused))) => item::give_up(app, event, &refused.to_string()).await,
-                Ok(Ok(other)) => Err(ApiError::internal(&format!("an event was answered by {other:?}"))),
-                Ok(Err(_)) => Err(abide_runtime::node::Unanswered.into()),
+    let mut operations = Vec::with_capacity(places.len());
+    let mut key = String::new();
+    for operate in places.iter().filter_map(|place| ways.get(*place)?.as_ref().ok()) {
+        key = operate.entity.placement_key().into_owned();
+        operations.push(Request::Operate(Box::new(operate.clone())));
+    }
+    // Taken or refused as a whole, so that none of them can overtake another when they come again.
+    let replies = app.in_time(join_all(app.node().ask_together(&key, operations))).await;
+    let mut replies = replies.map(Vec::into_iter);
+    let mut taken = Vec::with_capacity(places.len());
+    for place in places {
+        let (Some(event), Some(way)) = (events.get(*place), ways.get(*place)) else { continue };
+        let item = match way {
+            Ok(operate) => match replies.as_mut().map(Iterator::next) {
+                Err(late) => Err(late.clone()),
+                Ok(Some(Ok(reply))) => answered(app, event, operate, reply).await,
+                Ok(Some(Err(_)) | None) => Err(abide_runtime::node::Unanswered.into()),
             },
-            (Err(reason), _) => item::give_up(app, event, reason).await,
-            (Ok(_), Err(reason)) => Err(ApiError::internal(reason)),
+            Err(reason) => item::give_up(app, event, reason).await,
         };
-        taken.push((place, item));
+        taken.push((*place, item));
     }
     drop(session);
     taken
+}
+
+async fn answered<S: Store>(
+    app: &App<S>,
+    event: &CloudEvent,
+    operate: &Operate,
+    reply: Reply,
+) -> Result<ItemJson, ApiError> {
+    match reply {
+        Reply::Operated(operated) => {
+            let route = operate.route.as_ref();
+            // Whether there is a run to raise it to is not known yet.
+            let run = route.filter(|route| route.starts).map(|route| route.instance_id.as_str());
+            Ok(ItemJson::taken(event, run, &operated))
+        }
+        Reply::Refused(refused) if refused.is_transient() => Err(refused.into()),
+        Reply::Refused(refused) => item::give_up(app, event, &refused.to_string()).await,
+        other => Err(ApiError::internal(&format!("an event was answered by {other:?}"))),
+    }
 }
 
 /// What is to be done for an event, or why nobody can say.
@@ -158,7 +177,7 @@ async fn way_of<S: Store>(
     };
     let correlation_id = event.correlation().filter(|given| correlation::is_usable(given.as_bytes()));
     let correlation_id = correlation_id.unwrap_or(correlation).to_owned();
-    let key = Repeat::digest(&[event.source.as_bytes(), event.id.as_bytes()]);
+    let key = item::digest(event);
     let route = match routed(&route, &entity, event, correlation_id) {
         Ok(route) => route,
         Err(error) => return Ok(Err(error)),

@@ -100,3 +100,13 @@ async fn entities_are_listed_by_type_and_time() {
         Request::builder().uri(format!("{ROOT}/entities")).header("x-ms-continuation-token", "AAAA");
     assert_eq!(message(&world.send(request.body(Body::empty()).unwrap()).await).0, 400);
 }
+
+#[tokio::test]
+async fn a_key_may_have_a_slash_of_its_own() {
+    let world = world().await;
+    record(&world, "device/a%2Fb", &json!(1)).await;
+    assert_eq!(json_of(&get(&world, "/entities/device/a%2Fb").await)["eventCount"], 1);
+    assert_eq!(world.get("/api/entities/device/a%2Fb").await.data()["entityKey"], "a/b");
+    assert_eq!(bare(&get(&world, "/entities/device/a/b").await), 404);
+    assert_eq!(message(&get(&world, "/entities/device/%FF").await).0, 400);
+}

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use abide_store::memory::MemoryStore;
+use abide_store::public::{PublicTables, PublicWrite};
+use abide_store::tables::public_instances::{PublicInstance, SCHEMA};
 use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
@@ -123,4 +126,32 @@ async fn many_are_forgotten_by_time_and_status() {
     assert_eq!((rest.status.as_u16(), json_of(&rest)), (200, json!({"instancesDeleted": 2})));
     has(&world, "/instances", &["a-1", "a-2"]).await;
     assert_eq!(bare(&delete(&world, "/instances?createdTimeFrom=2020-01-01").await), 404);
+}
+
+#[tokio::test]
+async fn what_has_ended_is_forgotten_however_much_lives() {
+    let (world, app) = World::on(MemoryStore::default());
+    app.ready().await;
+    world.publish("Echo", &crate::world::echo()).await;
+    assert_eq!(post(&world, "/orchestrators/Echo/old?timeout=30", &json!({})).await.status, 200);
+    has(&world, "/instances", &["old"]).await;
+    let living = |number: u32| PublicInstance {
+        run_number: 1,
+        instance_id: format!("i-{number}"),
+        execution_id: format!("i-{number}/1"),
+        workflow: "Wait".to_owned(),
+        version: "1.0.0".to_owned(),
+        status: "Running".to_owned(),
+        correlation_id: String::new(),
+        entity_id: None,
+        created_at: i64::from(number) + app.node().now().0,
+        updated_at: 0,
+        error: None,
+    };
+    for first in (0..10_500).step_by(500) {
+        let rows = (first..first + 500).map(|number| PublicWrite::Put(living(number).to_row(1))).collect();
+        app.node().store().put(&SCHEMA, rows).await.unwrap();
+    }
+    let purged = delete(&world, "/instances?createdTimeFrom=2020-01-01").await;
+    assert_eq!((purged.status.as_u16(), &purged.text[..]), (200, "{\"instancesDeleted\":1}"));
 }

@@ -145,3 +145,12 @@ async fn a_path_is_found_however_it_is_spelled_and_not_by_another_method() {
     assert!(status == 400 && message.starts_with("showInput"), "{message}");
     assert_eq!(Value::Null, json_of(&get(&world, "/instances/i").await)["output"]);
 }
+
+#[tokio::test]
+async fn an_id_whose_path_is_taken_is_refused() {
+    let world = world().await;
+    let (status, message) = message(&post(&world, "/orchestrators/Wait/purge", &json!({})).await);
+    assert!(status == 400 && message.starts_with("instanceId"), "{status} {message}");
+    let own = json!({"workflow": "Wait", "instanceId": "purge"});
+    assert_eq!(world.post("/api/instances", &own).await.status, 400);
+}
