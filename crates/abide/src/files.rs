@@ -8,23 +8,23 @@ use abide_workflow::rehearse::MockError;
 use abide_workflow::{Authored, Plan, Registry, Rejected};
 use serde_json::Value;
 
-/// Why a file cannot be used.
+/// Why a file cannot be used. The reason is part of what each says, so none has a source: it would be told twice.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
-    #[error("{}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{}: {reason}", path.display())]
+    Unreadable { path: PathBuf, reason: std::io::Error },
     #[error("{}: it is larger than {limit} bytes", path.display())]
     TooLarge { path: PathBuf, limit: u64 },
-    #[error("{}: {source}", path.display())]
-    Registry { path: PathBuf, source: RegistryError },
-    #[error("{}: {source}", path.display())]
-    Mock { path: PathBuf, source: MockError },
+    #[error("{}: {reason}", path.display())]
+    Registry { path: PathBuf, reason: RegistryError },
+    #[error("{}: {reason}", path.display())]
+    Mock { path: PathBuf, reason: MockError },
     #[error("{}: it is not UTF-8 text", path.display())]
     NotText { path: PathBuf },
-    #[error("{}: {source}", path.display())]
-    Invalid { path: PathBuf, text: String, source: Rejected },
-    #[error("{what}: {source}")]
-    Json { what: String, source: JsonError },
+    #[error("{}: {reason}", path.display())]
+    Invalid { path: PathBuf, text: String, reason: Rejected },
+    #[error("{what}: {reason}")]
+    Json { what: String, reason: JsonError },
 }
 
 /// No file of an author's is larger; a pipe that never ends is not read for ever.
@@ -33,9 +33,9 @@ const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Reads a text file.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     use std::io::Read;
-    let unreadable = |source: std::io::Error| match source.kind() {
+    let unreadable = |reason: std::io::Error| match reason.kind() {
         std::io::ErrorKind::InvalidData => FileError::NotText { path: path.to_owned() },
-        _ => FileError::Unreadable { path: path.to_owned(), source },
+        _ => FileError::Unreadable { path: path.to_owned(), reason },
     };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut text = String::new();
@@ -57,13 +57,13 @@ pub(crate) fn json_argument(what: &str, argument: &str) -> Result<Value, FileErr
         Some("-") => ("standard input".to_owned(), read(Path::new("/dev/stdin"))?),
         Some(path) => (path.to_owned(), read(Path::new(path))?),
     };
-    json::parse(&text).map_err(|source| FileError::Json { what, source })
+    json::parse(&text).map_err(|reason| FileError::Json { what, reason })
 }
 
 /// Reads the list of activities, if there is one.
 pub(crate) fn registry(path: Option<&PathBuf>) -> Result<Option<Registry>, FileError> {
     let Some(path) = path else { return Ok(None) };
-    let wrong = |source| FileError::Registry { path: path.clone(), source };
+    let wrong = |reason| FileError::Registry { path: path.clone(), reason };
     Registry::parse(&read(path)?).map(Some).map_err(wrong)
 }
 
@@ -72,6 +72,6 @@ pub(crate) fn plan(path: &Path, registry: Option<&Registry>) -> Result<Plan, Fil
     let text = read(path)?;
     match Authored::parse(&text).validate(registry) {
         Ok(validated) => Ok(validated.compile()),
-        Err(source) => Err(FileError::Invalid { path: path.to_owned(), text, source }),
+        Err(reason) => Err(FileError::Invalid { path: path.to_owned(), text, reason }),
     }
 }

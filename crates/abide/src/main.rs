@@ -7,6 +7,7 @@ mod drawing;
 mod excerpt;
 mod files;
 mod findings;
+mod line_ids;
 mod path;
 mod playback;
 mod problem;

@@ -30,9 +30,39 @@ pub(crate) enum Problem {
     System(#[from] io::Error),
 }
 
+/// What a command asks the server for; if there is no such thing, it says where to look.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought {
+    Instance,
+    Workflow,
+    Entity,
+    Route,
+    DeadLetter,
+    /// Nothing that has a name.
+    Unnamed,
+}
+
+impl Sought {
+    /// What to do if there is no such thing.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Instance => "`abide list` shows which runs there are",
+            Self::Workflow => {
+                "`abide workflows list` shows which definitions there are, `abide workflows versions` the versions of one"
+            }
+            Self::Entity => "`abide entity list` shows which entities there are",
+            Self::Route => "`abide route list` shows which routes there are",
+            Self::DeadLetter => "`abide dlq list` shows which dead letters there are",
+            Self::Unnamed => OTHER_VERSION,
+        }
+    }
+}
+
+const OTHER_VERSION: &str = "is it a server of this version? `abide doctor` compares them";
+
 impl Problem {
     /// Says it to standard error; answers the exit code.
-    pub(crate) fn tell(&self, json: bool) -> u8 {
+    pub(crate) fn tell(&self, sought: Sought, json: bool) -> u8 {
         if json {
             eprintln!("{}", json!({"error": self.to_json()}));
         } else {
@@ -40,7 +70,7 @@ impl Problem {
             if let Self::Client(ClientError::Refused(refusal)) = self {
                 refusal.details.iter().for_each(tell_detail);
             }
-            if let Some(hint) = self.hint() {
+            if let Some(hint) = self.hint(sought) {
                 anstream::eprintln!("  {FAINT}do:{FAINT:#} {}", visible(&hint));
             }
         }
@@ -63,7 +93,7 @@ impl Problem {
     }
 
     /// What to do about it, where that is not in the message.
-    fn hint(&self) -> Option<String> {
+    fn hint(&self, sought: Sought) -> Option<String> {
         let Self::Client(error) = self else { return None };
         let hint = match error {
             ClientError::Unreachable { .. } => {
@@ -75,10 +105,10 @@ impl Problem {
             ClientError::Timeout { .. } => {
                 "it may still be done: look before you ask again, or wait longer with --timeout"
             }
-            ClientError::Unexpected { .. } => "is it a server of this version? `abide doctor` compares them",
+            ClientError::Unexpected { .. } => OTHER_VERSION,
             ClientError::Url { .. } => "write it as http://127.0.0.1:7070",
             ClientError::Request { .. } => return None,
-            ClientError::Refused(refusal) => return hint_for(refusal),
+            ClientError::Refused(refusal) => return hint_for(refusal, sought),
         };
         Some(hint.to_owned())
     }
@@ -97,14 +127,12 @@ impl Problem {
     }
 }
 
-fn hint_for(refusal: &Refusal) -> Option<String> {
+fn hint_for(refusal: &Refusal, sought: Sought) -> Option<String> {
     match refusal.code {
         Code::InternalError => {
             Some(format!("the server's log has the reason, under correlation id {}", refusal.correlation_id))
         }
-        Code::ResourceNotFound => Some(
-            "`abide list` shows which runs there are, `abide workflows list` which definitions".to_owned(),
-        ),
+        Code::ResourceNotFound => Some(sought.hint().to_owned()),
         Code::RateLimited | Code::ServiceUnavailable => Some("try again in a moment".to_owned()),
         // One place is in the message's own line; several have been listed.
         _ if refusal.details.is_empty() => refusal.target.as_ref().map(|target| format!("look at {target}")),

@@ -9,7 +9,7 @@ use abide_client::{Call, Client, DEFAULT_URL, Pages};
 use serde::de::DeserializeOwned;
 
 use crate::commands::exit;
-use crate::problem::Problem;
+use crate::problem::{Problem, Sought};
 use crate::say::say;
 use crate::times;
 
@@ -46,6 +46,15 @@ impl Remote {
 
     /// Does a command's work, and tells what went wrong with it.
     pub(crate) fn run(&self, work: impl AsyncFnOnce(&Client) -> Result<u8, Problem>) -> ExitCode {
+        self.run_on(Sought::Unnamed, work)
+    }
+
+    /// The same, for work on something of this kind that may not be there.
+    pub(crate) fn run_on(
+        &self,
+        sought: Sought,
+        work: impl AsyncFnOnce(&Client) -> Result<u8, Problem>,
+    ) -> ExitCode {
         let done = async {
             let client = self.client()?;
             work(&client).await
@@ -55,7 +64,7 @@ impl Remote {
             .build()
             .map_err(Problem::System)
             .and_then(|runtime| runtime.block_on(done));
-        code.unwrap_or_else(|problem| problem.tell(self.json)).into()
+        code.unwrap_or_else(|problem| problem.tell(sought, self.json)).into()
     }
 
     /// Makes a call and prints its answer.

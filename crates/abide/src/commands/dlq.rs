@@ -6,6 +6,7 @@ use abide_client::{DeadLetter, DeadLetterFilter, Timestamp};
 use anstyle::Style;
 use serde_json::Value;
 
+use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{pretty, say, visible};
 use crate::table::{Cell, Table, status_style};
@@ -69,9 +70,9 @@ pub(crate) fn run(command: &Command) -> ExitCode {
             };
             remote.run(async |client| remote.list(client.dead_letters(&filter), extent, print).await)
         }
-        Command::Show { engine, row_key, remote } => {
-            remote.run(async |client| remote.answer(client.dead_letter(engine, row_key), print_one).await)
-        }
+        Command::Show { engine, row_key, remote } => remote.run_on(Sought::DeadLetter, async |client| {
+            remote.answer(client.dead_letter(engine, row_key), print_one).await
+        }),
     }
 }
 

@@ -6,6 +6,7 @@ use abide_client::{Called, Entity, EntityEvent, EntitySummary};
 use anstyle::Style;
 
 use crate::files;
+use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{pretty, say, visible};
 use crate::table::{Cell, Table, grouped};
@@ -78,20 +79,23 @@ pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
         Command::List { entity_type, extent, remote } => remote
             .run(async |client| remote.list(client.entities(entity_type.as_deref()), extent, print).await),
-        Command::Show { which, remote } => remote.run(async |client| {
+        Command::Show { which, remote } => remote.run_on(Sought::Entity, async |client| {
             let call = client.entity(&which.entity_type, &which.entity_key);
             remote.answer(call, print_one).await
         }),
-        Command::Events { which, from, extent, remote } => remote.run(async |client| {
+        Command::Events { which, from, extent, remote } => remote.run_on(Sought::Entity, async |client| {
             let events = client.entity_events(&which.entity_type, &which.entity_key, *from);
             remote.list(events, extent, print_events).await
         }),
-        Command::Call { which, operation, input, key, remote } => remote.run(async |client| {
-            let input = input.as_ref().map(|input| files::json_argument("INPUT", input)).transpose()?;
-            let Which { entity_type, entity_key } = which;
-            let call = client.call_entity(entity_type, entity_key, operation, input.as_ref(), key.as_deref());
-            remote.answer(call, |Called { output }| say!("{}", pretty(output))).await
-        }),
+        Command::Call { which, operation, input, key, remote } => {
+            remote.run_on(Sought::Entity, async |client| {
+                let input = input.as_ref().map(|input| files::json_argument("INPUT", input)).transpose()?;
+                let Which { entity_type, entity_key } = which;
+                let call =
+                    client.call_entity(entity_type, entity_key, operation, input.as_ref(), key.as_deref());
+                remote.answer(call, |Called { output }| say!("{}", pretty(output))).await
+            })
+        }
     }
 }
 

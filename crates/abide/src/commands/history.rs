@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::exit;
+use crate::problem::Sought;
 use crate::remote::Remote;
 use crate::say::say;
 use crate::timeline::Timeline;
@@ -20,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Instance, async |client| {
         let limit = args.limit.unwrap_or(usize::MAX);
         let events = client.history(&args.id).page_size(100);
         // Histories can be long: each event is printed as it comes.

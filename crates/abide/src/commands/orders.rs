@@ -6,6 +6,7 @@ use abide_client::{Call, Client, Named};
 use serde_json::Value;
 
 use crate::files;
+use crate::problem::Sought;
 use crate::remote::Remote;
 use crate::say::{say, visible};
 
@@ -37,7 +38,7 @@ pub(crate) struct OrderArgs {
 }
 
 pub(crate) fn raise(args: &RaiseArgs) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Instance, async |client| {
         let payload =
             args.payload.as_ref().map(|payload| files::json_argument("PAYLOAD", payload)).transpose()?;
         let call = client.raise(&args.id, &args.event, &payload.unwrap_or(Value::Null));
@@ -63,7 +64,7 @@ pub(crate) fn rewind(args: &OrderArgs) -> ExitCode {
 }
 
 pub(crate) fn restart(args: &OrderArgs) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Instance, async |client| {
         let call = client.restart(&args.id, args.reason.as_deref());
         args.remote.answer(call, |begun| say!("restarted as {}", visible(&begun.execution_id))).await
     })
@@ -72,7 +73,7 @@ pub(crate) fn restart(args: &OrderArgs) -> ExitCode {
 type Order = fn(&Client, &str, Option<&str>) -> Call<Named>;
 
 fn order(args: &OrderArgs, done: &str, order: Order) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Instance, async |client| {
         let call = order(client, &args.id, args.reason.as_deref());
         args.remote.answer(call, |named| say!("{done} {}", visible(&named.instance_id))).await
     })

@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use super::exit;
 use crate::excerpt::Located;
 use crate::files;
-use crate::problem::Problem;
+use crate::problem::{Problem, Sought};
 use crate::remote::Remote;
 use crate::say::{say, visible};
 
@@ -47,7 +47,9 @@ async fn publish(args: &Args, client: &Client, path: &Path) -> Result<u8, Proble
             say!("{name}: {BAD}refused{BAD:#}, {}", visible(&refusal.message));
             return Ok(exit::NOT_OK);
         }
-        Err(error @ ClientError::Refused(_)) => return Ok(Problem::from(error).tell(args.remote.json)),
+        Err(error @ ClientError::Refused(_)) => {
+            return Ok(Problem::from(error).tell(Sought::Unnamed, args.remote.json));
+        }
         Err(error) => return Err(error.into()),
     };
     if args.remote.json {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::exit;
 use crate::confirm::confirm;
-use crate::problem::Problem;
+use crate::problem::{Problem, Sought};
 use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::say::{say, visible};
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run(async |client| match &args.id {
+    args.remote.run_on(Sought::Instance, async |client| match &args.id {
         Some(id) => {
             confirm(&format!("This forgets {} and its history for good.", visible(id)), args.yes)?;
             args.remote.answer(client.purge(id), |named| say!("purged {}", visible(&named.instance_id))).await

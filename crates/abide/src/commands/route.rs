@@ -6,6 +6,7 @@ use abide_client::{Action, Route};
 use clap::ValueEnum;
 use serde_json::Value;
 
+use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{say, visible};
 use crate::table::Table;
@@ -91,12 +92,12 @@ pub(crate) fn run(command: &Command) -> ExitCode {
                 action: (*action).into(),
                 event_name: event_name.clone(),
             };
-            remote.run(async |client| {
+            remote.run_on(Sought::Workflow, async |client| {
                 let told = |_: &Route| say!("{} is routed", visible(event_type));
                 remote.answer(client.put_route(event_type, &route), told).await
             })
         }
-        Command::Delete { event_type, remote } => remote.run(async |client| {
+        Command::Delete { event_type, remote } => remote.run_on(Sought::Route, async |client| {
             let told = |_: &Value| say!("{} is not routed any more", visible(event_type));
             remote.answer(client.delete_route(event_type), told).await
         }),

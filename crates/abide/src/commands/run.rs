@@ -69,11 +69,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             if playback.succeeded() { exit::OK.into() } else { exit::NOT_OK.into() }
         }
         Err(error) => {
-            if let RunError::File(FileError::Invalid { path, text, source }) = &error
+            if let RunError::File(FileError::Invalid { path, text, reason }) = &error
                 && !args.json
             {
                 let name = path.display().to_string();
-                source.findings.iter().for_each(|finding| findings::print(&name, text, finding));
+                reason.findings.iter().for_each(|finding| findings::print(&name, text, finding));
             }
             eprintln!("abide: {error}");
             exit::UNUSABLE.into()
@@ -109,12 +109,12 @@ fn play(args: &Args) -> Result<Playback, RunError> {
 
 fn mocks(path: Option<&PathBuf>) -> Result<Mocks, FileError> {
     let Some(path) = path else { return Ok(Mocks::default()) };
-    Mocks::parse(&files::read(path)?).map_err(|source| FileError::Mock { path: path.clone(), source })
+    Mocks::parse(&files::read(path)?).map_err(|reason| FileError::Mock { path: path.clone(), reason })
 }
 
 fn stimuli(path: Option<&PathBuf>) -> Result<Vec<(Duration, Stimulus)>, FileError> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    parse_stimuli(&files::read(path)?).map_err(|source| FileError::Mock { path: path.clone(), source })
+    parse_stimuli(&files::read(path)?).map_err(|reason| FileError::Mock { path: path.clone(), reason })
 }
 
 fn to_json(playback: &Playback) -> Value {

@@ -1,7 +1,8 @@
 //! `abide send`: events to the server, from flags, from a file, or line by line from standard input.
 //!
 //! Events go in batches, one after the other, so that those of one session stay in order. Events are recognised by source and id: what
-//! was sent before is answered as before, and a file can be sent again after an error.
+//! was sent before is answered as before. A line that says no id gets one that is made from its source and its text, so a file can be mended
+//! and sent again after an error; see [`LineIds`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 use super::exit;
 use crate::files::{self, FileError};
+use crate::line_ids::LineIds;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::remote::Remote;
@@ -31,7 +33,8 @@ const TOLD_MAX: u64 = 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Events, a JSON object per line, or - for standard input; without it, one event from the flags
+    /// Events, a JSON object per line, or - for standard input; without it, one event from the flags. A line of a file that says no id has one
+    /// made from its source and its text: sent again, it is there already; another --source sends it anew
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The type of events that do not say theirs
@@ -92,11 +95,17 @@ async fn lines(args: &Args, client: &Client, path: &Path, tally: &mut Tally) -> 
     let (mut reader, bytes) = open(path)?;
     let mut progress = Progress::begin(if bytes.is_some() { "bytes" } else { "events" }, bytes);
     let (mut batch, mut batch_bytes, mut number) = (Vec::new(), 0, 0_u64);
+    let mut ids = LineIds::new();
+    let is_file = path != Path::new("-");
     while let Some(line) = next_line(&mut *reader, path)? {
         number += 1;
         if !line.trim().is_empty() {
             let event = args
-                .complete(&line)
+                .complete(&line, |source| match is_file {
+                    true => ids.next(source, &line, number),
+                    // What comes by a pipe now may have come by another before, and is not the same.
+                    false => Uuid::now_v7(),
+                })
                 .map_err(|reason| Problem::Usage(format!("{}, line {number}: {reason}", path.display())));
             let event = match event {
                 Ok(event) => event,
@@ -162,8 +171,8 @@ impl Args {
         Ok(self.fill(event))
     }
 
-    /// An event from a line, with what it does not say itself.
-    fn complete(&self, line: &str) -> Result<CloudEvent, String> {
+    /// An event from a line, with what it does not say itself. `id` makes one for a line of this source that has none.
+    fn complete(&self, line: &str, id: impl FnOnce(&str) -> Uuid) -> Result<CloudEvent, String> {
         let json = abide_workflow::json::parse(line).map_err(|error| error.to_string())?;
         let Value::Object(mut members) = json else { return Err("it is not a JSON object".to_owned()) };
         let mut default = |name: &str, value: Option<String>| {
@@ -173,8 +182,12 @@ impl Args {
         };
         default("specversion", Some("1.0".to_owned()));
         default("source", Some(self.source.clone()));
-        default("id", Some(Uuid::now_v7().to_string()));
         default("type", self.kind.clone());
+        if !members.contains_key("id") {
+            let source = members.get("source").and_then(Value::as_str).unwrap_or_default();
+            let id = id(source).to_string();
+            members.insert("id".to_owned(), Value::String(id));
+        }
         serde_json::from_value(Value::Object(members))
             .map(|event| self.fill(event))
             .map_err(|error| error.to_string())
@@ -196,7 +209,7 @@ fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>), FileError> {
     if path == Path::new("-") {
         return Ok((Box::new(BufReader::new(std::io::stdin())), None));
     }
-    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |reason| FileError::Unreadable { path: path.to_owned(), reason };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     Ok((Box::new(BufReader::new(file)), about.is_file().then_some(about.len())))
@@ -206,7 +219,7 @@ fn next_line(reader: &mut dyn BufRead, path: &Path) -> Result<Option<String>, Fi
     use std::io::Read;
     let mut line = String::new();
     let read = reader.take(LINE_BYTES_MAX).read_line(&mut line);
-    let read = read.map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+    let read = read.map_err(|reason| FileError::Unreadable { path: path.to_owned(), reason })?;
     if read as u64 == LINE_BYTES_MAX {
         return Err(FileError::TooLarge { path: path.to_owned(), limit: LINE_BYTES_MAX });
     }

@@ -9,7 +9,7 @@ use super::exit;
 use super::start::ending;
 use crate::drawing;
 use crate::path::Path;
-use crate::problem::Problem;
+use crate::problem::{Problem, Sought};
 use crate::remote::Remote;
 use crate::say::{say, visible};
 use crate::table::grouped;
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Instance, async |client| {
         if args.remote.json {
             say!("{}", client.instance(&args.id).raw().await?);
             return Ok(exit::OK);

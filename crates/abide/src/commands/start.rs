@@ -8,6 +8,7 @@ use anstyle::Style;
 
 use super::exit;
 use crate::files;
+use crate::problem::Sought;
 use crate::remote::Remote;
 use crate::say::{say, visible};
 use crate::table::status_style;
@@ -47,7 +48,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run(async |client| {
+    args.remote.run_on(Sought::Workflow, async |client| {
         let input = args.input.as_ref().map(|input| files::json_argument("--input", input)).transpose()?;
         let start = Start {
             workflow: args.workflow.clone(),

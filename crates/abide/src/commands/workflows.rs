@@ -6,6 +6,7 @@ use abide_client::{Version, Workflow};
 use anstyle::AnsiColor;
 use serde_json::Value;
 
+use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{pretty, say, visible};
 use crate::table::{Cell, Table};
@@ -72,23 +73,27 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::List { extent, remote } => {
             remote.run(async |client| remote.list(client.workflows(), extent, print).await)
         }
-        Command::Show { id, version, remote } => remote.run(async |client| {
+        Command::Show { id, version, remote } => remote.run_on(Sought::Workflow, async |client| {
             let call = client.workflow(id, version.as_deref());
             remote
                 .answer(call, |shown: &Value| say!("{}", pretty(shown.get("definition").unwrap_or(shown))))
                 .await
         }),
-        Command::Versions { id, extent, remote } => {
-            remote.run(async |client| remote.list(client.versions(id), extent, print_versions).await)
+        Command::Versions { id, extent, remote } => remote.run_on(Sought::Workflow, async |client| {
+            remote.list(client.versions(id), extent, print_versions).await
+        }),
+        Command::Default { which: Which { id, version }, remote } => {
+            remote.run_on(Sought::Workflow, async |client| {
+                let told = |_: &Value| say!("{} runs {} from now on", visible(id), visible(version));
+                remote.answer(client.set_default_version(id, version), told).await
+            })
         }
-        Command::Default { which: Which { id, version }, remote } => remote.run(async |client| {
-            let told = |_: &Value| say!("{} runs {} from now on", visible(id), visible(version));
-            remote.answer(client.set_default_version(id, version), told).await
-        }),
-        Command::Retire { which: Which { id, version }, remote } => remote.run(async |client| {
-            let told = |_: &Value| say!("{} {} is retired", visible(id), visible(version));
-            remote.answer(client.retire(id, version), told).await
-        }),
+        Command::Retire { which: Which { id, version }, remote } => {
+            remote.run_on(Sought::Workflow, async |client| {
+                let told = |_: &Value| say!("{} {} is retired", visible(id), visible(version));
+                remote.answer(client.retire(id, version), told).await
+            })
+        }
     }
 }
 

@@ -124,3 +124,29 @@ fn a_line_that_is_no_event_is_named_and_what_came_before_it_is_sent() {
     has(&world.abide(&["send"]).with(2).err, &["say --type"]);
     has(&world.abide(&["send", "none.jsonl"]).with(2).err, &["none.jsonl"]);
 }
+
+#[test]
+fn a_mended_file_that_is_sent_again_is_recognised_but_for_what_was_mended() {
+    let world = World::new();
+    world.abide(&["route", "put", "reading", "--entity-type", "device", "--action", "record"]).ok();
+    let send = |lines: &str, more: &[&str]| {
+        let file = world.file("events.jsonl", lines);
+        world.abide(&[&["send", &file, "--type", "reading", "--subject", "d"], more].concat())
+    };
+    // The first and the third are the same reading twice.
+    let told = send("{\"data\": 1}\n{\"data\": 2}\n{\"data\": 1}\n{\"data\": 3", &[]).with(2);
+    has(&told.err, &["events.jsonl, line 4: "]);
+    assert_eq!(told.out, "3 recorded, 0 there already, 0 dead-lettered\n");
+    let mended = "{\"data\": 0}\n{\"data\": 1}\n{\"data\": 2}\n{\"data\": 1}\n{\"data\": 3}\n";
+    assert_eq!(send(mended, &[]).ok(), "2 recorded, 3 there already, 0 dead-lettered\n");
+    assert_eq!(send(mended, &[]).ok(), "0 recorded, 5 there already, 0 dead-lettered\n");
+    assert_eq!(send(mended, &["--source", "s"]).ok(), "5 recorded, 0 there already, 0 dead-lettered\n");
+    let held = world.abide(&["entity", "events", "device", "d", "--all", "--json"]).json();
+    let data: Vec<_> = held.iter().take(5).map(|event| event["event"]["data"].as_u64().unwrap()).collect();
+    assert_eq!((held.len(), data), (10, vec![1, 2, 1, 0, 3]));
+
+    let single = ["send", "--type", "reading", "--subject", "d", "--data", "1"];
+    for _ in 0..2 {
+        assert_eq!(world.abide(&single).ok(), "1 recorded, 0 there already, 0 dead-lettered\n");
+    }
+}

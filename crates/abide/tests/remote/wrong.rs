@@ -52,6 +52,69 @@ fn what_the_server_refuses_is_told_in_its_words() {
 }
 
 #[test]
+fn what_is_not_there_is_told_with_where_to_look_for_it() {
+    let world = World::new();
+    let all = ["list", "workflows list", "entity list", "route list", "dlq list"];
+    for (args, fitting) in [
+        (&["show", "x"][..], "list"),
+        (&["history", "x"], "list"),
+        (&["raise", "x", "Go"], "list"),
+        (&["terminate", "x"], "list"),
+        (&["restart", "x"], "list"),
+        (&["purge", "x", "--yes"], "list"),
+        (&["start", "x"], "workflows list"),
+        (&["workflows", "show", "x"], "workflows list"),
+        (&["workflows", "default", "x", "1.0.0"], "workflows list"),
+        (&["route", "put", "x", "--entity-type", "t", "--workflow", "x"], "workflows list"),
+        (&["route", "delete", "x"], "route list"),
+        (&["entity", "show", "device", "x"], "entity list"),
+        (&["entity", "events", "device", "x"], "entity list"),
+        (&["dlq", "show", "ingress", "x"], "dlq list"),
+    ] {
+        let told = world.abide(args).with(1);
+        for command in all {
+            let named = told.err.contains(&format!("do: `abide {command}` shows which"));
+            assert_eq!(named, command == fitting, "{args:?}: {}", told.err);
+        }
+    }
+}
+
+#[test]
+fn a_place_in_an_argument_is_told_once() {
+    let world = World::new();
+    for args in [
+        &["start", "w", "--input", "{bad"][..],
+        &["raise", "x", "Go", "{bad"],
+        &["entity", "call", "device", "x", "RecordEvent", "{bad"],
+        &["send", "--type", "t", "--data", "{bad"],
+    ] {
+        let told = world.abide(args).with(2);
+        assert_eq!(told.err.matches("line 1, column 2").count(), 1, "{}", told.err);
+    }
+    let told = world.abide(&["publish", "none.json"]).with(2);
+    assert_eq!(told.err.matches("No such file").count(), 1, "{}", told.err);
+}
+
+#[test]
+fn a_folder_in_use_is_named_once_and_told_with_what_to_do() {
+    let world = World::new();
+    let told = world.abide(&["fsck"]).with(2);
+    has(&told.err, &["abide: ", " is in use by another process", "do: stop the server first"]);
+    assert_eq!(told.err.matches(&world.data()).count(), 1, "{}", told.err);
+    let told = world.abide(&["fsck", "--data", &world.path("none")]).with(2);
+    has(&told.err, &["abide.json cannot be read or written: No such file", "do: is it the folder that"]);
+}
+
+#[test]
+fn a_demo_that_cannot_begin_is_told_with_its_cause() {
+    let (folder, taken) = (tempfile::tempdir().unwrap(), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (data, listen) = (folder.path().display().to_string(), taken.local_addr().unwrap().to_string());
+    let args = ["demo", "--data", &data, "--listen", &listen, "--seconds", "1"];
+    let told = told(abide(&args).output().unwrap()).with(2);
+    has(&told.err, &[&format!("abide demo: {listen} cannot be listened on: Address already in use")]);
+}
+
+#[test]
 fn colours_come_only_when_they_are_wanted() {
     let world = World::new();
     world.publish_all();

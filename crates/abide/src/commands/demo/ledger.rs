@@ -1,6 +1,7 @@
 //! What the fleet was told, and what the activities did: one line each, in files beside the store, so that a restart can compare and go on.
 //!
-//! The ledger is the devices' memory, not the server's: it knows only acknowledgements and effects.
+//! The ledger is the devices' memory, not the server's: it knows only acknowledgements and effects. A line is written at once, and one that a
+//! kill has cut off all the same is ended when the file is opened: nothing is ever appended to it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,7 @@ struct Inner {
     /// Events that were acknowledged, by device.
     by_device: BTreeMap<String, u64>,
     done: HashSet<String>,
+    doubled: u64,
     repeated: u64,
 }
 
@@ -30,6 +32,8 @@ pub(super) struct Sums {
     pub(super) devices: u64,
     pub(super) acknowledged: u64,
     pub(super) effects: u64,
+    /// Effects that were noted again, though they had been noted before.
+    pub(super) doubled: u64,
     /// Deliveries of work that had been done already, and was not done again.
     pub(super) repeated: u64,
 }
@@ -40,21 +44,12 @@ impl Ledger {
         std::fs::create_dir_all(folder)?;
         let file =
             |name: &str| OpenOptions::new().create(true).append(true).read(true).open(folder.join(name));
-        let (acknowledged, effects) = (file("acknowledged.log")?, file("effects.log")?);
+        let (mut acknowledged, mut effects) = (file("acknowledged.log")?, file("effects.log")?);
         let mut by_device = BTreeMap::new();
-        for line in BufReader::new(&acknowledged).lines() {
-            // A line that the kill cut off was not acknowledged yet: the device sends again.
-            if let Some(device) = line?.strip_suffix(" ok") {
-                *by_device.entry(device.to_owned()).or_insert(0) += 1;
-            }
-        }
-        let mut done = HashSet::new();
-        for line in BufReader::new(&effects).lines() {
-            if let Some(key) = line?.strip_suffix(" ok") {
-                done.insert(key.to_owned());
-            }
-        }
-        let inner = Inner { acknowledged, effects, by_device, done, repeated: 0 };
+        read(&mut acknowledged, |device| *by_device.entry(device.to_owned()).or_insert(0) += 1)?;
+        let (mut done, mut doubled) = (HashSet::new(), 0);
+        read(&mut effects, |key| doubled += u64::from(!done.insert(key.to_owned())))?;
+        let inner = Inner { acknowledged, effects, by_device, done, doubled, repeated: 0 };
         Ok(Self { inner: Mutex::new(inner) })
     }
 
@@ -62,7 +57,7 @@ impl Ledger {
     pub(super) fn acknowledged(&self, device: &str) {
         let mut inner = self.lock();
         // The file is for comparing after a kill; if it cannot be written the comparison is worth less, the demo is not.
-        drop(writeln!(inner.acknowledged, "{device} ok"));
+        drop(note(&mut inner.acknowledged, device));
         *inner.by_device.entry(device.to_owned()).or_insert(0) += 1;
     }
 
@@ -73,7 +68,7 @@ impl Ledger {
             inner.repeated += 1;
             return false;
         }
-        drop(writeln!(inner.effects, "{idempotency_key} ok"));
+        drop(note(&mut inner.effects, idempotency_key));
         true
     }
 
@@ -93,6 +88,7 @@ impl Ledger {
             devices: inner.by_device.len() as u64,
             acknowledged: inner.by_device.values().sum(),
             effects: inner.done.len() as u64,
+            doubled: inner.doubled,
             repeated: inner.repeated,
         }
     }
@@ -100,6 +96,30 @@ impl Ledger {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How a line ends that is whole.
+const WHOLE: &str = " ok";
+
+/// Notes something in a line of its own, with one write: a kill does not come between its parts.
+fn note(file: &mut impl Write, what: &str) -> std::io::Result<()> {
+    file.write_all(format!("{what}{WHOLE}\n").as_bytes())
+}
+
+/// Tells what a file notes, and ends its last line if that was cut off.
+fn read(file: &mut File, mut noted: impl FnMut(&str)) -> std::io::Result<()> {
+    let (mut reader, mut line) = (BufReader::new(&mut *file), Vec::new());
+    let mut is_ended = true;
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        is_ended = line.ends_with(b"\n");
+        // A line that is whole but for its end is noted now as it will be when it has been ended. Of any other that was cut off, nobody knows
+        // what it was to say: the device sends again.
+        if let Some(what) = String::from_utf8_lossy(&line).trim_end_matches('\n').strip_suffix(WHOLE) {
+            noted(what);
+        }
+        line.clear();
+    }
+    if is_ended { Ok(()) } else { file.write_all(b"\n") }
 }
 
 #[cfg(test)]
@@ -119,6 +139,57 @@ mod tests {
         let ledger = Ledger::open(folder.path()).unwrap();
         assert_eq!(ledger.by_device(), BTreeMap::from([("dev-1".to_owned(), 2)]));
         assert!(!ledger.effect("key-1"));
-        assert_eq!(ledger.sums(), Sums { devices: 1, acknowledged: 2, effects: 1, repeated: 1 });
+        assert_eq!(ledger.sums(), Sums { devices: 1, acknowledged: 2, effects: 1, doubled: 0, repeated: 1 });
+    }
+
+    #[test]
+    fn nothing_is_appended_to_a_line_that_was_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let cut_off = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        cut_off("acknowledged.log", "dev-1 ok\ndev-1");
+        cut_off("effects.log", "key-1 ok\nkey-2 o");
+        for life in 1..=3 {
+            let ledger = Ledger::open(folder.path()).unwrap();
+            assert_eq!(ledger.by_device(), BTreeMap::from([("dev-1".to_owned(), life)]));
+            ledger.acknowledged("dev-1");
+            assert_eq!(ledger.effect("key-2"), life == 1);
+            assert_eq!(ledger.sums().effects, 2);
+        }
+        let written = std::fs::read_to_string(folder.path().join("effects.log")).unwrap();
+        assert_eq!(written, "key-1 ok\nkey-2 o\nkey-2 ok\n");
+    }
+
+    #[test]
+    fn a_line_that_lacks_only_its_end_counts_the_same_in_every_life() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("acknowledged.log"), "dev-1 ok").unwrap();
+        for _ in 0..2 {
+            assert_eq!(Ledger::open(folder.path()).unwrap().told("dev-1"), 1);
+        }
+    }
+
+    #[test]
+    fn an_effect_that_was_noted_twice_is_doubled() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("effects.log"), "key-1 ok\nkey-2 ok\nkey-1 ok\n").unwrap();
+        let sums = Ledger::open(folder.path()).unwrap().sums();
+        assert_eq!((sums.effects, sums.doubled), (2, 1));
+    }
+
+    #[test]
+    fn a_line_is_one_write() {
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writes = Writes(Vec::new());
+        note(&mut writes, "dev-1").unwrap();
+        assert_eq!(writes.0, [b"dev-1 ok\n"]);
     }
 }

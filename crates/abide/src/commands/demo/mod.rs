@@ -1,8 +1,9 @@
 //! `abide demo`: a server with the onboarding example, a fleet of devices that send it events, and a view of what happens.
 //!
 //! Everything is real: the embedded store, the HTTP interface, the sessions, the workflow with its compensation. Only the devices are made up.
-//! It may be killed at any moment and started again with the same folder: the ledger of the fleet then says whether anything was lost.
+//! It may be killed at any moment and started again with the same folder: the ledger of the fleet then says whether anything was lost or doubled.
 
+mod comparison;
 mod fleet;
 mod ledger;
 mod view;
@@ -22,6 +23,8 @@ use self::fleet::Fleet;
 use self::ledger::Ledger;
 use self::work::Works;
 use super::exit;
+use crate::problem::with_sources;
+use crate::say::visible;
 
 /// The example's definition, as its folder has it.
 const WORKFLOW: &str = include_str!("../../../../../examples/device-onboarding/workflow.json");
@@ -53,26 +56,26 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(true) => exit::OK.into(),
         Ok(false) => exit::NOT_OK.into(),
         Err(error) => {
-            eprintln!("abide demo: {error}");
+            eprintln!("abide demo: {}", visible(&error));
             exit::UNUSABLE.into()
         }
     }
 }
 
-/// Plays until it is stopped. False if something was lost or done twice.
+/// Plays until it is stopped. False if something was lost, or is there twice.
 async fn play(args: &Args) -> Result<bool, String> {
-    let shown = |error: &dyn std::error::Error| error.to_string();
     let mut config = Config::default();
     config.server.listen = args.listen;
     config.store.data = args.data.join("store");
-    let ledger = Arc::new(Ledger::open(&args.data.join("fleet")).map_err(|error| shown(&error))?);
+    let ledger = Arc::new(Ledger::open(&args.data.join("fleet")).map_err(|error| with_sources(&error))?);
     let works = Works::new(Arc::clone(&ledger));
     let builder = works.register(Builder::new(config));
-    let server = builder.start().await.map_err(|error| shown(&error))?;
+    let server = builder.start().await.map_err(|error| with_sources(&error))?;
     server.ready().await;
     let url = format!("http://{}", server.address());
-    let client = Client::new(&url).map_err(|error| shown(&error))?;
-    fleet::prepare(&client).await.map_err(|error| shown(&error))?;
+    let client = Client::new(&url).map_err(|error| with_sources(&error))?;
+    fleet::prepare(&client).await.map_err(|error| with_sources(&error))?;
+    view::first_word(&client, &ledger).await?;
 
     let fleet = Fleet::new(client.clone(), Arc::clone(&ledger), usize::from(args.devices));
     let until = async {

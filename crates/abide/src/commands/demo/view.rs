@@ -9,6 +9,7 @@ use std::time::Duration;
 use abide_client::{Client, ClientError, InstanceFilter};
 
 use super::WORKFLOW_ID;
+use super::comparison::{Comparison, Counted};
 use super::fleet::ENTITY;
 use super::ledger::{Ledger, Sums};
 use crate::say::say;
@@ -20,14 +21,19 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 /// Instances that are shown.
 const SHOWN: usize = 12;
 
+/// Says what came of an earlier life, before the fleet goes on: what it sends again could stand in for what is lost.
+pub(super) async fn first_word(client: &Client, ledger: &Ledger) -> Result<(), String> {
+    if ledger.sums().acknowledged > 0 {
+        say!("found the work of an earlier life: {}", compared(client, ledger).await?.sentence());
+    }
+    Ok(())
+}
+
 /// Shows what happens, until it is dropped.
 pub(super) async fn watch(client: &Client, ledger: &Ledger, url: &str, data: &Path) {
     let terminal = std::io::stdout().is_terminal();
     let every = if terminal { DRAW_EVERY } else { LINE_EVERY };
     let mut before = ledger.sums();
-    if before.acknowledged > 0 {
-        say!("found the work of an earlier life: {}", compared(client, ledger).await.0);
-    }
     say!("abide demo on {url} (data: {}), process {}", data.display(), std::process::id());
     say!("{}", to_try(url));
     loop {
@@ -98,31 +104,44 @@ async fn newest(client: &Client) -> Result<Vec<String>, ClientError> {
     Ok(shown.iter().map(|run| format!("{:<44} {}", run.instance_id, run.status)).collect())
 }
 
-/// The fleet's memory beside the server's: a sentence, and whether nothing is missing.
-async fn compared(client: &Client, ledger: &Ledger) -> (String, bool) {
-    let (mut acknowledged, mut there, mut missing) = (0, 0, 0);
-    for (device, told) in ledger.by_device() {
-        let found = match client.entity(ENTITY, &device).await {
+/// The fleet's memory beside the server's.
+async fn compared(client: &Client, ledger: &Ledger) -> Result<Comparison, String> {
+    let mut comparison = Comparison::default();
+    for (device, told_before) in ledger.by_device() {
+        let recorded = match client.entity(ENTITY, &device).await {
             Ok(entity) => entity.next_position,
-            Err(_) => 0,
+            Err(error) if error.is_not_found() => 0,
+            Err(error) => return Err(format!("{device} cannot be compared: {error}")),
         };
-        acknowledged += told;
-        there += found;
-        missing += told.saturating_sub(found);
+        comparison.add(Counted { told_before, recorded, told_after: ledger.told(&device) });
     }
-    let sentence = format!(
-        "{acknowledged} events were acknowledged to the fleet, {there} are recorded, {missing} are lost"
-    );
-    (sentence, missing == 0)
+    Ok(comparison)
 }
 
-/// Says at the end whether anything was lost. False if so.
+/// Says at the end whether anything was lost, or is there twice. False if so.
 pub(super) async fn last_word(client: &Client, ledger: &Ledger, url: &str) -> Result<bool, String> {
-    let (sentence, whole) = compared(client, ledger).await;
-    say!("\n{sentence}");
-    say!(
-        "{} effects were done, each once; start the demo again to go on, or `abide list --url {url}` while it runs",
-        ledger.sums().effects
-    );
-    Ok(whole)
+    let comparison = compared(client, ledger).await?;
+    let sums = ledger.sums();
+    say!("\n{}", comparison.sentence());
+    say!("{}; start the demo again to go on, or `abide list --url {url}` while it runs", effects(sums));
+    Ok(comparison.is_whole() && sums.doubled == 0)
+}
+
+fn effects(sums: Sums) -> String {
+    match sums {
+        Sums { effects, doubled: 0, .. } => format!("{effects} effects were done, each once"),
+        Sums { effects, doubled, .. } => format!("{effects} effects were done, and {doubled} of them again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_are_not_said_to_be_done_once_if_they_were_done_again() {
+        let sums = Sums { effects: 3, ..Sums::default() };
+        assert_eq!(effects(sums), "3 effects were done, each once");
+        assert_eq!(effects(Sums { doubled: 1, ..sums }), "3 effects were done, and 1 of them again");
+    }
 }
