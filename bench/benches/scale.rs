@@ -61,10 +61,10 @@ impl World {
         let mut activities = Activities::default();
         let work = |invocation: abide_dispatch::local::Invocation| async move { Ok(invocation.input) };
         activities.register(Declaration::new("Work", Category::Other), work).expect("an activity");
-        let shards = ShardCount::new(16).expect("a number of shards");
+        let shards = ShardCount::new(8).expect("a number of shards");
         let incarnation = u64::from(std::process::id()) + Instant::now().elapsed().as_nanos() as u64;
         let mut config = Config::new("bench".to_owned(), incarnation, shards, &store.capabilities());
-        config.overdue_per_second = 6_000 / 16;
+        config.overdue_per_second = 6_000 / 8;
         let options = Options { shard: config, activities_max: 1_000, drain_grace: Duration::from_secs(5) };
         let node =
             Node::start(store, Arc::clone(&definitions), &Arc::new(activities), options).expect("a node");
