@@ -1,6 +1,6 @@
 //! What every request handler is given: the node, what activities there are, the limits, and whether the server is stopping.
 //!
-//! Knows nothing of HTTP.
+//! Knows no request and no route.
 
 use std::future::Future;
 use std::num::NonZeroU32;

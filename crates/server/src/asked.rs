@@ -238,7 +238,7 @@ fn too_large(bytes_max: usize) -> ApiError {
 }
 
 /// The text of a body.
-pub(crate) fn text(bytes: &Bytes) -> Result<&str, ApiError> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, ApiError> {
     std::str::from_utf8(bytes).map_err(|_| ApiError::invalid("", "the body is not UTF-8"))
 }
 

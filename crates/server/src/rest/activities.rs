@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::page::{LIMIT, PageJson, TOKEN};
+use super::page::{self, LIMIT, PageJson, TOKEN};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
@@ -59,18 +59,16 @@ struct RegisteredActivity {
     compensation: Option<String>,
 }
 
-/// Lists activities. A token is the name of the last one that was shown.
+/// Lists activities.
 pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [limit, after] = asked.parameters(&QUERY)?;
+    let [limit, from] = asked.parameters(&QUERY)?;
     let limit = LIMIT.count(limit.as_deref())?;
     let registered: Registered =
         serde_json::from_str(app.registry()).map_err(|error| ApiError::internal(&error))?;
     let mut activities = registered.activities;
     activities.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    activities.retain(|activity| after.as_deref().is_none_or(|after| activity.name.as_str() > after));
-    let more = activities.len() > limit;
-    activities.truncate(limit);
-    let continuation_token = activities.last().filter(|_| more).map(|last| last.name.clone());
+    activities.retain(|activity| from.as_deref().is_none_or(|from| activity.name.as_str() >= from));
+    let continuation_token = page::cut(&mut activities, limit, |activity| activity.name.clone());
     let items = activities.into_iter().map(ActivityJson::of).collect();
     Ok(asked.succeed(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
 }

@@ -1,6 +1,7 @@
 //! `/api/entities`: keyed durable objects, their events and their operations.
 
 mod list;
+pub(crate) mod walk;
 
 use abide_runtime::entity::{
     Asked as AskedOperation, EntityId, EntityReader, EntityView, Operate, Operated, Operation, RecordedEvent,
@@ -16,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::page::{LIMIT, PageJson, TOKEN};
+use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
 use super::repeat::{self, RepeatKey};
 use crate::app::App;
 use crate::asked::Asked;
@@ -26,7 +27,7 @@ use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation as Described, Sh
 
 pub(super) use list::{LIST, list};
 
-const TYPE: Field = Field::required(
+pub(super) const TYPE: Field = Field::required(
     "type",
     Kind::Pattern { pattern: "^[A-Za-z0-9._-]{1,100}$", chars_max: EntityId::KIND_BYTES_MAX },
     "The entity's type, without regard to case.",
@@ -132,9 +133,7 @@ pub(super) async fn events<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<
         Some(_) if from.is_some() => {
             return Err(ApiError::invalid("from", "a continuation token says it already"));
         }
-        Some(token) => {
-            token.parse().map_err(|_| ApiError::invalid(TOKEN.name, "it is not a token of this server"))?
-        }
+        Some(token) => token.parse().map_err(|_| not_a_token())?,
         None => FROM.whole(from.as_deref())?,
     };
     let limit = LIMIT.count(limit.as_deref())?;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::instances::{INSTANCE_ID, unknown};
-use super::page::{LIMIT, PageJson, TOKEN};
+use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
@@ -87,7 +87,7 @@ fn open(token: &str) -> Result<HistoryPlace, ApiError> {
         Some((&TOKEN_FORM, place)) => read(place),
         _ => None,
     };
-    place.ok_or_else(|| ApiError::invalid("continuationToken", "it is not a token of this server"))
+    place.ok_or_else(not_a_token)
 }
 
 fn read(bytes: &[u8]) -> Option<HistoryPlace> {

@@ -14,6 +14,10 @@ use crate::envelope::Text;
 pub(super) const STATUSES: &[&str] =
     &["Pending", "Running", "Suspended", "Completed", "Failed", "Terminated", "ContinuedAsNew", "Parked"];
 
+/// Those of runs that live, in the order that runs come to them: one that moves on while they are asked for one after the other is not missed.
+/// Continuation tokens name them by their place.
+pub(super) const LIVE: [&str; 4] = ["Pending", "Running", "Suspended", "Parked"];
+
 pub(super) fn status_schema(_schemas: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": STATUSES})
 }

@@ -5,7 +5,7 @@
 mod activities;
 mod body;
 mod dlq;
-mod entities;
+pub(crate) mod entities;
 mod events;
 mod health;
 mod history;

@@ -1,4 +1,4 @@
-//! Lists in pages: what clients say about them, the shape of the answer, and pages of a public table.
+//! Lists in pages: what clients say about them, the shape of the answer, and pages and counts of a public table.
 
 use abide_runtime::hands::Store;
 use abide_store::public::{PublicRow, Query, QueryError, TableSchema};
@@ -38,7 +38,7 @@ pub(super) async fn rows<S: Store>(
     app: &App<S>,
     table: &'static TableSchema,
     mut query: Query,
-) -> Result<(Vec<PublicRow>, Option<String>), ApiError> {
+) -> Result<(Vec<PublicRow>, Option<String>), QueryError> {
     let wanted = query.limit;
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for _ in 0..LOOKS_MAX {
@@ -55,12 +55,42 @@ pub(super) async fn rows<S: Store>(
     Ok((rows, query.continuation))
 }
 
+/// Rows counted; beyond it they are not: that would be a walk through all of them.
+pub(super) const COUNTED_MAX: usize = 10_000;
+
+/// Rows of a public table that pass, counted up to so many.
+pub(super) async fn count<S: Store>(
+    app: &App<S>,
+    table: &'static TableSchema,
+    query: Query,
+    most: usize,
+) -> Result<usize, QueryError> {
+    let mut query = query.limit(Query::LIMIT_MAX);
+    let mut count = 0;
+    while count < most {
+        let page = app.node().store().query(table, &query).await?;
+        count += page.rows.len();
+        query.continuation = page.continuation;
+        if query.continuation.is_none() {
+            break;
+        }
+        // A page is a few milliseconds of work; others are heard in between.
+        tokio::task::yield_now().await;
+    }
+    Ok(count.min(most))
+}
+
 /// A page of a list that is all in memory and begins where the page does. A token is the name of the first item that is not on the page; names
 /// are nobody's secret.
 pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Option<String> {
     let next = list.get(limit).map(name);
     list.truncate(limit);
     next
+}
+
+/// A token that nobody here made.
+pub(super) fn not_a_token() -> ApiError {
+    ApiError::invalid(TOKEN.name, "it is not a token of this server")
 }
 
 impl From<QueryError> for ApiError {

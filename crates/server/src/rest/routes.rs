@@ -12,8 +12,10 @@ use semver::VersionReq;
 use serde::Serialize;
 
 use super::body::Fields;
+use super::entities;
 use super::orders;
 use super::page::{self, LIMIT, PageJson, TOKEN};
+use super::versions::VERSION_TEXT;
 use crate::app::App;
 use crate::asked::Asked;
 use crate::envelope::Text;
@@ -23,11 +25,8 @@ use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 const TYPE: Field =
     Field::required("eventType", Kind::Text { chars_min: 1, chars_max: 1_024 }, "The type of the events.");
 const NAME: Kind = Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX };
-const ENTITY_TYPE: Field = Field::required(
-    "entityType",
-    Kind::Pattern { pattern: "^[A-Za-z0-9._-]{1,100}$", chars_max: EntityId::KIND_BYTES_MAX },
-    "The type of the entity that records them.",
-);
+const ENTITY_TYPE: Field =
+    Field::required("entityType", entities::TYPE.kind, "The type of the entity that records them.");
 const WORKFLOW: Field = Field::optional(
     "workflow",
     NAME,
@@ -35,7 +34,7 @@ const WORKFLOW: Field = Field::optional(
 );
 const VERSION: Field = Field::optional(
     "version",
-    Kind::Text { chars_min: 1, chars_max: 256 },
+    VERSION_TEXT,
     "A range of versions to start; without it, the default. Not if they are only recorded.",
 );
 const ACTION: Field = Field::required(

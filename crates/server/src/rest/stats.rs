@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::instance_json::STATUSES;
+use super::page::{self, COUNTED_MAX};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
@@ -24,9 +25,6 @@ pub(super) const SHOW: Operation = Operation {
     answers: &[Answer::data::<StatsJson>(200, "The numbers.")],
     ..Operation::NONE
 };
-
-/// Runs counted for each status; beyond it they are not: that would be a walk through all of them.
-const COUNTED_MAX: usize = 10_000;
 
 /// The server in numbers.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -98,7 +96,8 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let [] = asked.query([])?;
     let mut by_status = BTreeMap::new();
     for status in STATUSES {
-        by_status.insert(*status, count(app, status).await?);
+        let query = Query::default().equal("Status", status);
+        by_status.insert(*status, page::count(app, &SCHEMA, query, COUNTED_MAX).await?);
     }
     let (node, metrics) = (app.node(), app.node().metrics());
     let shards = metrics.shards().enumerate().map(|(shard, figures)| ShardJson {
@@ -121,22 +120,6 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
         store: StoreJson::of(&node.store().capabilities()),
     };
     Ok(asked.succeed(StatusCode::OK, app.now(), &data))
-}
-
-/// Runs of a status, counted up to the limit.
-async fn count<S: Store>(app: &App<S>, status: &str) -> Result<usize, ApiError> {
-    let mut query = Query::default().equal("Status", status).limit(Query::LIMIT_MAX);
-    let mut count = 0;
-    loop {
-        let page = app.node().store().query(&SCHEMA, &query).await?;
-        count += page.rows.len();
-        if page.continuation.is_none() || count >= COUNTED_MAX {
-            return Ok(count.min(COUNTED_MAX));
-        }
-        query.continuation = page.continuation;
-        // A page is a few milliseconds of work; others are heard in between.
-        tokio::task::yield_now().await;
-    }
 }
 
 impl StoreJson {

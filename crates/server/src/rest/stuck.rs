@@ -19,8 +19,8 @@ use schemars::JsonSchema;
 use semver::Version;
 use serde::Serialize;
 
-use super::instance_json::{StandingJson, status_schema};
-use super::page::{LIMIT, PageJson, TOKEN};
+use super::instance_json::{LIVE, StandingJson, status_schema};
+use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::envelope::Text;
@@ -58,8 +58,6 @@ struct StuckJson {
     waiting_for: Vec<StandingJson>,
 }
 
-/// Statuses of runs that live.
-const LIVE: [&str; 4] = ["Running", "Suspended", "Pending", "Parked"];
 /// Definitions looked at in one call.
 const DEFINITIONS_MAX: usize = 200;
 /// Runs looked at in one call.
@@ -205,7 +203,7 @@ impl Place {
             let workflow = String::from_utf8(workflow).ok()?;
             Some(Self { workflow, status, inner: inner.map(|inner| (until, inner)) })
         };
-        read().ok_or_else(|| ApiError::invalid(TOKEN.name, "it is not a token of this server"))
+        read().ok_or_else(not_a_token)
     }
 }
 

@@ -12,7 +12,8 @@ use semver::Version;
 use serde::Serialize;
 
 use super::body::Fields;
-use super::page::{self, LIMIT, PageJson, TOKEN};
+use super::instance_json::LIVE;
+use super::page::{self, COUNTED_MAX, LIMIT, PageJson, TOKEN};
 use super::workflows::{ID, check_id, version_of};
 use crate::app::App;
 use crate::asked::{self, Asked};
@@ -20,7 +21,8 @@ use crate::envelope::Text;
 use crate::error::ApiError;
 use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 
-const VERSION_TEXT: Kind = Kind::Text { chars_min: 1, chars_max: 256 };
+/// A version, or a range of them, as far as its length goes.
+pub(super) const VERSION_TEXT: Kind = Kind::Text { chars_min: 1, chars_max: 256 };
 const VERSION: Field = Field::required("version", VERSION_TEXT, "The version.");
 const LIST_QUERY: [Field; 2] = [LIMIT, TOKEN];
 
@@ -251,20 +253,11 @@ fn finding(finding: Finding) -> FindingJson {
 
 /// Runs of a version that have not ended, counted up to a limit.
 async fn live<S: Store>(app: &App<S>, id: &str, version: &Version) -> Result<usize, ApiError> {
-    const COUNTED_MAX: usize = 10_000;
+    let version = version.to_string();
     let mut live = 0;
-    for status in ["Pending", "Running", "Suspended", "Parked"] {
-        let mut query = Query::default().equal("Workflow", id).equal("Status", status);
-        query = query.equal("Version", &version.to_string()).limit(Query::LIMIT_MAX);
-        loop {
-            let page = app.node().store().query(&SCHEMA, &query).await?;
-            live += page.rows.len();
-            if page.continuation.is_none() || live >= COUNTED_MAX {
-                break;
-            }
-            query.continuation = page.continuation;
-            tokio::task::yield_now().await;
-        }
+    for status in LIVE {
+        let query = Query::default().equal("Workflow", id).equal("Version", &version).equal("Status", status);
+        live += page::count(app, &SCHEMA, query, COUNTED_MAX - live).await?;
     }
-    Ok(live.min(COUNTED_MAX))
+    Ok(live)
 }

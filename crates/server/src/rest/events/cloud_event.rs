@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 
+use crate::asked;
 use crate::error::ApiError;
 
 /// One event: its attributes and data as one object, and the attributes that decide its way.
@@ -130,8 +131,7 @@ fn unquoted(value: &[u8]) -> Option<Cow<'_, [u8]>> {
 fn data_of(kind: &str, body: &[u8]) -> Result<(&'static str, Value), ApiError> {
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if kind == "application/json" || kind.ends_with("+json") {
-        let text = std::str::from_utf8(body).map_err(|_| ApiError::invalid("", "the body is not UTF-8"))?;
-        return Ok(("data", abide_workflow::json::parse(text)?));
+        return Ok(("data", abide_workflow::json::parse(asked::text(body)?)?));
     }
     match std::str::from_utf8(body) {
         Ok(text) if kind.starts_with("text/") => Ok(("data", Value::String(text.to_owned()))),
