@@ -5,7 +5,7 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::{Refused, Reply, Request};
-use abide_store::public::Query;
+use abide_store::public::{Query, QueryError};
 use abide_store::tables::public_instances::{PublicInstance, SCHEMA};
 use abide_workflow::{InstanceId, RunNumber};
 use axum::http::StatusCode;
@@ -37,6 +37,8 @@ const STATUS: Field = Field::optional(
     Kind::List { of: &Kind::Word(ENDED), items_min: 1, items_max: ENDED.len() },
     "Only runs that ended so; without it, however they ended.",
 );
+/// Where the token is.
+const TOKEN_PLACE: &str = "/continuationToken";
 const DRY_RUN: Field = Field::optional("dryRun", Kind::Flag, "Counts and forgets nothing.");
 
 pub(super) const PURGE: Operation = Operation {
@@ -120,7 +122,7 @@ async fn find<S: Store>(
     let mut runs = Vec::new();
     while let Some(status) = statuses.get(place) {
         let query = query.clone().equal("Status", status).limit(MATCHED_MAX - runs.len()).after(inner);
-        let (rows, next) = page::rows(app, &SCHEMA, query).await?;
+        let (rows, next) = page::rows(app, &SCHEMA, query).await.map_err(refused)?;
         for row in &rows {
             let run = PublicInstance::from_row(row).map_err(|error| ApiError::internal(&error))?;
             let id = InstanceId::new(run.instance_id).map_err(|error| ApiError::internal(&error))?;
@@ -160,6 +162,13 @@ async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> R
     }
 }
 
+/// Why the table was not read. The token is in the body, and not, as elsewhere, in the query.
+fn refused(error: QueryError) -> ApiError {
+    let token = matches!(error, QueryError::Continuation);
+    let error = ApiError::from(error);
+    if token { error.at(TOKEN_PLACE) } else { error }
+}
+
 /// The place in the list of statuses is not signed, the rest is, together with the status.
 fn seal(place: usize, inner: Option<&str>) -> String {
     format!("{place}.{}", inner.unwrap_or_default())
@@ -167,9 +176,8 @@ fn seal(place: usize, inner: Option<&str>) -> String {
 
 fn open(token: &str) -> Result<(usize, Option<String>), ApiError> {
     let parts = token.split_once('.').and_then(|(place, inner)| Some((place.parse().ok()?, inner)));
-    let (place, inner) = parts
-        .filter(|(place, _)| *place < ENDED.len())
-        .ok_or_else(|| ApiError::invalid("/continuationToken", "it is not a token of this server"))?;
+    let (place, inner) =
+        parts.filter(|(place, _)| *place < ENDED.len()).ok_or_else(|| page::not_a_token().at(TOKEN_PLACE))?;
     Ok((place, Some(inner.to_owned()).filter(|inner| !inner.is_empty())))
 }
 

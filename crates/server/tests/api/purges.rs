@@ -67,7 +67,7 @@ async fn a_purge_without_a_filter_or_of_what_can_not_be_forgotten_is_refused() {
         (json!({"workflow": "w", "dryRun": 1}), "/dryRun"),
         (json!({"createdTo": "now"}), "/createdTo"),
         (json!({"workflow": "w", "continuationToken": "9."}), "/continuationToken"),
-        (json!({"workflow": "w", "continuationToken": "0.x"}), "continuationToken"),
+        (json!({"workflow": "w", "continuationToken": "0.x"}), "/continuationToken"),
         (json!({"workflow": "w", "olderThan": "P1D"}), "/olderThan"),
     ] {
         let refused = world.post("/api/instances/purge", &body).await;
