@@ -50,20 +50,6 @@ impl Fields {
         }
     }
 
-    /// As [`Self::text`], of 1 to so many characters, none of which is a control character.
-    pub(crate) fn name(&mut self, name: &str, chars_max: usize) -> Result<Option<String>, ApiError> {
-        let text = self.text(name)?;
-        let fits = |text: &String| {
-            (1..=chars_max).contains(&text.chars().count()) && !text.chars().any(char::is_control)
-        };
-        if text.as_ref().is_some_and(|text| !fits(text)) {
-            let message =
-                format!("it must have 1 to {chars_max} characters, none of them a control character");
-            return Err(ApiError::invalid(pointer(name), message));
-        }
-        Ok(text)
-    }
-
     /// Nothing may be left: a misspelled field would be ignored without a word.
     pub(crate) fn end(self) -> Result<(), ApiError> {
         match self.0.keys().next() {
@@ -82,6 +68,7 @@ fn pointer(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openapi::Kind;
     use serde_json::json;
 
     #[test]
@@ -89,7 +76,8 @@ mod tests {
         let mut fields = Fields::of(Some(json!({"a": 1, "b": null, "c/d": 2, "e": "\n"}))).unwrap();
         assert_eq!(fields.text("a").unwrap_err().to_json_text(), "/a");
         assert_eq!(fields.text("b").unwrap(), None);
-        assert_eq!(fields.name("e", 5).unwrap_err().to_json_text(), "/e");
+        let text = Field::optional("e", Kind::Text { chars_min: 1, chars_max: 5 }, "");
+        assert_eq!(fields.checked_text(&text).unwrap_err().to_json_text(), "/e");
         assert_eq!(fields.end().unwrap_err().to_json_text(), "/c~1d");
         assert!(Fields::of(Some(json!([]))).is_err() && Fields::of(None).unwrap().end().is_ok());
     }

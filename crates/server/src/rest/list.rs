@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::instance_json::{STATUSES, status_schema};
 use super::page::{self, LIMIT, PageJson, TOKEN};
+use super::versions::VERSION_TEXT;
 use crate::app::App;
 use crate::asked::Asked;
 use crate::correlation;
@@ -23,7 +24,7 @@ use crate::openapi::{Answer, Field, Kind, Operation};
 const QUERY: [Field; 9] = [
     Field::optional("status", Kind::Word(STATUSES), "Only runs that stand so."),
     WORKFLOW,
-    Field::optional("version", Kind::Text { chars_min: 1, chars_max: 256 }, "Only runs of this version."),
+    Field::optional("version", VERSION_TEXT, "Only runs of this version."),
     Field::optional(
         "correlationId",
         Kind::Text { chars_min: 1, chars_max: correlation::CHARS_MAX },

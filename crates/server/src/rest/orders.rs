@@ -159,7 +159,7 @@ async fn order<S: Store>(
     let key = RepeatKey::of(asked.headers(), body.as_ref())?;
     let repeat = key.map(|key| key.of_order(name, &id));
     let mut fields = Fields::of(body)?;
-    let reason = fields.name("reason", REASON_CHARS_MAX)?;
+    let reason = fields.checked_text(&REASON)?;
     fields.end()?;
     Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned()), repeat))
 }

@@ -7,6 +7,7 @@ use std::time::Duration as StdDuration;
 use abide_runtime::hands::Store;
 use abide_runtime::{Refused, Repeat, Reply, Request, Start, Started};
 use abide_workflow::ids::InvalidInstanceId;
+use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{Duration, ExecutionId, InstanceId, Plan, Timestamp, json};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
@@ -22,6 +23,7 @@ use super::instance_json::InstanceJson;
 use super::instances::INSTANCE_ID;
 use super::purge;
 use super::repeat::{self, RepeatKey};
+use super::versions::VERSION_TEXT;
 use crate::app::App;
 use crate::asked::Asked;
 use crate::correlation;
@@ -31,10 +33,14 @@ use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 
 /// The longest wait for a run's end.
 pub(crate) const WAIT_MAX: Duration = Duration::seconds(5 * 60);
-/// Characters of an entity's id.
-const ENTITY_CHARS_MAX: usize = 256;
-/// Characters of a definition's id; longer ones cannot be published.
-const WORKFLOW_CHARS_MAX: usize = abide_workflow::limits::definition::NAME_CHARS_MAX;
+
+// Longer ids of definitions cannot be published.
+const WORKFLOW: Field =
+    Field::required("workflow", Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX }, "The definition.");
+const VERSION: Field =
+    Field::optional("version", VERSION_TEXT, "A range of versions; without it, the default.");
+const ENTITY: Field =
+    Field::optional("entityId", Kind::Text { chars_min: 1, chars_max: 256 }, "The entity it acts for.");
 
 const QUERY: [Field; 1] =
     [Field::optional("wait", Kind::Span, "Wait so long for the run's end, at most PT5M.")];
@@ -57,16 +63,8 @@ pub(super) const START: Operation = Operation {
         kinds: &[(
             JSON,
             Shape::Fields(&[
-                Field::required(
-                    "workflow",
-                    Kind::Text { chars_min: 1, chars_max: WORKFLOW_CHARS_MAX },
-                    "The definition.",
-                ),
-                Field::optional(
-                    "version",
-                    Kind::Text { chars_min: 1, chars_max: 256 },
-                    "A range of versions; without it, the default.",
-                ),
+                WORKFLOW,
+                VERSION,
                 Field::optional("instanceId", INSTANCE_ID.kind, "Its name; without it, one is made."),
                 Field::optional(
                     "input",
@@ -78,11 +76,7 @@ pub(super) const START: Operation = Operation {
                     Kind::Pattern { pattern: "^[!-~]*$", chars_max: correlation::CHARS_MAX },
                     "The trace it belongs to; without it, the request's.",
                 ),
-                Field::optional(
-                    "entityId",
-                    Kind::Text { chars_min: 1, chars_max: ENTITY_CHARS_MAX },
-                    "The entity it acts for.",
-                ),
+                ENTITY,
             ]),
         )],
     }),
@@ -110,14 +104,13 @@ pub(super) async fn start<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<R
     let body = asked.json(app.limits().body_bytes_max).await?;
     let key = RepeatKey::of(asked.headers(), body.as_ref())?;
     let mut fields = Fields::of(body)?;
-    let workflow = fields.name("workflow", WORKFLOW_CHARS_MAX)?;
-    let workflow = workflow.ok_or_else(|| ApiError::invalid("/workflow", "it must be there"))?;
-    let version = version_of(fields.text("version")?.as_deref())?;
+    let workflow = fields.checked_text(&WORKFLOW)?.unwrap_or_default();
+    let version = version_of(fields.checked_text(&VERSION)?.as_deref())?;
     let given = fields.text("instanceId")?;
     let (given, id) = (given.is_some(), instance_id(given, key.as_ref(), &workflow, asked)?);
     let input = fields.value("input").unwrap_or_else(|| Value::Object(Map::new()));
     let correlation_id = correlation_of(fields.text("correlationId")?, asked, &id)?;
-    let entity_id = fields.name("entityId", ENTITY_CHARS_MAX)?;
+    let entity_id = fields.checked_text(&ENTITY)?;
     fields.end()?;
 
     let repeat = key.map(|key| key.of_start(&workflow, &id, !given));

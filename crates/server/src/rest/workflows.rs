@@ -12,6 +12,7 @@ use semver::Version;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::versions::VERSION_TEXT;
 use crate::app::App;
 use crate::asked::{self, Asked};
 use crate::envelope::Text;
@@ -50,11 +51,7 @@ pub(super) const SHOW: Operation = Operation {
     ..Operation::NONE
 };
 
-const VERSION: Field = Field::optional(
-    "version",
-    Kind::Text { chars_min: 1, chars_max: 256 },
-    "The version; without it the default.",
-);
+const VERSION: Field = Field::optional("version", VERSION_TEXT, "The version; without it the default.");
 
 const LOCATED: &[(&str, &str)] = &[("Location", "Where to ask for the definition.")];
 

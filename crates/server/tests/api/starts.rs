@@ -170,6 +170,7 @@ async fn an_input_that_does_not_fit_is_refused_with_every_place() {
 async fn what_a_start_says_wrong_is_refused_with_its_place() {
     let world = World::new().await;
     world.publish("w", &echo()).await;
+    let long_range = vec![">=1.0.0"; 30].join(", ");
     for (path, body, status, target) in [
         ("/api/instances", json!({"workflow": "w", "inptu": {}}), 400, "/inptu"),
         ("/api/instances", json!({}), 400, "/workflow"),
@@ -177,9 +178,12 @@ async fn what_a_start_says_wrong_is_refused_with_its_place() {
         ("/api/instances", json!({"workflow": "none"}), 404, "/workflow"),
         ("/api/instances", json!({"workflow": "w", "version": "^2"}), 404, "/workflow"),
         ("/api/instances", json!({"workflow": "w", "version": "two"}), 400, "/version"),
+        ("/api/instances", json!({"workflow": "w", "version": long_range}), 400, "/version"),
+        ("/api/instances", json!({"workflow": "w", "version": ""}), 400, "/version"),
         ("/api/instances", json!({"workflow": "w", "instanceId": "a/b"}), 400, "/instanceId"),
         ("/api/instances", json!({"workflow": "w", "correlationId": "a\r\nb"}), 400, "/correlationId"),
         ("/api/instances", json!({"workflow": "w", "entityId": ""}), 400, "/entityId"),
+        ("/api/instances/i/suspend", json!({"reason": ""}), 400, "/reason"),
         ("/api/instances", json!([]), 400, ""),
         ("/api/instances?wait=10", json!({"workflow": "w"}), 400, "wait"),
         ("/api/instances?wait=PT5M1S", json!({"workflow": "w"}), 400, "wait"),
