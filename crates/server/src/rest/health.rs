@@ -49,17 +49,20 @@ struct HealthJson {
 
 /// The process lives.
 pub(super) async fn lives<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let [] = asked.query([])?;
     Ok(asked.succeed(StatusCode::OK, app.now(), &HealthJson { health: "alive" }))
 }
 
 /// Requests can be served, or why not.
 pub(super) async fn is_ready<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let [] = asked.query([])?;
     app.readiness().await.map_err(ApiError::unavailable)?;
     Ok(asked.succeed(StatusCode::OK, app.now(), &HealthJson { health: "ready" }))
 }
 
 /// Counters and gauges, in Prometheus's text format.
 pub(super) async fn metrics<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let [] = asked.query([])?;
     let text = metrics::render(app.node().metrics(), app.store_is_usable().await);
     let kind = HeaderValue::from_static(METRICS_KIND);
     Ok(envelope::respond(StatusCode::OK, asked.correlation(), kind, Body::from(text)))

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use axum::http::Method;
 use serde_json::Value;
 
 use crate::described::document;
-use crate::world::World;
+use crate::world::{World, failed};
 
 /// `ABIDE_GOLDEN=write cargo test -p abide-server --test api interface` writes it anew.
 #[tokio::test]
@@ -92,6 +93,22 @@ async fn every_documented_parameter_is_known_to_its_handler() {
                 assert_eq!((refused.status.as_u16(), refused.error().2.as_str()), (400, name), "{path}");
                 assert!(!refused.text.contains("there is no such parameter"), "{path} {name}");
             }
+        }
+    }
+}
+
+/// A parameter that nobody reads would be ignored without a word.
+#[tokio::test]
+async fn no_handler_takes_a_parameter_that_is_not_documented() {
+    let world = World::new().await;
+    for (path, methods) in document()["paths"].as_object().unwrap() {
+        // Something that every part of a path can be.
+        let path = path.replace("{version}", "1.0.0").replace(['{', '}'], "");
+        for method in methods.as_object().unwrap().keys() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let refused = world.ask(method.clone(), &format!("{path}?nobody=1"), String::new()).await;
+            let told = failed(400, "VALIDATION_ERROR", "nobody");
+            assert_eq!(refused.error(), told, "{method} {path}");
         }
     }
 }
