@@ -19,6 +19,8 @@ pub(crate) fn document() -> &'static Value {
 pub(crate) struct Exchange<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
+    /// The request's headers.
+    pub(crate) asked: &'a HeaderMap,
     /// The request's body, if it is known.
     pub(crate) sent: Option<&'a [u8]>,
     pub(crate) status: StatusCode,
@@ -64,9 +66,19 @@ impl Exchange<'_> {
             assert!(declared.any(|declared| declared["name"] == *parameter), "{name}: {parameter}");
         }
         let Some(sent) = self.sent.filter(|sent| !sent.is_empty()) else { return };
-        let content = &operation["requestBody"]["content"]["application/json"];
-        if let (Some(schema), Ok(sent)) = (content.get("schema"), serde_json::from_slice(sent)) {
-            fits(schema, &sent, &format!("the body of {name}"));
+        let Some(content) = operation["requestBody"]["content"].as_object() else { return };
+        let media = self.asked["content-type"].to_str().unwrap();
+        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let Some(content) = content.get(&media) else {
+            // The data of an event may be anything if its attributes are in headers.
+            assert!(
+                self.asked.contains_key("ce-specversion"),
+                "the body of {name}: {media} is not documented"
+            );
+            return;
+        };
+        if let Ok(sent) = serde_json::from_slice(sent) {
+            fits(&content["schema"], &sent, &format!("the body of {name}"));
         }
     }
 }

@@ -84,7 +84,8 @@ impl World {
     }
 
     pub(crate) async fn send_as_is(&self, request: Request<Body>) -> Answer {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let (method, uri, asked) =
+            (request.method().clone(), request.uri().clone(), request.headers().clone());
         let (request, sent) = known(request).await;
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -92,7 +93,8 @@ impl World {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let (status, headers) = (parts.status, parts.headers);
         let sent = sent.as_deref();
-        Exchange { method: &method, uri: &uri, sent, status, headers: &headers, body: &text }.check();
+        let (method, uri, asked) = (&method, &uri, &asked);
+        Exchange { method, uri, asked, sent, status, headers: &headers, body: &text }.check();
         Answer { status, headers, text }
     }
 

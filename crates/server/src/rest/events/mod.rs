@@ -20,10 +20,10 @@ use serde_json::Value;
 use self::cloud_event::{CloudEvent, Mode};
 use self::item::{Accepted, ItemJson};
 use crate::app::App;
-use crate::asked::Asked;
+use crate::asked::{self, Asked};
 use crate::correlation;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Body, Operation as Described, Shape};
+use crate::openapi::{Answer, Body, JSON, Operation as Described, Shape};
 
 const CLOUD_EVENT_SCHEMA: &str = r#"{"type": "object", "required": ["specversion", "id", "source", "type"], "properties": {
     "specversion": {"const": "1.0"}, "id": {"type": "string", "minLength": 1, "maxLength": 1024},
@@ -38,10 +38,12 @@ pub(super) const TAKE: Described = Described {
     about: "Takes CloudEvents 1.0: one, a batch, or one with its attributes in ce- headers. Each is recorded in the entity of its session.",
     body: Some(Body {
         required: true,
-        about: "One event, or an array of them.",
+        about: "One event, an array of them, or, with ce- headers, the data of one, which may be of any media type.",
         kinds: &[
             ("application/cloudevents+json", Shape::Schema(CLOUD_EVENT_SCHEMA)),
             ("application/cloudevents-batch+json", Shape::Schema(BATCH_SCHEMA)),
+            // One event, or the data of one whose attributes are in headers.
+            (JSON, Shape::Any),
         ],
     }),
     answers: &[Answer::data::<Accepted>(202, "All are taken, and durable; each says what became of it.")],
@@ -56,11 +58,7 @@ pub(super) async fn take<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let body = asked.raw_bytes(app.limits().body_bytes_max).await?;
     let events = match mode {
         Mode::Binary => vec![cloud_event::of_headers(asked.headers(), &body)?],
-        mode => {
-            let text =
-                std::str::from_utf8(&body).map_err(|_| ApiError::invalid("", "the body is not UTF-8"))?;
-            cloud_event::of_json(mode, json::parse(text)?)?
-        }
+        mode => cloud_event::of_json(mode, json::parse(asked::text(&body)?)?)?,
     };
     let bytes_max = app.limits().payload_bytes_max;
     let correlation = asked.correlation().as_str().to_owned();
