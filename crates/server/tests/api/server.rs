@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
-use abide_server::{Config, ServeError, Server};
+use abide_server::{
+    Builder, Config, EntityKind, OperationCall, OperationError, OperationOutcome, ServeError, Server,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{definition, echo};
+use crate::world::{definition, echo, waits};
 
 pub(crate) fn config(data: &Path) -> Config {
     let mut config = Config::default();
@@ -62,11 +65,7 @@ async fn who_waits_for_an_end_is_answered_when_the_server_stops() {
     let server = Server::start(&config(folder.path())).await.unwrap();
     server.ready().await;
     let address = server.address();
-    let states = json!({
-        "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Done"},
-        "Done": {"type": "succeed"},
-    });
-    let published = definition("w", "1.0.0", &states).to_string();
+    let published = definition("w", "1.0.0", &waits()).to_string();
     assert_eq!(ask(address, "POST", "/api/workflows", &published).await.0, 201);
     let start = json!({"workflow": "w", "instanceId": "i"}).to_string();
     let waits = tokio::spawn(async move { ask(address, "POST", "/api/instances?wait=PT5M", &start).await });
@@ -123,5 +122,53 @@ async fn a_server_that_is_full_still_says_how_it_is() {
     drop(held);
     // Room is made as soon as the server has seen that they have gone.
     while ask(address, "GET", "/api/instances/i", "").await.0 != 404 {}
+    server.stop().await;
+}
+
+/// Counts up to three.
+struct Counter;
+
+impl EntityKind for Counter {
+    fn operate(&self, call: &OperationCall<'_>) -> Result<OperationOutcome, OperationError> {
+        let count = call.state.and_then(|state| state.as_u64()).unwrap_or_default();
+        match call.operation {
+            "Count" if count < 3 => {
+                let next = Arc::new(json!(count + 1));
+                Ok(OperationOutcome { state: Some(Arc::clone(&next)), output: next })
+            }
+            "Count" => {
+                Err(OperationError::Refused { code: "Full".to_owned(), reason: "it is three".to_owned() })
+            }
+            other => Err(OperationError::Unknown { name: other.to_owned() }),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entities_of_a_programs_own_kind_have_its_operations_and_its_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Builder::new(config(folder.path())).entity_kind("Counter", Counter).start().await.unwrap();
+    server.ready().await;
+    let operate = async |entity: &str, operation: &str| {
+        let path = format!("/api/entities/{entity}/{operation}");
+        ask(server.address(), "POST", &path, "").await
+    };
+    for count in 1..=3 {
+        let (status, answer) = operate("counter/a", "Count").await;
+        assert_eq!((status, &answer["data"]["output"]), (200, &json!(count)), "{answer}");
+    }
+    let (status, shown) = ask(server.address(), "GET", "/api/entities/counter/a", "").await;
+    assert_eq!((status, &shown["data"]["state"]), (200, &json!(3)), "{shown}");
+    for (entity, operation, status, code, message) in [
+        ("counter/a", "Count", 409, "CONFLICT", "it is three"),
+        ("counter/a", "Dance", 400, "VALIDATION_ERROR", "entities of this type have no operation \"Dance\""),
+        ("other/a", "Count", 400, "VALIDATION_ERROR", "entities of this type have no operation \"Count\""),
+    ] {
+        let (told, refused) = operate(entity, operation).await;
+        let error = (&refused["error"]["code"], &refused["error"]["message"]);
+        assert_eq!((told, error), (status, (&json!(code), &json!(message))), "{entity} {operation}");
+    }
+    let (_, shown) = ask(server.address(), "GET", "/api/entities/counter/a", "").await;
+    assert_eq!(shown["data"]["state"], 3, "what was refused has changed nothing");
     server.stop().await;
 }

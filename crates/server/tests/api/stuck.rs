@@ -4,15 +4,11 @@ use abide_server::Server;
 use serde_json::{Value, json};
 
 use crate::server::{ask, config};
-use crate::world::{World, definition, failed};
+use crate::world::{World, definition, failed, waits};
 
 /// A definition that waits for an event, and when its runs are to be called stuck.
 fn waiting(id: &str, version: &str, stuck_after: Option<&str>) -> Value {
-    let states = json!({
-        "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Done"},
-        "Done": {"type": "succeed"},
-    });
-    let mut definition = definition(id, version, &states);
+    let mut definition = definition(id, version, &waits());
     if let Some(stuck_after) = stuck_after {
         definition["configuration"] = json!({"stuckAfter": stuck_after});
     }

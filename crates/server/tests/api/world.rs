@@ -116,16 +116,9 @@ impl World {
         self.post("/api/workflows", &definition(id, "1.0.0", states)).await
     }
 
-    /// A definition that waits for the event `Go` and ends with what it brought.
+    /// Publishes a definition that [`waits`].
     pub(crate) async fn publish_waiting(&self, id: &str) {
-        let states = json!({
-            "Begin": {
-                "type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D",
-                "output": "$.state.brought", "next": "Done",
-            },
-            "Done": {"type": "succeed", "output": "$.state.brought"},
-        });
-        let answer = self.publish(id, &states).await;
+        let answer = self.publish(id, &waits()).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
 }
@@ -178,6 +171,17 @@ pub(crate) fn definition(id: &str, version: &str, states: &Value) -> Value {
 /// Ends at once with its input.
 pub(crate) fn echo() -> Value {
     json!({"Begin": {"type": "succeed", "output": "$.input"}})
+}
+
+/// Waits for the event `Go` and ends with what it brought.
+pub(crate) fn waits() -> Value {
+    json!({
+        "Begin": {
+            "type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D",
+            "output": "$.state.brought", "next": "Done",
+        },
+        "Done": {"type": "succeed", "output": "$.state.brought"},
+    })
 }
 
 pub(crate) fn failed(status: u16, code: &str, target: &str) -> (u16, String, String) {
