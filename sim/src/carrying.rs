@@ -109,13 +109,8 @@ impl Cluster {
         let (wait, answer) = match answer {
             Some(answer) => (self.delay() + self.dice.below(200), answer),
             None => {
-                let failure = Failure {
-                    code: "AttemptTimeout".to_owned(),
-                    message: "nobody answered".to_owned(),
-                    retryable: true,
-                    outcome_unknown: true,
-                };
-                (call.attempt_timeout_ms, Answer::Failed(failure))
+                let failure = Failure::retryable("AttemptTimeout", "nobody answered");
+                (call.attempt_timeout_ms, Answer::Failed(failure.with_outcome_unknown()))
             }
         };
         self.later(wait, Happening::Deliver(at, Event::Answered(id, answer)));

@@ -61,13 +61,7 @@ impl Outside {
         }
         let fate = if calm { 99 } else { dice.below(100) };
         if fate < 8 {
-            let failure = Failure {
-                code: "Unavailable".to_owned(),
-                message: "by dice".to_owned(),
-                retryable: true,
-                outcome_unknown: false,
-            };
-            return Some(Answer::Failed(failure));
+            return Some(Answer::Failed(Failure::retryable("Unavailable", "by dice")));
         }
         if work.effects == 0 {
             work.effects = 1;
@@ -77,12 +71,7 @@ impl Outside {
         }
         Some(match workload::answer(&call.activity, &call.input, asked_before) {
             Ok(result) => Answer::Completed(Arc::new(result)),
-            Err(code) => Answer::Failed(Failure {
-                code: code.to_owned(),
-                message: "it refuses".to_owned(),
-                retryable: false,
-                outcome_unknown: false,
-            }),
+            Err(code) => Answer::Failed(Failure::for_good(code, "it refuses")),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The dispatch contract: what one activity call carries, and what may come back, whatever transport it takes.
 //!
-//! This crate does not know workflows or storage. No transport type appears in these signatures, so LOCAL, REST, gRPC and
+//! This crate does not know workflows or storage. No transport type appears in the signatures of [`transport`], so LOCAL, REST, gRPC and
 //! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them. LOCAL is here, and the guard that every call to another
-//! system passes.
+//! system passes; [`metadata`], [`status`] and [`wire`] are what senders and receivers of all wires share.
 
 pub mod guard;
 mod http;
@@ -10,11 +10,14 @@ pub mod identity;
 pub mod journal;
 pub mod local;
 pub mod metadata;
+pub mod status;
 pub mod transport;
+pub mod wire;
 
 pub use guard::{Guard, GuardConfig};
 pub use http::TlsError;
 pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
 pub use local::{Activities, Category, Declaration, Invocation};
-pub use metadata::Metadata;
+pub use metadata::{MalformedMetadata, Metadata};
+pub use status::{Code, Status};
 pub use transport::{Answer, Call, Failure, Transport};

@@ -1,8 +1,12 @@
 //! The canonical dispatch metadata: seven keys, the same in HTTP headers, gRPC metadata and the LOCAL call.
 //!
-//! This file names the keys and their meaning; encoding them is one function, shared by all transports.
+//! This file names the keys and their meaning; encoding them is one function and decoding them another, shared by all transports.
+
+mod decode;
 
 use std::borrow::Cow;
+
+pub use decode::{MalformedMetadata, VALUE_BYTES_MAX};
 
 /// Set at ingress, never changed afterwards.
 pub const CORRELATION_ID: &str = "x-tpf-correlation-id";

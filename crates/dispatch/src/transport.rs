@@ -55,23 +55,40 @@ pub struct Failure {
     pub retryable: bool,
     /// Whether the activity may have run: true for timeouts and broken connections after sending.
     pub outcome_unknown: bool,
+    /// When another delivery makes sense, at the earliest, if the service said so. A hint: whoever decides on retries may use it.
+    pub retry_after_ms: Option<u64>,
+    /// What the wire said, for diagnostics: such as `503 UNAVAILABLE`. None where nothing was answered.
+    pub status: Option<String>,
 }
 
 impl Failure {
     /// A failure that no other delivery can cure.
     pub fn for_good(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), retryable: false, outcome_unknown: false }
+        Self {
+            code: code.into(),
+            message: message.into(),
+            retryable: false,
+            outcome_unknown: false,
+            retry_after_ms: None,
+            status: None,
+        }
     }
 
     /// A failure that another delivery may cure.
     pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), retryable: true, outcome_unknown: false }
+        Self { retryable: true, ..Self::for_good(code, message) }
     }
 
     /// The same failure, of a delivery of which nobody knows whether the activity ran.
     #[must_use]
     pub fn with_outcome_unknown(self) -> Self {
         Self { outcome_unknown: true, ..self }
+    }
+
+    /// The same failure, with what the wire said.
+    #[must_use]
+    pub fn with_status(self, status: impl Into<String>) -> Self {
+        Self { status: Some(status.into()), ..self }
     }
 }
 

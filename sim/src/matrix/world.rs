@@ -88,12 +88,8 @@ impl World {
             Mocked::Result(after, value) => (Some(after), Answer::Completed(Arc::new(value))),
             Mocked::Echo(after) => (Some(after), Answer::Completed(Arc::clone(&call.input))),
             Mocked::Error(after, failure) => {
-                let told = Failure {
-                    code: failure.code,
-                    message: failure.message,
-                    retryable: failure.retryable,
-                    outcome_unknown: false,
-                };
+                let retryable = failure.retryable;
+                let told = Failure { retryable, ..Failure::for_good(failure.code, failure.message) };
                 (Some(after), Answer::Failed(told))
             }
             Mocked::Never => (None, Answer::Completed(Arc::default())),

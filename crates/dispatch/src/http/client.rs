@@ -11,7 +11,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,9 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::status::failure_of;
 use super::tls::{TlsError, TlsRoots};
 use crate::guard::{AdmitError, Guard, Scheme, Target};
+use crate::status;
 use crate::transport::Failure;
 
 /// Resolving, dialling and shaking hands together.
@@ -76,7 +76,7 @@ impl Client {
             let addresses = self.guard.admit(&target).await.map_err(|error| not_admitted(&error))?;
             let tcp = dial(&addresses).await.map_err(|error| not_connected(&target, &error))?;
             match target.scheme() {
-                Scheme::Http => Ok(Box::pin(tcp) as Pin<Box<dyn Stream>>),
+                Scheme::Http => Ok::<_, Failure>(Box::pin(tcp) as Pin<Box<dyn Stream>>),
                 Scheme::Https => {
                     let name = server_name(&target).map_err(|error| not_connected(&target, &error))?;
                     let tls = self.tls.connect(name, tcp).await;
@@ -104,7 +104,10 @@ impl Connection {
         let (mut sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(lost)?;
         let exchange = async {
             let response = sender.send_request(request).await.map_err(lost)?;
-            match failure_of(response.status(), &target.to_string()) {
+            let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let (status, server) = (response.status().as_u16(), target.to_string());
+            let told = status::http::Response { status, told: None, retry_after, server: &server };
+            match told.failure() {
                 Some(failure) => Err(failure),
                 None => read(response, &target).await,
             }

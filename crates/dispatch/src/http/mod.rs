@@ -8,7 +8,6 @@
 
 mod client;
 mod headers;
-mod status;
 #[cfg(test)]
 pub(crate) mod test_server;
 mod tls;

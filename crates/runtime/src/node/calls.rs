@@ -103,12 +103,8 @@ impl Answering<'_> {
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            let failure = Failure {
-                code: "DeliveryAborted".to_owned(),
-                message: "the delivery was cut short".to_owned(),
-                retryable: true,
-                outcome_unknown: true,
-            };
+            let failure =
+                Failure::retryable("DeliveryAborted", "the delivery was cut short").with_outcome_unknown();
             drop(
                 self.answers.send(Incoming::Event(self.claim, Event::Answered(id, Answer::Failed(failure)))),
             );

@@ -148,12 +148,7 @@ fn a_long_story_of_a_failure_is_cut_and_a_run_set_aside_says_so() {
         json!({"Start": {"type": "task", "activity": "work", "next": "End"}, "End": {"type": "succeed"}});
     world.publish("one", &states);
     world.start("one", "a");
-    let long = abide_dispatch::Failure {
-        code: "Long".to_owned(),
-        message: "ö".repeat(2_000),
-        retryable: false,
-        outcome_unknown: false,
-    };
+    let long = abide_dispatch::Failure::for_good("Long", "ö".repeat(2_000));
     world.answer(abide_dispatch::Answer::Failed(long));
     world.pass(3_000);
     let told = error(&world, "a", 1).unwrap();

@@ -316,12 +316,7 @@ pub(crate) fn name(id: &str) -> InstanceId {
 }
 
 pub(crate) fn failure(retryable: bool) -> Answer {
-    Answer::Failed(Failure {
-        code: "Broken".to_owned(),
-        message: "it is".to_owned(),
-        retryable,
-        outcome_unknown: false,
-    })
+    Answer::Failed(Failure { retryable, ..Failure::for_good("Broken", "it is") })
 }
 
 pub(crate) fn task(next: &str) -> Value {
