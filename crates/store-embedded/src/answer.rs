@@ -4,7 +4,6 @@ use abide_store::public::PutError;
 use abide_store::rows::{CommitOutcome, Partition, StoreError};
 use tokio::sync::oneshot;
 
-use crate::committer::Work;
 use crate::state::Shared;
 
 /// An answer that is given when the group is durable.
@@ -41,15 +40,5 @@ impl Pending {
             }
             Self::Put(_, reply) => drop(reply.send(Err(StoreError::Unavailable { reason }.into()))),
         }
-    }
-}
-
-/// Answers work that was not tried.
-pub(crate) fn refuse(work: Work, reason: &str) {
-    let reason = reason.to_owned();
-    match work {
-        Work::Commit { reply, .. } => drop(reply.send(CommitOutcome::Unavailable { reason })),
-        Work::Put { reply, .. } => drop(reply.send(Err(StoreError::Unavailable { reason }.into()))),
-        Work::Reopen { .. } | Work::Revive => {}
     }
 }

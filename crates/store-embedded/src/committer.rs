@@ -12,6 +12,7 @@
 //! After a failed write or sync the last group may or may not be on the disk. Until the engine has been opened anew nobody can know,
 //! so not even reads are answered: a reader would take the old state for the outcome.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
@@ -19,7 +20,8 @@ use abide_store::public::{PublicWrite, PutError, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Partition, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use crate::answer::{Pending, refuse};
+use crate::answer::Pending;
+use crate::buffers::Buffers;
 use crate::engine::{Changes, Engine, io_error};
 use crate::folder::{OpenError, is_disk_full};
 use crate::group::{Group, Heads};
@@ -51,9 +53,22 @@ pub(crate) struct Request {
     pub room: Option<OwnedSemaphorePermit>,
 }
 
+/// A put of which some rows are not written yet.
+struct Rest {
+    table: &'static TableSchema,
+    writes: std::vec::IntoIter<PublicWrite>,
+    reply: oneshot::Sender<Result<(), PutError>>,
+    /// Held until it is answered.
+    room: Option<OwnedSemaphorePermit>,
+}
+
 /// The most requests and bytes of one group, so that neither memory nor the wait for one sync grows without bound.
 const GROUP_REQUESTS_MAX: usize = 4_096;
 const GROUP_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Public rows that ride along with a group: some, and one more for so many rows of its commits. A public row takes long, with its index
+/// entries, and runs wait for commits while nobody waits for these; every run writes far fewer of them than other rows, so they keep up.
+const GROUP_PUBLIC_ROWS: usize = 16;
+const ROWS_PER_PUBLIC_ROW: usize = 4;
 
 /// Runs until every sender is gone, then closes the engine in order.
 pub(crate) fn run(shared: &Shared, queue: &mut mpsc::Receiver<Request>) {
@@ -61,12 +76,23 @@ pub(crate) fn run(shared: &Shared, queue: &mut mpsc::Receiver<Request>) {
         State::Open(engine) | State::ReadOnly(engine, _) => Arc::downgrade(&engine),
         State::Closed { .. } => Weak::new(),
     };
-    let mut committer =
-        Committer { shared, engine, heads: Heads::default(), counter: 0, pause: Pause::default() };
+    let mut committer = Committer {
+        shared,
+        engine,
+        heads: Heads::default(),
+        buffers: Buffers::new(),
+        counter: 0,
+        pause: Pause::default(),
+        puts: VecDeque::new(),
+    };
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        while let Some(first) = queue.blocking_recv() {
-            let mut bytes = size(&first.work);
-            let mut waiting = vec![first];
+        loop {
+            let mut waiting = Vec::new();
+            if committer.puts.is_empty() {
+                let Some(first) = queue.blocking_recv() else { break };
+                waiting.push(first);
+            }
+            let mut bytes = waiting.iter().map(|first| size(&first.work)).sum::<usize>();
             while waiting.len() < GROUP_REQUESTS_MAX
                 && bytes < GROUP_BYTES_MAX
                 && let Ok(request) = queue.try_recv()
@@ -97,35 +123,55 @@ pub(crate) fn put_bytes(write: &PublicWrite) -> usize {
     write.bytes() + 512
 }
 
+type Commit = (Partition, Arc<Batch>, oneshot::Sender<CommitOutcome>);
+
 struct Committer<'s> {
     shared: &'s Shared,
     /// The engine opened last. Readers and backups may hold it after the state has let go of it.
     engine: Weak<Engine>,
     heads: Heads,
+    buffers: Buffers,
     counter: u64,
     pause: Pause,
+    /// Public rows that wait for their turn, in the order they came.
+    puts: VecDeque<Rest>,
 }
 
 impl Committer<'_> {
     fn serve(&mut self, waiting: Vec<Request>) {
-        let (mut works, mut rooms) = (Vec::with_capacity(waiting.len()), Vec::with_capacity(waiting.len()));
-        for request in waiting {
-            rooms.push(request.room);
-            match request.work {
+        let (mut commits, mut rooms) = (Vec::with_capacity(waiting.len()), Vec::with_capacity(waiting.len()));
+        for Request { work, room } in waiting {
+            match work {
+                Work::Commit { partition, batch, reply } => {
+                    commits.push((partition, batch, reply));
+                    rooms.push(room);
+                }
+                Work::Put { table, writes, reply } => {
+                    self.puts.push_back(Rest { table, writes: writes.into_iter(), reply, room });
+                }
                 Work::Reopen { reply } => drop(reply.send(self.reopen())),
                 Work::Revive => {}
-                work => works.push(work),
             }
         }
         self.heal();
-        if works.is_empty() {
+        if commits.is_empty() && self.puts.is_empty() {
             return;
         }
         match self.refusal() {
-            Some(reason) => works.into_iter().for_each(|work| refuse(work, &reason)),
-            None => self.commit(works),
+            Some(reason) => self.refuse(commits, &reason),
+            None => self.commit(commits, &mut rooms),
         }
         drop(rooms);
+    }
+
+    /// Answers what was not tried, and what of puts is left.
+    fn refuse(&mut self, commits: Vec<Commit>, reason: &str) {
+        for (_, _, reply) in commits {
+            drop(reply.send(CommitOutcome::Unavailable { reason: reason.to_owned() }));
+        }
+        for put in self.puts.drain(..) {
+            drop(put.reply.send(Err(StoreError::Unavailable { reason: reason.to_owned() }.into())));
+        }
     }
 
     /// Why nothing can be written now.
@@ -136,29 +182,34 @@ impl Committer<'_> {
         }
     }
 
-    fn commit(&mut self, works: Vec<Work>) {
+    fn commit(&mut self, commits: Vec<Commit>, rooms: &mut Vec<Option<OwnedSemaphorePermit>>) {
         let State::Open(engine) = self.shared.state() else { return };
         let mut group = Group::new(&engine, &mut self.heads);
-        let mut pending = Vec::with_capacity(works.len());
-        for work in works {
-            match work {
-                Work::Commit { partition, batch, reply } => {
-                    self.counter += 1;
-                    let outcome = group.add(&partition, &batch, self.counter).unwrap_or_else(|error| {
-                        CommitOutcome::Unavailable {
-                            reason: format!("a row that must be checked cannot be read: {error}"),
-                        }
-                    });
-                    pending.push(Pending::Commit(partition, outcome, reply));
+        let mut pending = Vec::with_capacity(commits.len());
+        for (partition, batch, reply) in commits {
+            self.counter += 1;
+            let outcome = group.add(&partition, &batch, self.counter).unwrap_or_else(|error| {
+                CommitOutcome::Unavailable {
+                    reason: format!("a row that must be checked cannot be read: {error}"),
                 }
-                Work::Put { table, writes, reply } => {
-                    let put = group.put(table, writes).map_err(|error| {
-                        let reason = format!("a row to be replaced cannot be read: {error}");
-                        PutError::Store(StoreError::Unavailable { reason })
-                    });
-                    pending.push(Pending::Put(put, reply));
-                }
-                Work::Reopen { .. } | Work::Revive => {}
+            });
+            pending.push(Pending::Commit(partition, outcome, reply));
+        }
+        let mut left = GROUP_PUBLIC_ROWS + group.rows() / ROWS_PER_PUBLIC_ROW;
+        while left > 0
+            && let Some(mut put) = self.puts.pop_front()
+        {
+            let some: Vec<PublicWrite> = put.writes.by_ref().take(left).collect();
+            left -= some.len();
+            let written = group.put(put.table, some).map_err(|error| {
+                let reason = format!("a row to be replaced cannot be read: {error}");
+                PutError::Store(StoreError::Unavailable { reason })
+            });
+            if written.is_ok() && !put.writes.as_slice().is_empty() {
+                self.puts.push_front(put);
+            } else {
+                pending.push(Pending::Put(written, put.reply));
+                rooms.push(put.room);
             }
         }
         let changes = group.into_changes();
@@ -166,6 +217,7 @@ impl Committer<'_> {
             true => self.apply(&engine, changes),
             false => Err(fjall::Error::Poisoned),
         };
+        self.buffers.note(engine.buffers());
         drop(engine);
         match applied {
             Ok(()) => {
@@ -177,11 +229,13 @@ impl Committer<'_> {
                 self.heads = Heads::default();
                 let reason = self.background_work_failed();
                 pending.into_iter().for_each(|answer| answer.failed(&reason, false));
+                self.refuse(Vec::new(), &reason);
             }
             Err(error) => {
                 self.heads = Heads::default();
                 let reason = self.write_failed(&error);
                 pending.into_iter().for_each(|answer| answer.failed(&reason, true));
+                self.refuse(Vec::new(), &reason);
             }
         }
     }

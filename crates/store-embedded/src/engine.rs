@@ -25,6 +25,7 @@ use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
 };
 
+use crate::buffers::Buffer;
 use crate::options::{Options, SyncMode};
 
 pub(crate) struct Engine {
@@ -139,6 +140,15 @@ impl Engine {
         let moment = self.database.snapshot();
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = moment;
         Ok(())
+    }
+
+    /// The buffers that are being filled.
+    pub(crate) fn buffers(&self) -> [Buffer; 3] {
+        [
+            self.rows.tree.active_memtable(),
+            self.public.tree.active_memtable(),
+            self.index.tree.active_memtable(),
+        ]
     }
 
     /// Everything up to the last whole group, and nothing of the next.

@@ -50,6 +50,11 @@ impl<'e> Group<'e> {
         Self { engine, heads, rows: IndexMap::default(), public: HashMap::default() }
     }
 
+    /// How many rows its commits change.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Takes a batch in as commit number `counter`, or says why not. `Committed` holds once the group is durable.
     pub(crate) fn add(
         &mut self,

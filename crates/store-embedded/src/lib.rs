@@ -11,6 +11,7 @@
 
 mod answer;
 mod backup;
+mod buffers;
 mod committer;
 mod engine;
 mod folder;

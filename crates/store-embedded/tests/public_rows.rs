@@ -1,11 +1,14 @@
-//! Journals are let go of once what is in them is written out, also when that is nothing.
+//! Public rows beside the private ones: commits do not wait for many of them, and journals not for those that came and went.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
+use std::future::{Future as _, poll_fn};
 use std::path::Path;
+use std::pin::pin;
 
-use abide_store::public::{PublicKey, PublicRow, PublicTables, PublicWrite, Value};
+use abide_store::conformance::together;
+use abide_store::public::{PublicKey, PublicRow, PublicTables, PublicWrite, Query, Value};
 use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows};
 use abide_store::tables::public_instances::SCHEMA;
 use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
@@ -58,4 +61,28 @@ async fn rows_that_came_and_went_hold_no_journal_back() {
     drop(store);
     let left = journals(folder.path());
     assert!(left <= 3, "{left} journals are left of about six");
+}
+
+/// All is asked for before anything is done. Without a bound on what rides along the commit would wait for all these rows.
+#[tokio::test]
+async fn a_commit_does_not_wait_for_many_public_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { sync: SyncMode::OperatingSystem, disk_reserve_bytes: 0, ..Options::default() };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let partition = Partition::new("p").unwrap();
+    let puts = (0..8u32).map(|put| {
+        let rows = (put * 500..(put + 1) * 500).map(row).map(PublicWrite::Put).collect();
+        store.put(&SCHEMA, rows)
+    });
+    let puts = together(puts.collect());
+    let commit = store.commit(&partition, Batch::checked().create(Key::new("a"), vec![1]));
+    let (mut puts, mut commit) = (pin!(puts), pin!(commit));
+    poll_fn(|context| {
+        assert!(puts.as_mut().poll(context).is_pending(), "the rows were written before the commit was");
+        commit.as_mut().poll(context).map(|outcome| assert!(matches!(outcome, CommitOutcome::Committed(_))))
+    })
+    .await;
+    assert!(puts.await.into_iter().all(|put| put.is_ok()));
+    let all = store.query(&SCHEMA, &Query { limit: 1_000, ..Query::default() }).await.unwrap();
+    assert_eq!(all.rows.len(), 1_000);
 }
