@@ -32,10 +32,11 @@ const AHEAD_MS: i64 = 60_000;
 const REFILL_MS: i64 = 30_000;
 /// Timers in memory above which the rest of a scan waits.
 const IN_MEMORY_MAX: usize = 2_000;
-/// Things done because they were due before other events are looked at.
-const FIRE_AT_ONCE: usize = 32;
+/// Things done because they were due before other events are looked at. Each may mean reading a run, and events of other shards wait
+/// for the same thread meanwhile.
+const FIRE_AT_ONCE: usize = 8;
 /// When to look again if there was no room for all that is due.
-const FIRE_AGAIN_MS: i64 = 2;
+const FIRE_AGAIN_MS: i64 = 1;
 /// What is later than this is overdue, and paced.
 const OVERDUE_MS: i64 = 1_000;
 /// A call that may take longer than this does not put off looking after the run, and neither does one that has, nor a run that lives longer. In

@@ -79,6 +79,15 @@ impl Instance {
         self.index.branch_of(command).is_some()
     }
 
+    /// Whether an activity is out for it.
+    pub fn has_calls(&self) -> bool {
+        self.branches.values().any(|branch| match &branch.phase {
+            Phase::Task(_) | Phase::Notifying(_) => true,
+            Phase::Undoing(undoing) => undoing.delivery.is_some(),
+            _ => false,
+        })
+    }
+
     /// Timers that the run or a branch of it waits for, but for those whose firing it holds.
     pub fn timers(&self) -> BTreeSet<CommandId> {
         let of_branches = self.branches.values().filter_map(|branch| match branch.phase {
