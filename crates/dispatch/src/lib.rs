@@ -4,20 +4,26 @@
 //! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them. LOCAL is here, and the guard that every call to another
 //! system passes; [`metadata`], [`status`] and [`wire`] are what senders and receivers of all wires share.
 
+mod contract;
+mod declaration;
+mod duration;
 pub mod guard;
 mod http;
 pub mod identity;
 pub mod journal;
 pub mod local;
 pub mod metadata;
+mod schema;
 pub mod status;
 pub mod transport;
 pub mod wire;
 
+pub use contract::ContractError;
+pub use declaration::{Category, Declaration};
 pub use guard::{Guard, GuardConfig};
 pub use http::TlsError;
 pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
-pub use local::{Activities, Category, Declaration, Invocation};
+pub use local::{Activities, Invocation};
 pub use metadata::{MalformedMetadata, Metadata};
 pub use status::{Code, Status};
-pub use transport::{Answer, Call, Failure, Transport};
+pub use transport::{Answer, Call, Failure, Probed, Transport};

@@ -179,6 +179,7 @@ impl From<Status> for Failure {
             outcome_unknown: false,
             retry_after_ms,
             status: Some(format!("{} {code}", code.http())),
+            target: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -21,6 +22,24 @@ pub struct Call {
     pub metadata: Metadata,
     /// This delivery's own time limit.
     pub attempt_timeout_ms: u64,
+}
+
+impl Call {
+    /// This delivery's limit: its own, or what was left of the whole call when it was sent. Nothing left is the end of it.
+    ///
+    /// Reads no clock: the call itself tells when it left.
+    pub(crate) fn time_left(&self) -> Result<Duration, Failure> {
+        let own = self.attempt_timeout_ms;
+        let Some(deadline) = self.metadata.deadline_epoch_ms else { return Ok(Duration::from_millis(own)) };
+        let left = deadline.saturating_sub(self.metadata.dispatched_at_epoch_ms);
+        match u64::try_from(left) {
+            Ok(left) if left > 0 => Ok(Duration::from_millis(own.min(left))),
+            _ => Err(Failure::for_good(
+                "DeadlineExceeded",
+                "the deadline had passed before the activity was called",
+            )),
+        }
+    }
 }
 
 impl fmt::Debug for Call {
@@ -59,6 +78,8 @@ pub struct Failure {
     pub retry_after_ms: Option<u64>,
     /// What the wire said, for diagnostics: such as `503 UNAVAILABLE`. None where nothing was answered.
     pub status: Option<String>,
+    /// Who was called, for diagnostics: scheme, host and port. None where nobody outside was.
+    pub target: Option<String>,
 }
 
 impl Failure {
@@ -71,6 +92,7 @@ impl Failure {
             outcome_unknown: false,
             retry_after_ms: None,
             status: None,
+            target: None,
         }
     }
 
@@ -90,10 +112,37 @@ impl Failure {
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: Some(status.into()), ..self }
     }
+
+    /// The same failure, with who was called. A URL's path and query hold secrets and do not belong here.
+    #[must_use]
+    pub fn with_target(self, target: impl Into<String>) -> Self {
+        Self { target: Some(target.into()), ..self }
+    }
+}
+
+/// What is known of a delivery that nobody heard of again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Probed {
+    /// It was done, and this is what came of it.
+    Finished(Answer),
+    /// Nobody has done it and nobody is at it: it can be delivered again.
+    Unknown,
+    /// Somebody is at it.
+    InProgress,
+    /// The activity cannot be asked.
+    Unsupported,
+    /// Nobody answered the question.
+    Unanswered(Failure),
 }
 
 /// A way to reach activities.
 pub trait Transport: Send + Sync {
     /// Delivers the call once. Dropping the future cancels the delivery as far as the wire allows.
     fn deliver(&self, call: Call) -> impl Future<Output = Answer> + Send;
+
+    /// Asks what became of this call, without running anything. What cannot be asked is delivered again by whoever cares.
+    fn probe(&self, call: Call) -> impl Future<Output = Probed> + Send {
+        drop(call);
+        async { Probed::Unsupported }
+    }
 }

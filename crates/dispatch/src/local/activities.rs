@@ -10,13 +10,11 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::declaration::Declaration;
-use super::duration;
-use super::schema::Schema;
+use crate::contract::{Contract, ContractError};
+use crate::declaration::{Declaration, registry_json};
 use crate::http::TlsError;
 use crate::metadata::Metadata;
 use crate::transport::{Answer, Call, Failure, Transport};
@@ -46,27 +44,9 @@ pub enum RegisterError {
         /// Which.
         activity: String,
     },
-    /// Nobody could name it.
-    #[error("an activity has an empty name")]
-    EmptyName,
-    /// A schema that is none.
-    #[error("activity {activity:?}: its {field} schema: {reason}")]
-    Schema {
-        /// Whose.
-        activity: String,
-        /// `input` or `output`.
-        field: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A limit that is no ISO-8601 duration.
-    #[error("activity {activity:?}: its attempt timeout {text:?} is not an ISO-8601 duration such as PT30S")]
-    AttemptTimeout {
-        /// Whose.
-        activity: String,
-        /// What was given.
-        text: String,
-    },
+    /// The declaration is none.
+    #[error(transparent)]
+    Contract(#[from] ContractError),
     /// A built-in activity needs TLS, and has none.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -75,9 +55,7 @@ pub enum RegisterError {
 type Running = Pin<Box<dyn Future<Output = Result<Arc<Value>, Failure>> + Send>>;
 
 struct Activity {
-    declaration: Declaration,
-    input: Option<Schema>,
-    output: Option<Schema>,
+    contract: Contract,
     handler: Box<dyn Fn(Invocation) -> Running + Send + Sync>,
 }
 
@@ -98,34 +76,30 @@ impl Activities {
         F: Future<Output = Result<Arc<Value>, Failure>> + Send + 'static,
     {
         let name = declaration.name.clone();
-        if name.is_empty() {
-            return Err(RegisterError::EmptyName);
-        }
-        let compile = |schema: &Option<Value>, field| {
-            let wrong = |reason| RegisterError::Schema { activity: name.clone(), field, reason };
-            schema.as_ref().map(Schema::compile).transpose().map_err(wrong)
-        };
-        let (input, output) =
-            (compile(&declaration.input, "input")?, compile(&declaration.output, "output")?);
-        if let Some(text) = declaration.attempt_timeout.clone().filter(|text| duration::parse(text).is_none())
-        {
-            return Err(RegisterError::AttemptTimeout { activity: name, text });
-        }
+        let contract = Contract::new(declaration)?;
         let handler = Box::new(move |invocation| Box::pin(handler(invocation)) as Running);
         match self.by_name.entry(name) {
             Entry::Occupied(entry) => Err(RegisterError::Duplicate { activity: entry.key().clone() }),
             Entry::Vacant(entry) => {
-                entry.insert(Activity { declaration, input, output, handler });
+                entry.insert(Activity { contract, handler });
                 Ok(())
             }
         }
     }
 
+    /// Whether there is an activity of this name.
+    pub fn contains(&self, activity: &str) -> bool {
+        self.by_name.contains_key(activity)
+    }
+
     /// What definitions may name, as the JSON text that validation reads: sorted by name, the same for the same activities.
     pub fn registry_json(&self) -> String {
-        let activities: Vec<Value> =
-            self.by_name.values().map(|activity| activity.declaration.to_json()).collect();
-        json!({ "activities": activities }).to_string()
+        registry_json(self.declarations())
+    }
+
+    /// What is declared of each activity, by name.
+    pub fn declarations(&self) -> impl Iterator<Item = &Declaration> {
+        self.by_name.values().map(|activity| activity.contract.declaration())
     }
 
     async fn run(&self, call: Call) -> Result<Arc<Value>, Failure> {
@@ -133,10 +107,8 @@ impl Activities {
             let message = format!("no activity {:?} is registered here", call.activity);
             return Err(Failure::for_good("ActivityNotFound", message));
         };
-        let limit = time_left(&call)?;
-        if let Some(schema) = &activity.input {
-            schema.check(&call.input).map_err(|mismatch| input_invalid(&mismatch))?;
-        }
+        let limit = call.time_left()?;
+        activity.contract.check_input(&call.input)?;
         let invocation = Invocation { input: call.input, metadata: call.metadata };
         let running = caught(async { (activity.handler)(invocation).await });
         let output = match tokio::time::timeout(limit, running).await {
@@ -152,10 +124,7 @@ impl Activities {
                 return Err(Failure::retryable("AttemptTimeout", message).with_outcome_unknown());
             }
         };
-        if let Some(schema) = &activity.output {
-            let invalid = |mismatch| Failure::for_good("OutputInvalid", format!("the output at {mismatch}"));
-            schema.check(&output).map_err(invalid)?;
-        }
+        activity.contract.check_output(&output)?;
         Ok(output)
     }
 }
@@ -172,25 +141,6 @@ impl Transport for Activities {
 impl fmt::Debug for Activities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.by_name.keys()).finish()
-    }
-}
-
-/// An input that an activity cannot work with; `mismatch` says where and why.
-pub(super) fn input_invalid(mismatch: &str) -> Failure {
-    Failure::for_good("InputInvalid", format!("the input at {mismatch}"))
-}
-
-/// This delivery's limit: its own, or what is left of the whole call when it was sent.
-fn time_left(call: &Call) -> Result<Duration, Failure> {
-    let own = call.attempt_timeout_ms;
-    let Some(deadline) = call.metadata.deadline_epoch_ms else { return Ok(Duration::from_millis(own)) };
-    let left = deadline.saturating_sub(call.metadata.dispatched_at_epoch_ms);
-    match u64::try_from(left) {
-        Ok(left) if left > 0 => Ok(Duration::from_millis(own.min(left))),
-        _ => Err(Failure::for_good(
-            "DeadlineExceeded",
-            "the deadline had passed before the activity was called",
-        )),
     }
 }
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::activities::{Activities, Invocation, RegisterError, input_invalid};
-use super::declaration::{Category, Declaration};
-use super::duration;
+use super::activities::{Activities, Invocation, RegisterError};
 use super::http_request;
+use crate::contract::input_invalid;
+use crate::declaration::{Category, Declaration};
+use crate::duration;
 use crate::guard::Guard;
 use crate::http::{Client, TlsRoots};
 use crate::transport::Failure;

@@ -20,9 +20,10 @@ use hyper::{Method, Request, Uri};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::activities::{Activities, Invocation, RegisterError, input_invalid};
-use super::declaration::{Category, Declaration};
-use super::duration;
+use super::activities::{Activities, Invocation, RegisterError};
+use crate::contract::input_invalid;
+use crate::declaration::{Category, Declaration};
+use crate::duration;
 use crate::guard::Target;
 use crate::http::{Client, Exchanged, HeaderRefused, metadata_headers, outgoing_headers};
 use crate::metadata::Metadata;

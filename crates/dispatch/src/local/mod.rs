@@ -5,10 +5,7 @@
 
 mod activities;
 mod builtin;
-mod declaration;
-mod duration;
 mod http_request;
-mod schema;
 
+pub use crate::declaration::{Category, Declaration};
 pub use activities::{Activities, Invocation, RegisterError};
-pub use declaration::{Category, Declaration};

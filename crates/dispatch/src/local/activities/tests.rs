@@ -3,8 +3,10 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::declaration::Category;
+use serde_json::json;
+
 use super::*;
+use crate::declaration::Category;
 use crate::metadata::tests::metadata;
 
 fn call(activity: &str, input: Value) -> Call {
@@ -169,11 +171,20 @@ fn what_cannot_be_registered_is_refused_and_changes_nothing() {
         refused(declared("a").compensation("b")),
         RegisterError::Duplicate { activity: "a".to_owned() }
     );
-    assert_eq!(refused(declared("")), RegisterError::EmptyName);
-    assert!(matches!(refused(declared("b").input(json!(7))), RegisterError::Schema { field: "input", .. }));
+    assert_eq!(refused(declared("")), ContractError::EmptyName.into());
+    assert!(matches!(
+        refused(declared("b").input(json!(7))),
+        RegisterError::Contract(ContractError::Schema { field: "input", .. })
+    ));
     let outside = declared("b").output(json!({"$ref": "http://example.com/"}));
-    assert!(matches!(refused(outside), RegisterError::Schema { field: "output", .. }));
-    assert!(matches!(refused(declared("b").attempt_timeout("10s")), RegisterError::AttemptTimeout { .. }));
+    assert!(matches!(
+        refused(outside),
+        RegisterError::Contract(ContractError::Schema { field: "output", .. })
+    ));
+    assert!(matches!(
+        refused(declared("b").attempt_timeout("10s")),
+        RegisterError::Contract(ContractError::AttemptTimeout { .. })
+    ));
     assert_eq!(activities.registry_json(), before);
 }
 

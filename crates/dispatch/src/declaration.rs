@@ -2,7 +2,7 @@
 //!
 //! The JSON form is the contract with whoever validates definitions; nothing here runs anything.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// What kind of work an activity does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,9 @@ pub enum Category {
 }
 
 impl Category {
+    const ALL: [Self; 6] =
+        [Self::Database, Self::ExternalApi, Self::Messaging, Self::Polling, Self::Entity, Self::Other];
+
     /// As it is spelled in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,6 +35,11 @@ impl Category {
             Self::Entity => "entity",
             Self::Other => "other",
         }
+    }
+
+    /// The one that is spelled so in JSON.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|category| category.as_str() == name)
     }
 }
 
@@ -99,7 +107,7 @@ impl Declaration {
     }
 
     /// The entry of a registry; what is not declared is left out.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let text = |text: &Option<String>| text.clone().map(Value::String);
         let fields = [
             ("name", Some(Value::String(self.name.clone()))),
@@ -115,10 +123,17 @@ impl Declaration {
     }
 }
 
+/// What definitions may name, as the JSON text that validation reads: sorted by name, the same for the same activities.
+pub(crate) fn registry_json<'d>(declarations: impl Iterator<Item = &'d Declaration>) -> String {
+    let mut declarations: Vec<&Declaration> = declarations.collect();
+    declarations.sort_by(|one, other| one.name.cmp(&other.name));
+    let activities: Vec<Value> = declarations.into_iter().map(Declaration::to_json).collect();
+    json!({ "activities": activities }).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_declaration_is_an_entry_of_a_registry() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Reads `P[nW][nD][T[nH][nM][n[.n]S]]`; a day is 24 hours, and what is finer than a millisecond is dropped.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.to_ascii_uppercase();
     let rest = text.strip_prefix('P')?;
     let (date, time) = rest.split_once('T').map_or((rest, None), |(date, time)| (date, Some(time)));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(super) struct Schema(Validator);
+pub(crate) struct Schema(Validator);
 
 /// Places a schema may have when its references are written out: one of a few lines can otherwise take years.
 const PLACES_MAX: usize = 10_000;
@@ -17,7 +17,7 @@ const MISMATCH_CHARS_MAX: usize = 400;
 
 impl Schema {
     /// Compiles a schema of draft 2020-12, or of the draft its `$schema` names.
-    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         count_places(schema, schema, &mut Vec::new(), 0)?;
         // Patterns run on an engine whose time is linear.
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
@@ -25,7 +25,7 @@ impl Schema {
     }
 
     /// Where the value does not fit, as a JSON pointer, and why.
-    pub(super) fn check(&self, value: &Value) -> Result<(), String> {
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         // The plain yes or no keeps no track of places and is much cheaper.
         if self.0.is_valid(value) {
             return Ok(());
