@@ -4,6 +4,7 @@
 //! is no better answer.
 
 pub mod http;
+pub mod reason;
 
 use std::fmt;
 

@@ -95,7 +95,8 @@ pub(super) fn not_json(error: &serde_json::Error) -> Unreadable {
     Unreadable::NotJson { line: error.line(), column: error.column() }
 }
 
-fn depth_within(value: &Value, left: usize) -> bool {
+/// Whether a value is nested at most so deep.
+pub fn depth_within(value: &Value, left: usize) -> bool {
     match value {
         Value::Array(items) => left > 0 && items.iter().all(|item| depth_within(item, left - 1)),
         Value::Object(fields) => left > 0 && fields.values().all(|field| depth_within(field, left - 1)),
