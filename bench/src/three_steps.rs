@@ -83,6 +83,7 @@ fn page(run: u64, turn_number: u64, first_event: u64, turn: &Turn) -> (Key, Opti
         at: NOW,
         events: serde_json::to_vec(&turn.history).unwrap_or_default(),
         changes: changes.collect(),
+        settled: Vec::new(),
     };
     (pages::key(run, turn_number), Some(encode(&page)))
 }
@@ -105,6 +106,9 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
         sent_at: NOW,
         deadline_at: start.deadline.map(|at| at.0),
         attempt_timeout_ms: 10_000,
+        target: None,
+        first_failure_at: None,
+        status: None,
         not_before: None,
         reason: None,
         secrets: Vec::new(),

@@ -55,6 +55,10 @@ pub(crate) struct ToldCall {
     pub(crate) answers: u32,
     /// Answers that it is done, late ones included.
     pub(crate) completed: u32,
+    /// How often what is kept of its journal record was written.
+    settled: u32,
+    /// It was refused for good, and yet it is to be made again.
+    retried: bool,
 }
 
 impl Story {
@@ -68,6 +72,9 @@ impl Story {
                 let Ok(page) = decode::<Page>(&row.value) else { continue };
                 let events: Vec<Value> = serde_json::from_slice(&page.events).unwrap_or_default();
                 events.iter().for_each(|event| story.tell(event));
+                for settled in page.settled {
+                    story.calls.entry(settled.command).or_default().settled += 1;
+                }
             }
             next = page.next;
         }
@@ -90,7 +97,11 @@ impl Story {
                 call.completed += 1;
                 call.answers += u32::from(!is("late"));
             }
-            "TaskFailed" if !is("late") && !is("retryAt") => {
+            "TaskFailed" if is("retryAt") => {
+                let code = event.get("error").and_then(|error| error.get("code")).and_then(Value::as_str);
+                self.calls.entry(command).or_default().retried |= code == Some("Refused");
+            }
+            "TaskFailed" if !is("late") => {
                 self.calls.entry(command).or_default().answers += 1;
             }
             "SubOrchestrationInstanceCompleted" | "SubOrchestrationInstanceFailed" => {
@@ -118,7 +129,13 @@ impl Story {
         let mut wrong = Vec::new();
         let whole = matches!(self.end, Some(Ending::Completed(_) | Ending::Continued));
         for (command, call) in &self.calls {
-            let ToldCall { activity, answers, completed, .. } = call;
+            let ToldCall { activity, answers, completed, settled, retried, .. } = call;
+            if *retried {
+                wrong.push(format!("call {command} ({activity}) was refused for good and is made again"));
+            }
+            if *settled > 1 || *settled == 0 && self.end.is_some() {
+                wrong.push(format!("call {command} ({activity}) was settled {settled} times in the journal"));
+            }
             if activity.is_empty() {
                 wrong.push(format!("call {command} was answered and never made"));
             }

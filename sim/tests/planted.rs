@@ -34,6 +34,7 @@ fn lost_timers_and_forgotten_or_miscounted_calls_are_found() {
         Bug::StaleRecovery,
         Bug::AttemptNotPersisted,
         Bug::KeyWithoutRun,
+        Bug::FinalRetried,
     ]);
 }
 
@@ -49,5 +50,5 @@ fn orders_that_are_dropped_and_public_rows_that_stay_behind_are_found() {
 
 #[test]
 fn no_mistake_is_left_out() {
-    assert_eq!(Bug::ALL.len(), 17);
+    assert_eq!(Bug::ALL.len(), 18);
 }

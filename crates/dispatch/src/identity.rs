@@ -59,6 +59,11 @@ impl IdempotencyKey {
     }
 }
 
+/// The digest of something that is not shown itself, as 64 hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    IdempotencyKey(Sha256::digest(bytes).into()).to_string()
+}
+
 impl fmt::Display for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -91,6 +91,50 @@ pub enum FinalReason {
     Poison,
 }
 
+impl FinalReason {
+    /// The word that people and other programs read.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::RetryExhausted => "retry_exhausted",
+            Self::NonRetryable => "non_retryable",
+            Self::DeadlineExpired => "deadline_expired",
+            Self::Cancelled => "cancelled",
+            Self::Poison => "poison",
+        }
+    }
+}
+
+/// A call that is not settled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Open {
+    /// Promised, surely not sent.
+    Pending(Pending),
+    /// May have been sent; no answer is known.
+    Sent(Sent),
+    /// The last delivery failed or is unaccounted for; there may be another.
+    FailedRetryable(FailedRetryable),
+}
+
+impl Open {
+    /// The next delivery, or the end if there can be none. A delivery that may be under way is given back as it is.
+    pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
+        match self {
+            Self::Pending(pending) => pending.send(sending),
+            Self::FailedRetryable(failed) => failed.send(sending),
+            Self::Sent(sent) => Ok(sent),
+        }
+    }
+
+    /// Nobody waits for it any more. What may be under way is unaccounted for from here on.
+    pub fn cancel(self, at: i64) -> FailedFinal {
+        match self {
+            Self::Pending(pending) => pending.cancel(at),
+            Self::FailedRetryable(failed) => failed.cancel(at),
+            Self::Sent(sent) => sent.orphaned().cancel(at),
+        }
+    }
+}
+
 /// Who sends, and until when this delivery may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {

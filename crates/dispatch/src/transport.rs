@@ -22,6 +22,8 @@ pub struct Call {
     pub metadata: Metadata,
     /// This delivery's own time limit.
     pub attempt_timeout_ms: u64,
+    /// An earlier delivery was never answered and may have run: a receiver that can say is asked before it is given the work again.
+    pub ask_first: bool,
 }
 
 impl Call {
@@ -49,6 +51,7 @@ impl fmt::Debug for Call {
             .field("activity", &self.activity)
             .field("metadata", &self.metadata)
             .field("attempt_timeout_ms", &self.attempt_timeout_ms)
+            .field("ask_first", &self.ask_first)
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
 //! How a shard works, as data: times, limits and rates, each with its default and what it is for.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use abide_store::rows::{Capabilities, Limits as StoreLimits};
@@ -50,9 +52,42 @@ pub struct Config {
     pub lazy_linger: StdDuration,
     /// How often what has expired is looked for.
     pub sweep_every: StdDuration,
+    /// How often the records of calls are held against what is under way.
+    pub reconcile_every: StdDuration,
+    /// Where activities are that are not in process.
+    pub targets: Targets,
     /// Mistakes to make, for testing the tests.
     #[cfg(feature = "faults")]
     pub bug: Option<crate::planted::Bug>,
+}
+
+/// Where activities are, for the records of calls: a transport and an address, such as `rest https://devices.test/activities/register`.
+#[derive(Clone, Default)]
+pub struct Targets(Option<Arc<Look>>);
+
+type Look = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl Targets {
+    /// As this says; nothing for activities in process.
+    pub fn new(of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(of)))
+    }
+
+    /// Where an activity is now.
+    pub(crate) fn of(&self, activity: &str) -> Option<String> {
+        let mut target = self.0.as_ref().and_then(|of| of(activity))?;
+        target.truncate(target.floor_char_boundary(Self::BYTES_MAX));
+        Some(target)
+    }
+
+    /// Bytes of a target that are kept.
+    pub(crate) const BYTES_MAX: usize = 512;
+}
+
+impl fmt::Debug for Targets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Targets")
+    }
 }
 
 impl Config {
@@ -81,6 +116,8 @@ impl Config {
             feed_linger: StdDuration::from_millis(50),
             lazy_linger: StdDuration::from_secs(1),
             sweep_every: StdDuration::from_secs(60),
+            reconcile_every: StdDuration::from_secs(30),
+            targets: Targets::default(),
             #[cfg(feature = "faults")]
             bug: None,
         }

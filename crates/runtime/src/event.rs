@@ -197,6 +197,8 @@ pub enum ScanPurpose {
     Arrivals,
     /// Every instance, to see which are hit by damage.
     Instances,
+    /// Calls that are not settled, to see whether somebody has to do with each.
+    Reconciliation,
 }
 
 /// What an operator should know.

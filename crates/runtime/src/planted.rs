@@ -31,6 +31,10 @@ pub enum Bug {
     KeyWithoutRun,
     /// Calls under way are not delivered again after a crash.
     OrphansForgotten,
+    /// A call that was refused for good is made again.
+    FinalRetried,
+    /// A delivery is recorded and forgotten. Not among [`Self::ALL`]: reconciliation is there to make up for it.
+    DeliveryForgotten,
     /// An unknown outcome is taken for a success.
     UnknownAssumedDone,
     /// An order to end a run is acknowledged and dropped.
@@ -40,8 +44,8 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
+    /// All that must be found.
+    pub const ALL: [Self; 18] = [
         Self::NoFence,
         Self::EarlyAcknowledgement,
         Self::LostTimer,
@@ -56,6 +60,7 @@ impl Bug {
         Self::StatusApart,
         Self::KeyWithoutRun,
         Self::OrphansForgotten,
+        Self::FinalRetried,
         Self::UnknownAssumedDone,
         Self::TerminateDropped,
         Self::PublicRowStale,

@@ -136,7 +136,13 @@ mod tests {
     async fn deliver(activities: &Activities, activity: &str, input: &Value) -> Result<Value, Failure> {
         let metadata = crate::Metadata { deadline_epoch_ms: None, ..metadata() };
         let input = Arc::new(input.clone());
-        let call = Call { activity: activity.to_owned(), input, metadata, attempt_timeout_ms: 86_460_000 };
+        let call = Call {
+            activity: activity.to_owned(),
+            input,
+            metadata,
+            attempt_timeout_ms: 86_460_000,
+            ask_first: false,
+        };
         match activities.deliver(call).await {
             Answer::Completed(output) => Ok((*output).clone()),
             Answer::Failed(failure) => Err(failure),

@@ -4,7 +4,7 @@
 //! this file keeps the record, delivers, and hands answers on.
 
 use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
-use abide_dispatch::journal::UNANSWERED_MAX;
+use abide_dispatch::journal::{FailedFinal, FinalReason, Open, Sending, UNANSWERED_MAX};
 use abide_dispatch::{Answer, Call, Metadata};
 use abide_store::tables::dispatches::{self, Dispatch, DispatchInput, DispatchState};
 use abide_store::tables::encode;
@@ -17,7 +17,7 @@ use super::commits::After;
 use super::schedule::{DueKey, What};
 use super::slot::{Envelope, From, Item, OpenCall, Run};
 use super::timers::Since;
-use super::{Shard, planted};
+use super::{Shard, journal, planted};
 use crate::config::Config;
 use crate::event::{CallId, Effect, Notice};
 
@@ -42,7 +42,7 @@ impl Shard {
             activity: start.activity,
             step: start.step.path,
             parent_item,
-            state: DispatchState::Sent,
+            state: DispatchState::Pending,
             attempt: 0,
             unanswered: 0,
             fencing_token: self.fencing_token(),
@@ -54,35 +54,60 @@ impl Shard {
             reason: None,
             secrets: start.secrets,
             input: DispatchInput::Inline(Vec::new()),
+            target: None,
+            first_failure_at: None,
+            status: None,
         };
-        let mut call = OpenCall::new(key, dispatch, start.input);
-        let unresolved = self.unresolved(&call);
-        if unresolved.is_some() {
-            call.dispatch.state = DispatchState::Pending;
-            self.write_call(run.row.run, &mut call);
-        } else {
-            self.send(run.row.run, command, &mut call);
-        }
+        let call = OpenCall::new(key, dispatch, start.input);
         run.calls.insert(command, call);
-        if let Some(failure) = unresolved {
-            self.fail_call(run, command, failure);
-        }
+        self.send(run, command);
     }
 
-    /// Records a delivery and makes it once the record is durable. What goes down sends nothing new: it records that it did not.
-    fn send(&mut self, run: u64, command: CommandId, call: &mut OpenCall) {
-        let draining = matches!(self.phase, Phase::Draining(_));
-        call.dispatch.state = if draining { DispatchState::Pending } else { DispatchState::Sent };
-        call.dispatch.fencing_token = self.fencing_token();
-        call.dispatch.sent_at = self.now.wall.0;
-        call.dispatch.not_before = None;
-        self.write_call(run, call);
-        if draining {
+    /// Records a delivery and makes it once the record is durable; or the call fails, if there can be none. What goes down sends nothing new: it
+    /// records that it did not.
+    fn send(&mut self, run: &mut Run, command: CommandId) {
+        let number = run.row.run;
+        let sending = |call: &OpenCall| Sending {
+            fencing_token: self.fencing_token(),
+            at: self.now.wall.0,
+            attempt_timeout_ms: call.dispatch.attempt_timeout_ms,
+        };
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        if matches!(self.phase, Phase::Draining(_)) {
+            if call.dispatch.state == DispatchState::FailedRetryable {
+                call.dispatch.not_before = Some(self.now.wall.0);
+            }
+            return self.write_call(number, call);
+        }
+        let sent = match journal::open(&call.dispatch).send(sending(call)) {
+            Ok(sent) => sent,
+            Err(ended) => {
+                if !call.recorded {
+                    self.write_call(number, call);
+                }
+                return self.end_call(run, command, ended);
+            }
+        };
+        let ask_first = call.dispatch.unanswered > 0;
+        let attempt = call.dispatch.attempt;
+        journal::note_sent(&mut call.dispatch, &sent);
+        if planted!(self, AttemptNotPersisted) && ask_first {
+            call.dispatch.attempt = attempt;
+        }
+        call.dispatch.target = self.config.targets.of(&call.dispatch.activity);
+        if let Some(failure) = self.unresolved(call) {
+            if !call.recorded {
+                self.write_call(number, call);
+            }
+            return self.fail_call(run, command, failure);
+        }
+        self.write_call(number, call);
+        if planted!(self, DeliveryForgotten) {
             return;
         }
         call.out = true;
         call.answered = false;
-        let Some((id, outgoing)) = outgoing(run, command, call, self.now.wall) else { return };
+        let Some((id, outgoing)) = outgoing(number, command, call, ask_first, self.now.wall) else { return };
         self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
     }
@@ -103,23 +128,18 @@ impl Shard {
     }
 
     /// The run wants another delivery.
-    pub(super) fn redeliver(
-        &mut self,
-        run: &mut Run,
-        command: CommandId,
-        attempt: u32,
-        not_before: Timestamp,
-    ) {
+    pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, not_before: Timestamp) {
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
-        call.dispatch.unanswered = 0;
-        call.dispatch.attempt = attempt;
+        if let Open::Sent(sent) = journal::open(&call.dispatch) {
+            let reason = call.dispatch.reason.take().unwrap_or_default();
+            journal::note_failed(&mut call.dispatch, sent.fail_retryable(reason));
+        }
         call.out = false;
         call.answered = false;
         if not_before <= self.now.wall {
-            return self.send(number, command, call);
+            return self.send(run, command);
         }
-        call.dispatch.state = DispatchState::FailedRetryable;
         call.dispatch.not_before = Some(not_before.0);
         self.write_call(number, call);
         let due = delivery_due(not_before.0, number, command);
@@ -127,9 +147,9 @@ impl Shard {
         self.commits.then(After::Due(due, id));
     }
 
-    /// A delivery is due, or was under way when the last owner stopped.
+    /// A delivery is due, or was under way when the last owner stopped, or nothing is known of it any more.
     pub(super) fn deliver_call(&mut self, run: &mut Run, command: CommandId) {
-        let (number, token) = (run.row.run, self.fencing_token());
+        let (number, token, now) = (run.row.run, self.fencing_token(), self.now.wall.0);
         let id = run.instance.origin().instance_id.clone();
         let Some(call) = run.calls.get_mut(&command) else { return };
         let attempt = call.dispatch.attempt;
@@ -137,37 +157,23 @@ impl Shard {
         if call.out || call.answered || self.calling.contains_key(&called) {
             return;
         }
-        if let Some(failure) = self.unresolved(call) {
-            return self.fail_call(run, command, failure);
-        }
-        if call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0) {
-            let failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-            return self.fail_call(run, command, failure);
-        }
-        match (call.dispatch.state, call.dispatch.not_before) {
-            (DispatchState::Pending, _) => {}
+        match (journal::open(&call.dispatch), call.dispatch.not_before) {
+            (Open::Pending(_), _) => {}
             // Answered; the run holds the answer and will decide.
-            (DispatchState::FailedRetryable, None) => return,
-            (DispatchState::FailedRetryable, Some(not_before)) if not_before > self.now.wall.0 => {
+            (Open::FailedRetryable(_), None) => return,
+            (Open::FailedRetryable(_), Some(not_before)) if not_before > now => {
                 return self.schedule.add(delivery_due(not_before, number, command), id);
             }
-            (DispatchState::FailedRetryable, Some(_)) => {}
-            (DispatchState::Sent, _) if call.dispatch.fencing_token == token => return,
-            (DispatchState::Sent, _) => {
-                // An orphan: it may have been delivered, and nobody will ever tell.
-                call.dispatch.unanswered += 1;
-                if call.dispatch.unanswered >= UNANSWERED_MAX {
-                    let message = format!("{UNANSWERED_MAX} deliveries in a row were never answered");
-                    return self.fail_call(run, command, Failure::last(POISON, message));
-                }
-                if !planted!(self, AttemptNotPersisted) {
-                    call.dispatch.attempt += 1;
-                }
+            (Open::FailedRetryable(_), Some(_)) => {}
+            (Open::Sent(sent), _) if !sent.is_orphan(token, now) => return,
+            // It may have been delivered, and nobody will ever tell.
+            (Open::Sent(sent), _) => {
+                journal::note_failed(&mut call.dispatch, sent.orphaned());
                 self.effects.push(Effect::Tell(Notice::Redelivered));
             }
         }
         self.commits.make_room(2, call.bytes + 1024);
-        self.send(number, command, call);
+        self.send(run, command);
         run.written = self.commits.number();
     }
 
@@ -179,20 +185,33 @@ impl Shard {
             DispatchInput::Stored(_) => serde_json::Value::Null,
         };
         let call = OpenCall::new(key, dispatch, input.into());
-        if let Some((id, call)) = outgoing(run, command, &call, self.now.wall) {
+        if let Some((id, call)) = outgoing(run, command, &call, false, self.now.wall) {
             self.effects.push(Effect::Call(id, Box::new(call)));
         }
+    }
+
+    /// There will be no other delivery: the run is told why.
+    fn end_call(&mut self, run: &mut Run, command: CommandId, ended: FailedFinal) {
+        let failure = match ended.reason {
+            FinalReason::Poison => {
+                Failure::last(POISON, format!("{UNANSWERED_MAX} deliveries in a row were never answered"))
+            }
+            _ => Failure::last(code::TIMEOUT, "the step's deadline has passed"),
+        };
+        if let Some(call) = run.calls.get_mut(&command) {
+            call.ended = Some(ended);
+        }
+        self.fail_call(run, command, failure);
     }
 
     fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.answered = true;
-        // There will be no other delivery, whatever was planned.
-        call.dispatch.state = DispatchState::Sent;
         call.dispatch.not_before = None;
+        call.note_failure(&failure, None, self.now.wall);
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
-        run.push(Envelope { message, from: From::Call(command) });
+        run.push(Envelope { message, from: From::Call { command, status: None } });
     }
 
     /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
@@ -215,43 +234,39 @@ impl Shard {
         if self.calling.remove(&id).is_some() {
             self.commits.then(After::Effect(Effect::CancelCall(id)));
         }
+        let ended = journal::open(&call.dispatch).cancel(self.now.wall.0);
+        run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }
 
     /// An activity answered, or its delivery failed.
     pub(super) fn on_answered(&mut self, call: CallId, answer: Answer) {
         self.calling.remove(&call);
         let CallId { instance_id, run, command, attempt } = call;
-        let message = match answer {
-            Answer::Completed(result) => Message::ActivityCompleted { command, result },
+        let (message, status) = match answer {
+            Answer::Completed(result) => (Message::ActivityCompleted { command, result }, None),
             Answer::Failed(failure) => {
-                let failure = Failure {
-                    code: failure.code,
-                    message: failure.message,
-                    state: None,
-                    retryable: failure.retryable,
-                };
-                Message::ActivityFailed { command, attempt, failure }
+                let retryable = failure.retryable || planted!(self, FinalRetried);
+                let told = Failure { code: failure.code, message: failure.message, state: None, retryable };
+                (Message::ActivityFailed { command, attempt, failure: told }, failure.status)
             }
         };
-        let envelope = Envelope { message, from: From::Call(command) };
+        let envelope = Envelope { message, from: From::Call { command, status } };
         self.offer(&instance_id, Item::Message { run, envelope });
     }
 
     /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
     pub(super) fn note_answer(&mut self, run: &mut Run, envelope: &mut Envelope) {
-        let (Message::ActivityCompleted { command, .. } | Message::ActivityFailed { command, .. }) =
-            &envelope.message
-        else {
-            return;
-        };
+        let From::Call { command, status } = &mut envelope.from else { return };
         let Some(call) = run.calls.get_mut(command) else { return };
         call.out = false;
         call.answered = true;
-        if let Message::ActivityFailed { failure, .. } = &mut envelope.message
-            && failure.code == code::ATTEMPT_TIMEOUT
-            && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
-        {
-            *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
+        if let Message::ActivityFailed { failure, .. } = &mut envelope.message {
+            if failure.code == code::ATTEMPT_TIMEOUT
+                && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
+            {
+                *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
+            }
+            call.note_failure(failure, status.take(), self.now.wall);
         }
     }
 
@@ -260,26 +275,32 @@ impl Shard {
         let held = !completed && run.instance.expects(command);
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
-        if call.out || call.dispatch.not_before.is_some() || call.dispatch.state == DispatchState::Pending {
+        if call.out || call.dispatch.not_before.is_some() {
             return;
         }
         if held {
             run.held.push(command);
-            if call.dispatch.state != DispatchState::FailedRetryable {
-                call.dispatch.state = DispatchState::FailedRetryable;
+            if let Open::Sent(sent) = journal::open(&call.dispatch) {
+                let reason = call.dispatch.reason.take().unwrap_or_default();
+                journal::note_failed(&mut call.dispatch, sent.fail_retryable(reason));
                 self.write_call(number, call);
             }
             return;
         }
-        let key = dispatches::key(number, &call.key);
-        let call = run.calls.remove(&command);
-        self.commits.delete(key);
-        if let (false, Some(call)) = (completed, call) {
-            let instance_id = run.instance.origin().instance_id.clone();
-            let activity = call.dispatch.activity;
-            let notice = Notice::CallFailed { instance_id, activity, attempt: call.dispatch.attempt };
-            self.commits.then(After::Effect(Effect::Tell(notice)));
+        let Some(call) = run.calls.remove(&command) else { return };
+        self.commits.delete(dispatches::key(number, &call.key));
+        let now = self.now.wall.0;
+        if completed {
+            return run.settled.push(journal::acked(call.key, call.dispatch, now));
         }
+        let ended = call.ended.unwrap_or_else(|| match journal::open(&call.dispatch) {
+            Open::Sent(sent) if call.retryable => sent.fail_final(FinalReason::RetryExhausted, now),
+            Open::Sent(sent) => sent.fail_final(FinalReason::NonRetryable, now),
+            Open::FailedRetryable(failed) => failed.exhaust(now),
+            Open::Pending(pending) => pending.cancel(now),
+        });
+        self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
+        run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }
 }
 
@@ -304,7 +325,13 @@ fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], O
     (own, parent)
 }
 
-fn outgoing(run: u64, command: CommandId, call: &OpenCall, now: Timestamp) -> Option<(CallId, Call)> {
+fn outgoing(
+    run: u64,
+    command: CommandId,
+    call: &OpenCall,
+    ask_first: bool,
+    now: Timestamp,
+) -> Option<(CallId, Call)> {
     let dispatch = &call.dispatch;
     let instance_id = abide_workflow::InstanceId::new(dispatch.instance_id.clone()).ok()?;
     let execution_id = format!("{}/{}", dispatch.instance_id, dispatch.run_number);
@@ -322,7 +349,7 @@ fn outgoing(run: u64, command: CommandId, call: &OpenCall, now: Timestamp) -> Op
     };
     let attempt_timeout_ms =
         left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
-    let call =
-        Call { activity: dispatch.activity.clone(), input: call.input.clone(), metadata, attempt_timeout_ms };
+    let (activity, input) = (dispatch.activity.clone(), call.input.clone());
+    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first };
     Some((id, call))
 }

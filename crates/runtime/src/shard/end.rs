@@ -20,9 +20,8 @@ impl Shard {
         let id = command.id;
         match command.kind {
             CommandKind::StartActivity(start) => self.start_call(run, id, start),
-            CommandKind::Redeliver { dispatch, attempt, not_before } => {
-                self.redeliver(run, dispatch, attempt, not_before);
-            }
+            // The record counts attempts itself, and comes to the same.
+            CommandKind::Redeliver { dispatch, not_before, .. } => self.redeliver(run, dispatch, not_before),
             CommandKind::CancelActivity { dispatch } => self.cancel_call(run, dispatch),
             CommandKind::StartTimer { fire_at } => self.set_timer(run, id, fire_at, changes),
             CommandKind::CancelTimer { timer } => self.cancel_timer(run, timer, changes),
@@ -119,7 +118,7 @@ impl Shard {
         for (message, from) in messages.into_iter().zip(froms) {
             match from {
                 From::Client(..) | From::Routed(..) => begun.push(Envelope { message, from }),
-                From::Call(_) => {}
+                From::Call { .. } => {}
                 From::Timer(due) => self.drop_timer(&due),
                 // An order of the parent is for whoever lives.
                 From::Inbox(_) if matches!(message, Message::Terminate { .. }) => {

@@ -13,11 +13,14 @@ mod damage;
 mod end;
 mod entities;
 mod feed;
+mod given_up;
+mod journal;
 mod look;
 mod memory;
 mod operations;
 mod outbox;
 mod park;
+mod reconcile;
 mod recover;
 mod repeats;
 mod requests;
@@ -95,6 +98,7 @@ pub struct Shard {
     sweep: sweep::Sweep,
     entities: entities::Entities,
     damaged: damage::Damaged,
+    reconciliation: reconcile::Reconciliation,
     /// The scan of recovery that is out, and one that is to be repeated.
     scanning: Option<Scan>,
     repeat: Option<recover::Repeat>,
@@ -134,6 +138,7 @@ impl Shard {
             sweep: sweep::Sweep::default(),
             entities: entities::Entities::default(),
             damaged: damage::Damaged::default(),
+            reconciliation: reconcile::Reconciliation::default(),
             scanning: None,
             repeat: None,
             lazy_since: None,
@@ -227,7 +232,7 @@ impl Shard {
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn mono_wakes(&self) -> [Option<Monotonic>; 12] {
+    fn mono_wakes(&self) -> [Option<Monotonic>; 13] {
         [
             self.phase.wake(self.config.alone),
             self.commit_wake(),
@@ -241,6 +246,7 @@ impl Shard {
             self.arrivals.retry_at,
             self.entities_wake(),
             self.damaged.retry_at,
+            self.reconciliation.wake(),
         ]
     }
 
@@ -270,6 +276,7 @@ impl Shard {
             self.keep_arrivals();
             self.keep_sweep();
             self.keep_damage();
+            self.keep_reconciliation();
         }
         self.finish_drain();
     }

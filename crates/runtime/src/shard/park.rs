@@ -134,6 +134,7 @@ impl Shard {
             at: self.now.wall.0,
             events: serde_json::json!([event]).to_string().into_bytes(),
             changes: Vec::new(),
+            settled: Vec::new(),
         };
         self.commits.put(pages::key(row.run, last_page + 1), encode(&page));
         row.status = RunStatus::Terminated;

@@ -78,6 +78,7 @@ impl Shard {
             ScanPurpose::Remains => self.on_remains(result),
             ScanPurpose::Arrivals => self.on_arrivals(result),
             ScanPurpose::Instances => self.on_instances(result),
+            ScanPurpose::Reconciliation => self.on_reconciled(result),
             _ if matches!(self.phase, Phase::Recovering(_)) => self.on_recovered(purpose, result),
             #[cfg(feature = "faults")]
             _ if matches!(self.phase, Phase::Taking(..)) && planted!(self, StaleRecovery) => {

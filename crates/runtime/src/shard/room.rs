@@ -10,8 +10,9 @@ use abide_workflow::command::{Command, CommandKind};
 use abide_workflow::{CommandId, Corrupt, Limits, Message, PartChange, Turn, TurnLimits, json};
 
 use super::Shard;
+use super::given_up::letter_bytes;
 use super::routed::given_up_bytes;
-use super::slot::{From, Run};
+use super::slot::{From, OpenCall, Run};
 
 /// Rows that a turn writes besides those of its messages, its commands and its pages: of the id, the public feed, a kept answer and its expiry, the
 /// request it came from, the notes to go on and to look after it, and the same of a next run.
@@ -52,23 +53,27 @@ impl Shard {
         next: &[PartChange],
     ) -> Result<Room, Corrupt> {
         let names = names_of(run);
-        let paged = events + bytes_of(&turn.changes) + bytes_of(next);
+        let settled: usize = settled(run, turn).map(open_bytes).sum();
+        let paged = events + settled + bytes_of(&turn.changes) + bytes_of(next);
         let commands: usize =
             turn.commands.iter().map(|command| carried(command) + ROW_BYTES + 3 * names).sum();
         let rewritten: usize =
             rewritten(run, turn).into_iter().map(|command| input_bytes(run, command)).sum();
         let refused = turn.refused.iter().filter_map(|(position, _)| run.froms.get(*position));
         let given_up: usize = refused.map(given_up_with).sum();
+        let failed = failed(run, turn);
+        let letters: usize = failed.iter().map(|call| letter_bytes(call) + 4 * names).sum();
         let small = turn.consumed * ROW_BYTES + OTHER_BYTES + 8 * names;
         let room = Room {
             // Two pages that follow each other are more than one can hold; and each kind may end with a small one.
             rows: turn.consumed
                 + turn.refused.len()
                 + turn.commands.len()
+                + failed.len()
                 + OTHER_ROWS
                 + 3
                 + 2 * paged / self.page_bytes(),
-            bytes: paged + commands + rewritten + given_up + small,
+            bytes: paged + commands + rewritten + given_up + letters + small,
         };
         if self.commits.can_hold(room.rows, room.bytes) {
             return Ok(room);
@@ -130,13 +135,44 @@ fn carried(command: &Command) -> usize {
 fn rewritten(run: &Run, turn: &Turn) -> BTreeSet<CommandId> {
     let failed = run.messages.iter().zip(&run.froms).take(turn.consumed);
     let failed = failed
-        .filter(|(_, from)| matches!(from, From::Call(_)))
+        .filter(|(_, from)| matches!(from, From::Call { .. }))
         .filter_map(|(message, _)| failed_call(message));
     let again = turn.commands.iter().filter_map(|command| match &command.kind {
         CommandKind::Redeliver { dispatch, .. } => Some(*dispatch),
         _ => None,
     });
     failed.chain(again).collect()
+}
+
+/// Calls that may be settled with this turn.
+fn settled<'r>(run: &'r Run, turn: &'r Turn) -> impl Iterator<Item = &'r OpenCall> {
+    let answered = run.froms.iter().take(turn.consumed).filter_map(|from| match from {
+        From::Call { command, .. } => Some(*command),
+        _ => None,
+    });
+    let cancelled = turn.commands.iter().filter_map(|command| match command.kind {
+        CommandKind::CancelActivity { dispatch } => Some(dispatch),
+        _ => None,
+    });
+    let commands = answered.chain(cancelled).chain(run.held.iter().copied());
+    commands.filter_map(|command| run.calls.get(&command))
+}
+
+/// Calls that may fail for good with this turn.
+fn failed<'r>(run: &'r Run, turn: &Turn) -> Vec<&'r OpenCall> {
+    let told = run.messages.iter().take(turn.consumed).filter_map(failed_call);
+    told.chain(run.held.iter().copied()).filter_map(|command| run.calls.get(&command)).collect()
+}
+
+/// Bytes of what is kept of a call in a page.
+fn open_bytes(call: &OpenCall) -> usize {
+    const FIXED: usize = 160;
+    let dispatch = &call.dispatch;
+    let texts = [dispatch.target.as_deref(), dispatch.reason.as_deref()];
+    FIXED
+        + dispatch.activity.len()
+        + dispatch.step.len()
+        + texts.into_iter().flatten().map(str::len).sum::<usize>()
 }
 
 fn failed_call(message: &Message) -> Option<CommandId> {

@@ -209,7 +209,7 @@ impl Shard {
                 From::Inbox(sequence) | From::Routed(sequence, _) => {
                     self.commits.delete(inbox::key(sequence));
                 }
-                From::Client(..) | From::Call(_) => {}
+                From::Client(..) | From::Call { .. } => {}
             },
             Item::Post { sequence, .. } => self.commits.delete(inbox::key(sequence)),
             Item::Stuck { due, .. } => self.drop_timer(&due),

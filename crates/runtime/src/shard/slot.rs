@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use abide_dispatch::journal::FailedFinal;
 use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::dispatches::Dispatch;
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
+use abide_store::tables::pages::SettledCall;
 use abide_workflow::json::Json;
-use abide_workflow::{CommandId, Instance, Message, Plan, Status};
+use abide_workflow::{CommandId, Failure, Instance, Message, Plan, Status, Timestamp};
 
 use super::commits::After;
 use super::schedule::DueKey;
@@ -173,8 +175,8 @@ pub(super) struct Envelope {
 pub(super) enum From {
     /// A client: answer, and keep the answer if it may ask again.
     Client(Ticket, Option<Repeat>),
-    /// A call: settle it.
-    Call(CommandId),
+    /// A call: settle it. What the wire said of a failure is for diagnostics.
+    Call { command: CommandId, status: Option<String> },
     /// A timer: delete its row.
     Timer(DueKey),
     /// The inbox: delete its row.
@@ -193,6 +195,8 @@ pub(super) struct Run {
     pub(super) calls: BTreeMap<CommandId, OpenCall>,
     /// Calls whose failure the run holds, to decide upon when it is resumed.
     pub(super) held: Vec<CommandId>,
+    /// Calls that were settled, for the page of the turn.
+    pub(super) settled: Vec<SettledCall>,
     /// Messages that wait for a turn, and where each came from.
     pub(super) messages: VecDeque<Message>,
     pub(super) froms: VecDeque<From>,
@@ -250,12 +254,39 @@ pub(super) struct OpenCall {
     pub(super) answered: bool,
     /// Its record has been written.
     pub(super) recorded: bool,
+    /// Whether the last failure may be cured by another delivery.
+    pub(super) retryable: bool,
+    /// How it ended without another delivery.
+    pub(super) ended: Option<FailedFinal>,
 }
 
 impl OpenCall {
+    /// Bytes of why it failed last that are kept.
+    pub(super) const REASON_BYTES_MAX: usize = 1024;
+
     /// A call that is not recorded yet.
     pub(super) fn new(key: [u8; 32], dispatch: Dispatch, input: Json) -> Self {
-        Self { key, dispatch, input, bytes: 0, out: false, answered: false, recorded: false }
+        Self {
+            key,
+            dispatch,
+            input,
+            bytes: 0,
+            out: false,
+            answered: false,
+            recorded: false,
+            retryable: true,
+            ended: None,
+        }
+    }
+
+    /// Why it failed, kept for whoever looks.
+    pub(super) fn note_failure(&mut self, failure: &Failure, status: Option<String>, now: Timestamp) {
+        let told = format!("{}: {}", failure.code, failure.message);
+        let cut = told.floor_char_boundary(Self::REASON_BYTES_MAX);
+        self.dispatch.reason = Some(told.get(..cut).unwrap_or_default().to_owned());
+        self.dispatch.status = status;
+        self.dispatch.first_failure_at.get_or_insert(now.0);
+        self.retryable = failure.retryable;
     }
 }
 

@@ -28,6 +28,7 @@ impl Run {
             book: Book::default(),
             calls: BTreeMap::new(),
             held: Vec::new(),
+            settled: Vec::new(),
             messages: VecDeque::new(),
             froms: VecDeque::new(),
             unfinished: true,

@@ -1,6 +1,6 @@
 //! One turn of one run, and the rows it becomes: all of them in one gathering, so all of them or none.
 
-use abide_store::tables::pages::{self, Page};
+use abide_store::tables::pages::{self, Page, SettledCall};
 use abide_store::tables::parts::{self, Part};
 use abide_store::tables::{encode, inbox, instances};
 use abide_workflow::history::HistoryEvent;
@@ -137,7 +137,7 @@ impl Shard {
                         self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
                     }
                 }
-                From::Call(command) => {
+                From::Call { command, .. } => {
                     answered.push((command, matches!(message, Message::ActivityCompleted { .. })));
                 }
                 From::Timer(due) => self.timer_taken(run, &due, changes),
@@ -199,12 +199,13 @@ impl Shard {
         events: Vec<u8>,
         changes: Vec<Change>,
     ) {
-        if history.is_empty() && changes.is_empty() {
+        if history.is_empty() && changes.is_empty() && run.settled.is_empty() {
             return;
         }
         let bytes_max = self.page_bytes();
         let size = |change: &Change| change.0.len() + change.1.as_ref().map_or(0, Vec::len) + 16;
-        let total: usize = changes.iter().map(size).sum();
+        let settled: usize = run.settled.iter().map(settled_bytes).sum();
+        let total = settled + changes.iter().map(size).sum::<usize>();
         let first_event = history.first().map_or(0, |event| event.sequence);
         if events.len() + total <= bytes_max {
             let count = u32::try_from(history.len()).unwrap_or(u32::MAX);
@@ -248,7 +249,8 @@ impl Shard {
         changes: Vec<Change>,
     ) {
         run.last_page += 1;
-        let page = Page { first_event, events_count, at: self.now.wall.0, events, changes };
+        let settled = std::mem::take(&mut run.settled);
+        let page = Page { first_event, events_count, at: self.now.wall.0, events, changes, settled };
         self.commits.create(pages::key(run.row.run, run.last_page), encode(&page));
         self.commits.hurry();
         for (name, bytes) in page.changes {
@@ -337,6 +339,13 @@ impl Shard {
         self.commits.put(key, encode(&run.row));
         self.commits.hurry();
     }
+}
+
+/// Bytes of what is kept of a call, at most.
+fn settled_bytes(call: &SettledCall) -> usize {
+    const FIXED: usize = 160;
+    let texts = [Some(&call.activity), Some(&call.step), call.target.as_ref(), call.reason.as_ref()];
+    FIXED + texts.into_iter().flatten().map(String::len).sum::<usize>()
 }
 
 /// A part as pages have it.

@@ -26,7 +26,14 @@ fn commit(world: &World, batch: &Batch) {
 /// As if the run had written this in a turn that told nothing.
 fn change(world: &World, id: &str, change: Change) {
     let run = world.run(id).unwrap();
-    let page = Page { first_event: 0, events_count: 0, at: 0, events: Vec::new(), changes: vec![change] };
+    let page = Page {
+        first_event: 0,
+        events_count: 0,
+        at: 0,
+        events: Vec::new(),
+        changes: vec![change],
+        settled: vec![],
+    };
     commit(world, &Batch::checked().create(pages::key(run.row.run, run.last_page + 1), encode(&page)));
 }
 

@@ -8,6 +8,7 @@ mod damage;
 mod entities;
 mod fsck;
 mod histories;
+mod journal;
 mod keeping;
 mod limits;
 mod public;

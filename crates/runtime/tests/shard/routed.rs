@@ -2,14 +2,13 @@
 
 use abide_runtime::entity::{EntityId, Operate, Operation, Routed, session_instance};
 use abide_runtime::{Event, Notice, Repeat, Reply, Request};
-use abide_store::public::{PublicTables, Query};
 use abide_store::rows::Batch;
+use abide_store::tables::Table;
 use abide_store::tables::dedupe::CLOUD_EVENT;
-use abide_store::tables::{Table, engine_dlq};
 use abide_workflow::{Message, Outcome};
 use serde_json::{Value, json};
 
-use crate::world::{World, ready};
+use crate::world::World;
 
 /// Waits for `go` twice, then ends with what it was started by and what it was told.
 fn publish(world: &World) {
@@ -60,11 +59,6 @@ fn output(world: &World) -> Value {
         Some(Outcome::Completed(output)) => (**output).clone(),
         other => panic!("{other:?}"),
     }
-}
-
-fn dead_letters(world: &World) -> Vec<engine_dlq::DeadLetter> {
-    let page = ready(world.store.query(&engine_dlq::SCHEMA, &Query::default())).unwrap();
-    page.rows.iter().map(|row| engine_dlq::DeadLetter::from_row(row).unwrap()).collect()
 }
 
 #[test]
@@ -149,7 +143,7 @@ fn an_event_whose_workflow_is_not_there_is_recorded_and_dead_lettered() {
     let mut world = World::new();
     assert!(matches!(world.ask(start_or_raise(1)), Reply::Operated(_)));
     world.pass(2_000);
-    let [letter] = &dead_letters(&world)[..] else { panic!("one letter is expected") };
+    let [letter] = &world.dead_letters()[..] else { panic!("one letter is expected") };
     assert_eq!((letter.engine.as_str(), letter.correlation_id.as_str()), ("ingress", "trace-1"));
     assert_eq!(letter.original_message, r#"{"n":1}"#);
     assert!(letter.error_message.contains("onboarding"), "{}", letter.error_message);
@@ -162,10 +156,10 @@ fn an_event_whose_workflow_is_not_there_is_recorded_and_dead_lettered() {
 fn a_dead_letter_survives_a_crash_before_it_was_written() {
     let mut world = World::new();
     world.ask(start_or_raise(1));
-    assert!(dead_letters(&world).is_empty(), "not yet");
+    assert!(world.dead_letters().is_empty(), "not yet");
     world.crash();
     world.pass(2_000);
-    assert_eq!(dead_letters(&world).len(), 1);
+    assert_eq!(world.dead_letters().len(), 1);
 }
 
 #[test]

@@ -18,9 +18,12 @@ use abide_runtime::{
     Stopped, Ticket,
 };
 use abide_store::memory::{MemoryStore, Personality};
+use abide_store::public::{PublicTables, Query};
 use abide_store::rows::{CommitOutcome, Key, Limits, Partition, PrivateRows, Scan};
-use abide_store::tables::Table;
+use abide_store::tables::engine_dlq::{self, DeadLetter};
 use abide_store::tables::instances::RunStatus;
+use abide_store::tables::pages::{self, Page, SettledCall};
+use abide_store::tables::{Table, decode};
 use abide_workflow::{InstanceId, Message, Timestamp};
 use serde_json::{Value, json};
 
@@ -301,6 +304,19 @@ impl World {
             next = page.next;
         }
         keys
+    }
+
+    /// What was given up.
+    pub(crate) fn dead_letters(&self) -> Vec<DeadLetter> {
+        let page = ready(self.store.query(&engine_dlq::SCHEMA, &Query::default())).unwrap();
+        page.rows.iter().map(|row| DeadLetter::from_row(row).unwrap()).collect()
+    }
+
+    /// What is kept of the settled calls of an instance's run, in order.
+    pub(crate) fn settled(&self, id: &str) -> Vec<SettledCall> {
+        let run = self.run(id).unwrap().row.run;
+        let page = self.store.scan_now(&self.partition(), pages::of_run(run)).unwrap();
+        page.rows.iter().flat_map(|row| decode::<Page>(&row.value).unwrap().settled).collect()
     }
 
     /// Nothing is out of order in the store.

@@ -2,7 +2,7 @@
 //!
 //! A record is durable before anything goes over the wire, and counts a delivery before it may happen, so a crash can only count too many.
 //! It has all that a delivery needs, so that calls go out again after a crash without their runs. The row is deleted in the commit that records
-//! the call's end; history has it from then on. The table does not know which transitions are legal; the journal's state machine does.
+//! the call's end; the page of that turn has what is kept of it from then on. The table does not know which transitions are legal; the journal's state machine does.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,12 @@ pub struct Dispatch {
     pub secrets: Vec<String>,
     /// What the activity is given.
     pub input: DispatchInput,
+    /// Where it was sent to last; absent for activities in process.
+    pub target: Option<String>,
+    /// When a delivery failed first.
+    pub first_failure_at: Option<i64>,
+    /// What the wire said of the last failure, such as `503 UNAVAILABLE`.
+    pub status: Option<String>,
 }
 
 /// The input of a call. Stored by place: append only.
@@ -74,7 +80,12 @@ pub enum DispatchInput {
 
 impl Stored for Dispatch {
     const TABLE: Table = Table::Dispatch;
-    const FORMAT: u8 = 1;
+    const FORMAT: u8 = 2;
+
+    /// None of what was appended was known.
+    fn appended_since(_format: u8) -> &'static [u8] {
+        &[0, 0, 0]
+    }
 }
 
 /// The record of a run's call with this idempotency key.
@@ -120,14 +131,16 @@ mod tests {
                 any::<Vec<u8>>().prop_map(DispatchInput::Inline),
                 any::<[u8; 32]>().prop_map(DispatchInput::Stored),
             ],
+            known: (Option<String>, Option<i64>, Option<String>),
         ) {
+            let (target, first_failure_at, status) = known;
             let (run_number, command, attempt, unanswered, fencing_token, attempt_timeout_ms) = counts;
             let [instance_id, correlation_id, activity, step, _] = texts;
             let (created_at, sent_at, deadline_at, not_before) = times;
             value_round_trips(&Dispatch {
                 instance_id, run_number, correlation_id, command, activity, step, parent_item, state, attempt,
                 unanswered, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, reason,
-                secrets, input,
+                secrets, input, target, first_failure_at, status,
             });
         }
 

@@ -21,11 +21,60 @@ pub struct Page {
     pub events: Vec<u8>,
     /// Part key → its new bytes, or `None` if the part is gone.
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Calls that were settled with the turn: their journal records are gone, and this is what is kept of them.
+    pub settled: Vec<SettledCall>,
+}
+
+/// A call that was settled, at the time of its page.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SettledCall {
+    /// The command of the run that asked for it.
+    pub command: u64,
+    /// The receiver's dedupe key.
+    pub idempotency_key: [u8; 32],
+    /// The activity's name.
+    pub activity: String,
+    /// The step that called it.
+    pub step: String,
+    /// How it ended.
+    pub end: CallEnd,
+    /// Possible deliveries less one.
+    pub attempt: u32,
+    /// When it was promised. All times are milliseconds of UTC since 1970.
+    pub created_at: i64,
+    /// When it was last sent.
+    pub sent_at: i64,
+    /// Where it was sent to last; absent for activities in process.
+    pub target: Option<String>,
+    /// Why it failed last, if it ever did.
+    pub reason: Option<String>,
+}
+
+/// How a call ended. Stored by place: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CallEnd {
+    /// Answered with success.
+    Acked,
+    /// The last allowed delivery failed.
+    RetryExhausted,
+    /// The answer said that trying again cannot help.
+    NonRetryable,
+    /// The deadline passed before it could be sent.
+    DeadlineExpired,
+    /// Nobody waited for it any more.
+    Cancelled,
+    /// Too many deliveries in a row went unanswered.
+    Poison,
 }
 
 impl Stored for Page {
     const TABLE: Table = Table::Page;
-    const FORMAT: u8 = 1;
+    const FORMAT: u8 = 2;
+
+    /// No calls were kept in pages.
+    fn appended_since(_format: u8) -> &'static [u8] {
+        &[0]
+    }
 }
 
 impl Page {
@@ -67,6 +116,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn settled() -> impl Strategy<Value = SettledCall> {
+        use CallEnd::{Acked, Cancelled, DeadlineExpired, NonRetryable, Poison, RetryExhausted};
+        let ends = vec![Acked, RetryExhausted, NonRetryable, DeadlineExpired, Cancelled, Poison];
+        let texts = any::<(String, String, Option<String>, Option<String>)>();
+        let numbers = any::<(u64, [u8; 32], u32, i64, i64)>();
+        (texts, numbers, prop::sample::select(ends)).prop_map(|(texts, numbers, end)| {
+            let (activity, step, target, reason) = texts;
+            let (command, idempotency_key, attempt, created_at, sent_at) = numbers;
+            SettledCall {
+                command,
+                idempotency_key,
+                activity,
+                step,
+                end,
+                attempt,
+                created_at,
+                sent_at,
+                target,
+                reason,
+            }
+        })
+    }
+
+    /// The bytes of a page as they were before calls were kept in it.
+    #[test]
+    fn a_page_of_the_first_format_is_read_as_one_without_settled_calls() {
+        let page =
+            Page { first_event: 1, events_count: 0, at: 7, events: vec![], changes: vec![], settled: vec![] };
+        let mut bytes = super::super::encode(&page);
+        bytes.pop();
+        bytes[0] = 1;
+        assert_eq!(super::super::decode(&bytes), Ok(page));
+    }
+
     proptest! {
         #[test]
         fn a_page_survives_its_bytes(
@@ -75,8 +158,9 @@ mod tests {
             at: i64,
             events: Vec<u8>,
             changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+            settled in prop::collection::vec(settled(), 0..3),
         ) {
-            value_round_trips(&Page { first_event, events_count, at, events, changes });
+            value_round_trips(&Page { first_event, events_count, at, events, changes, settled });
         }
 
         #[test]

@@ -15,6 +15,7 @@ fn call(activity: &str, input: Value) -> Call {
         input: Arc::new(input),
         metadata: metadata(),
         attempt_timeout_ms: 1_000,
+        ask_first: false,
     }
 }
 

@@ -1,0 +1,96 @@
+//! Between the stored record of a call and its typed journal: where a call stands is changed here and nowhere else, so that only transitions
+//! of the journal are ever written.
+//!
+//! Knows neither runs nor commits.
+
+use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Pending, Record, Sent};
+use abide_store::tables::dispatches::{Dispatch, DispatchState};
+use abide_store::tables::pages::{CallEnd, SettledCall};
+
+/// Where a recorded call stands.
+pub(super) fn open(dispatch: &Dispatch) -> Open {
+    let record = Record {
+        attempt: dispatch.attempt,
+        unanswered: dispatch.unanswered,
+        created_at: dispatch.created_at,
+        deadline_at: dispatch.deadline_at,
+    };
+    match dispatch.state {
+        DispatchState::Pending => Open::Pending(Pending(record)),
+        DispatchState::FailedRetryable => Open::FailedRetryable(FailedRetryable {
+            record,
+            reason: dispatch.reason.clone().unwrap_or_default(),
+        }),
+        DispatchState::Sent => {
+            let timeout = i64::try_from(dispatch.attempt_timeout_ms).unwrap_or(i64::MAX);
+            let limit = dispatch.sent_at.saturating_add(timeout);
+            Open::Sent(Sent {
+                attempt_deadline_at: record.deadline_at.map_or(limit, |deadline| deadline.min(limit)),
+                record,
+                fencing_token: dispatch.fencing_token,
+                sent_at: dispatch.sent_at,
+            })
+        }
+    }
+}
+
+/// It may have been sent from now on.
+pub(super) fn note_sent(dispatch: &mut Dispatch, sent: &Sent) {
+    note(dispatch, DispatchState::Sent, &sent.record);
+    dispatch.fencing_token = sent.fencing_token;
+    dispatch.sent_at = sent.sent_at;
+    dispatch.not_before = None;
+}
+
+/// The last delivery failed, or will not be answered.
+pub(super) fn note_failed(dispatch: &mut Dispatch, failed: FailedRetryable) {
+    note(dispatch, DispatchState::FailedRetryable, &failed.record);
+    dispatch.reason = Some(failed.reason);
+}
+
+fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
+    dispatch.state = state;
+    dispatch.attempt = record.attempt;
+    dispatch.unanswered = record.unanswered;
+}
+
+/// What is kept of a call that was answered with success. A delivery that was given up and answers after all counts as one more.
+pub(super) fn acked(key: [u8; 32], dispatch: Dispatch, at: i64) -> SettledCall {
+    let sending = abide_dispatch::journal::Sending {
+        fencing_token: dispatch.fencing_token,
+        at,
+        attempt_timeout_ms: dispatch.attempt_timeout_ms,
+    };
+    let attempt = match open(&dispatch).send(sending) {
+        Ok(sent) => sent.ack(at).record.attempt,
+        Err(ended) => ended.record.attempt,
+    };
+    kept(key, dispatch, CallEnd::Acked, attempt)
+}
+
+/// What is kept of a call that failed for good.
+pub(super) fn failed(key: [u8; 32], dispatch: Dispatch, ended: &FailedFinal) -> SettledCall {
+    let end = match ended.reason {
+        FinalReason::RetryExhausted => CallEnd::RetryExhausted,
+        FinalReason::NonRetryable => CallEnd::NonRetryable,
+        FinalReason::DeadlineExpired => CallEnd::DeadlineExpired,
+        FinalReason::Cancelled => CallEnd::Cancelled,
+        FinalReason::Poison => CallEnd::Poison,
+    };
+    kept(key, dispatch, end, ended.record.attempt)
+}
+
+fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u32) -> SettledCall {
+    SettledCall {
+        command: dispatch.command,
+        idempotency_key,
+        activity: dispatch.activity,
+        step: dispatch.step,
+        end,
+        attempt,
+        created_at: dispatch.created_at,
+        sent_at: dispatch.sent_at,
+        target: dispatch.target,
+        reason: dispatch.reason,
+    }
+}
