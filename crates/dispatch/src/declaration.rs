@@ -108,8 +108,13 @@ impl Declaration {
 
     /// The entry of a registry; what is not declared is left out.
     pub(crate) fn to_json(&self) -> Value {
+        Value::Object(self.fields())
+    }
+
+    /// The fields of the entry.
+    pub(crate) fn fields(&self) -> Map<String, Value> {
         let text = |text: &Option<String>| text.clone().map(Value::String);
-        let fields = [
+        object([
             ("name", Some(Value::String(self.name.clone()))),
             ("category", Some(Value::String(self.category.as_str().to_owned()))),
             ("input", self.input.clone()),
@@ -117,10 +122,13 @@ impl Declaration {
             ("compensation", text(&self.compensation)),
             ("attemptTimeout", text(&self.attempt_timeout)),
             ("retryPolicy", self.retry_policy.clone()),
-        ];
-        let declared = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        Value::Object(declared.collect::<Map<String, Value>>())
+        ])
     }
+}
+
+/// An object of those fields that are there.
+pub(crate) fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// What definitions may name, as the JSON text that validation reads: sorted by name, the same for the same activities.

@@ -13,6 +13,7 @@ pub mod identity;
 pub mod journal;
 pub mod local;
 pub mod metadata;
+pub mod remote;
 mod schema;
 pub mod status;
 pub mod transport;

@@ -59,7 +59,7 @@ const URL_BYTES_MAX: usize = 8 * 1024;
 
 impl Target {
     /// Reads a URL.
-    pub(super) fn read(text: &str) -> Result<Self, Denied> {
+    pub(crate) fn read(text: &str) -> Result<Self, Denied> {
         if text.len() > URL_BYTES_MAX {
             return Err(Denied::Malformed("it is longer than 8 KiB"));
         }
