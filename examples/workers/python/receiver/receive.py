@@ -1,0 +1,239 @@
+"""The rules of a receiver, in their order. Knows activities and the table of work, nothing of HTTP.
+
+    finished before   → the recorded answer, byte for byte
+    in progress       → ABORTED, IN_PROGRESS
+    deadline passed   → DEADLINE_EXCEEDED, DEADLINE_EXPIRED; nothing is recorded
+    claim → handler → effect and record in one transaction → answer
+
+A failure that may be retried is not recorded: the claim is given back and the next attempt runs. A final one is
+recorded and repeated to duplicates. What a failing effect wrote is undone in both cases.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import itertools
+import sqlite3
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from . import wire as wires
+from . import work
+from .database import Database, Savepoint
+from .metadata import Metadata
+from .status import Code, Failure
+from .wire import Wire
+from .work import Claim, Finished, Identity
+
+HANDLER_TIMEOUT_MS = 10 * 60 * 1000
+RETENTION_MS = 7 * 24 * 60 * 60 * 1000
+SWEEP_MAX = 500
+
+
+def epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One delivery, as a handler sees it."""
+
+    activity: str
+    metadata: Metadata
+    input: Any
+    database: Database
+    wire: Wire
+    control: Any = None
+
+    def identity(self) -> Identity:
+        return Identity(self.metadata.execution_id, self.activity, self.metadata.idempotency_key)
+
+
+Effect = Callable[[sqlite3.Connection], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Transactional:
+    """Does everything in one short transaction: `run(call, tx)` returns the output."""
+
+    run: Callable[[Call, sqlite3.Connection], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Takes its time first: `prepare(call)` runs outside of any transaction and returns the effect, a function of
+    `tx` that returns the output."""
+
+    prepare: Callable[[Call], Awaitable[Effect]]
+
+
+Activity = Transactional | Prepared
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    retry_after_s: int | None = None
+
+
+def failure_answer(failure: Failure, execution_id: str = "") -> Answer:
+    return Answer(failure.http, failure.body(execution_id), retry_after_s=failure.retry_after_s)
+
+
+class Receiver:
+    def __init__(
+        self,
+        database: Database,
+        activities: Mapping[str, Activity],
+        *,
+        handler_timeout_ms: int = HANDLER_TIMEOUT_MS,
+        retention_ms: int = RETENTION_MS,
+        clock: Callable[[], int] = epoch_ms,
+    ):
+        self.database = database
+        self.activities = activities
+        self._handler_timeout_ms = handler_timeout_ms
+        self._retention_ms = retention_ms
+        self._clock = clock
+        self._claims = itertools.count(1)
+
+    async def receive(self, call: Call) -> Answer:
+        activity = self.activities[call.activity]
+        if isinstance(activity, Transactional):
+            # Nothing happens outside of the transaction, so nobody could ever see a claim: it needs none.
+            run = functools.partial(activity.run, call)
+            return await self._transaction(
+                call, lambda tx: self._answer_known(tx, call) or self._settle(tx, call, self._new_claim(call), run)
+            )
+        admitted = await self._transaction(call, lambda tx: self._answer_known(tx, call) or self._take(tx, call))
+        if isinstance(admitted, Answer):
+            return admitted
+        effect = await self._prepare(activity, call, admitted)
+        return await self._transaction(call, lambda tx: self._settle_claimed(tx, call, admitted, effect))
+
+    async def probe(self, call: Call) -> Answer:
+        """What a duplicate would be told, without running anything."""
+        unknown = Failure(Code.NOT_FOUND, "this work is not known here", reason="WORK_UNKNOWN")
+        found = await self._transaction(call, lambda tx: self._answer_found(tx, call))
+        return found or failure_answer(unknown, call.metadata.execution_id)
+
+    async def sweep(self) -> bool:
+        """Deletes a bounded number of old records and void claims; true = there may be more."""
+        now = self._clock()
+        incarnation = self.database.incarnation
+        deleted = await self.database.transaction(
+            lambda tx: work.sweep(tx, now - self._retention_ms, incarnation, now, SWEEP_MAX)
+        )
+        return deleted >= SWEEP_MAX
+
+    async def _transaction(self, call: Call, job: Callable[[sqlite3.Connection], Any]) -> Any:
+        try:
+            return await self.database.transaction(job)
+        except Exception as error:
+            return failure_answer(_as_failure(call, error), call.metadata.execution_id)
+
+    def _answer_known(self, tx: sqlite3.Connection, call: Call) -> Answer | None:
+        """The answer of work that must not run now; None = it has to run."""
+        found = self._answer_found(tx, call)
+        if found is not None:
+            return found
+        deadline = call.metadata.deadline_epoch_ms
+        if deadline is not None and deadline <= self._clock():
+            message = "the deadline passed before the work began"
+            late = Failure(Code.DEADLINE_EXCEEDED, message, reason="DEADLINE_EXPIRED")
+            return failure_answer(late, call.metadata.execution_id)
+        return None
+
+    def _answer_found(self, tx: sqlite3.Connection, call: Call) -> Answer | None:
+        found = work.find(tx, call.identity())
+        if isinstance(found, Finished):
+            return _recorded(found, call)
+        if isinstance(found, Claim) and not self._is_void(found):
+            busy = Failure(Code.ABORTED, "this work is in progress", reason="IN_PROGRESS")
+            return failure_answer(busy, call.metadata.execution_id)
+        return None
+
+    def _is_void(self, claim: Claim) -> bool:
+        """The process that made it is gone, or its handler took too long."""
+        return claim.incarnation != self.database.incarnation or claim.expires_at <= self._clock()
+
+    def _new_claim(self, call: Call) -> Claim:
+        deadline = call.metadata.deadline_epoch_ms
+        expires_at = self._clock() + self._handler_timeout_ms if deadline is None else deadline
+        return Claim(self.database.incarnation, next(self._claims), expires_at)
+
+    def _take(self, tx: sqlite3.Connection, call: Call) -> Claim:
+        claim = self._new_claim(call)
+        work.claim(tx, call.identity(), claim)
+        return claim
+
+    async def _prepare(self, activity: Prepared, call: Call, claim: Claim) -> Effect:
+        """Failures come back as an effect that raises them, so that all outcomes are settled in one place."""
+        try:
+            async with asyncio.timeout(max(0, claim.expires_at - self._clock()) / 1000):
+                return await activity.prepare(call)
+        except TimeoutError:
+            return _raising(Failure(Code.DEADLINE_EXCEEDED, "the handler took too long", reason="HANDLER_TIMEOUT"))
+        except Exception as error:
+            return _raising(error)
+
+    def _settle_claimed(self, tx: sqlite3.Connection, call: Call, claim: Claim, effect: Effect) -> Answer:
+        if work.find(tx, call.identity()) != claim:
+            # The claim expired and somebody took it over or finished the work: this effect must not happen as well.
+            lost = Failure(Code.ABORTED, "the claim was lost while the handler ran", reason="CLAIM_LOST")
+            return failure_answer(lost, call.metadata.execution_id)
+        return self._settle(tx, call, claim, effect)
+
+    def _settle(self, tx: sqlite3.Connection, call: Call, claim: Claim, effect: Effect) -> Answer:
+        """The effect and the record of its answer, in the one transaction `tx`."""
+        try:
+            with Savepoint(tx):
+                answer = Answer(200, _encode(call, effect(tx)), call.wire.content_type)
+        except Exception as error:
+            if not tx.in_transaction:
+                raise
+            failure = _as_failure(call, error)
+            answer = failure_answer(failure, call.metadata.execution_id)
+            if failure.code.is_retryable:
+                work.release(tx, call.identity())
+                return answer
+        work.finish(tx, call.identity(), claim, Finished(call.wire.name, answer.status, answer.body), self._clock())
+        return answer
+
+
+def _encode(call: Call, output: Any) -> bytes:
+    body = call.wire.encode(output, call.control)
+    if len(body) > call.wire.body_bytes_max:
+        message = f"the answer is longer than {call.wire.body_bytes_max} bytes"
+        raise Failure(Code.OUT_OF_RANGE, message, reason="OUTPUT_TOO_LARGE")
+    return body
+
+
+def _recorded(finished: Finished, call: Call) -> Answer:
+    if finished.status != 200:
+        return Answer(finished.status, finished.body)
+    if finished.wire == call.wire.name:
+        return Answer(200, finished.body, call.wire.content_type)
+    output = wires.BY_NAME[finished.wire].output(finished.body)  # first answered over the other wire
+    return Answer(200, call.wire.encode(output, call.control), call.wire.content_type)
+
+
+def _as_failure(call: Call, error: Exception) -> Failure:
+    if isinstance(error, Failure):
+        return error
+    # The log is for whoever runs the worker; the caller learns nothing of the inside.
+    print(f"{call.activity} failed unexpectedly:", file=sys.stderr)
+    traceback.print_exception(error, file=sys.stderr)
+    return Failure(Code.INTERNAL, "the handler failed unexpectedly", reason="HANDLER_PANICKED")
+
+
+def _raising(error: Exception) -> Effect:
+    def effect(_tx: sqlite3.Connection) -> Any:
+        raise error
+
+    return effect

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""An activity worker on Python's standard library alone (3.11 or newer): `DB=worker.db PORT=8081 python3 worker.py`.
+
+Reads the settings, starts everything, and stops it in order at SIGTERM. The activities are in activities.py.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+import activities
+from receiver import Activity, Database, Endpoint, Failure, HttpServer, Receiver, work
+from receiver.endpoint import BODY_BYTES_MAX
+from receiver.receive import HANDLER_TIMEOUT_MS, RETENTION_MS
+
+SWEEP_EVERY_S = 60
+STOP_GRACE_S = 10
+
+
+async def main(served: Mapping[str, Activity] = activities.ACTIVITIES) -> None:
+    host = os.environ.get("HOST", "127.0.0.1")
+    database = Database(os.environ.get("DB", "worker-python.db"), work.SCHEMA, activities.SCHEMA)
+    receiver = Receiver(
+        database,
+        served,
+        handler_timeout_ms=number("HANDLER_TIMEOUT_MS", HANDLER_TIMEOUT_MS),
+        retention_ms=number("RETENTION_MS", RETENTION_MS),
+    )
+    endpoint = Endpoint(receiver)
+    server = HttpServer(endpoint.handle, endpoint.refuse, BODY_BYTES_MAX)
+    stop = asyncio.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+
+    port = await server.start(host, number("PORT", 8081))
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        print(f"warning: {host} may be reached from outside, and this worker asks nobody who they are", file=sys.stderr)
+    print(f"listening on http://{host}:{port} as incarnation {database.incarnation}", flush=True)
+
+    sweeper = asyncio.create_task(sweep(receiver))
+    await stop.wait()
+    sweeper.cancel()
+    await server.stop(STOP_GRACE_S)
+    database.close()
+    print("stopped", flush=True)
+
+
+async def sweep(receiver: Receiver) -> None:
+    """Deletes what is past its retention, a bounded number at a time so that no request waits long for it."""
+    while True:
+        try:
+            while await receiver.sweep():
+                pass
+        except Failure as failure:
+            print(f"sweeping goes on later: {failure}", file=sys.stderr)
+        await asyncio.sleep(SWEEP_EVERY_S)
+
+
+def number(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not text.isascii() or not text.isdigit():
+        sys.exit(f"{name} has to be a whole number, not {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,247 @@
+// The rules of a receiver, in their order. Knows activities and the table of work, nothing of HTTP.
+//
+//     finished before   → the recorded answer, byte for byte
+//     in progress       → ABORTED, IN_PROGRESS
+//     deadline passed   → DEADLINE_EXCEEDED, DEADLINE_EXPIRED; nothing is recorded
+//     claim → handler → effect and record in one transaction → answer
+//
+// A failure that may be retried is not recorded: the claim is given back and the next attempt runs. A final one is
+// recorded and repeated to duplicates. What a failing effect wrote is undone in both cases.
+
+import { isDeepStrictEqual } from "node:util";
+import { type Database, savepoint, TransactionUndone } from "./database.js";
+import type { Metadata } from "./metadata.js";
+import type { Transaction } from "./sqlite.js";
+import { type Code, Failure } from "./status.js";
+import { type Json, type JsonObject, type Wire, WIRES } from "./wire.js";
+import * as work from "./work.js";
+import type { Claim, Finished, Identity } from "./work.js";
+
+export const HANDLER_TIMEOUT_MS = 10 * 60 * 1000;
+export const RETENTION_MS = 7 * 24 * 60 * 60 * 1000;
+export const SWEEP_MAX = 500;
+/** The longest that a timer of Node can wait. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** One delivery, as a handler sees it. */
+export interface Call {
+  readonly activity: string;
+  readonly metadata: Metadata;
+  readonly input: Json;
+  readonly database: Database;
+  readonly wire: Wire;
+  readonly control?: JsonObject | undefined;
+}
+
+export type Effect = (tx: Transaction) => Json;
+
+/** Does everything in one short transaction: `run` returns the output. */
+export interface Transactional {
+  run(call: Call, tx: Transaction): Json;
+}
+
+/**
+ * Takes its time first: `prepare` runs outside of any transaction and returns the effect, a function of `tx` that
+ * returns the output. `signal` says that the time is up; the effect of a handler that goes on regardless is dropped.
+ */
+export interface Prepared {
+  prepare(call: Call, signal: AbortSignal): Promise<Effect>;
+}
+
+export type Activity = Transactional | Prepared;
+export type Activities = Readonly<Record<string, Activity>>;
+
+export interface Answer {
+  readonly status: number;
+  readonly body: Buffer;
+  readonly contentType: string;
+  readonly retryAfterS?: number | undefined;
+}
+
+export interface Options {
+  readonly handlerTimeoutMs?: number;
+  readonly retentionMs?: number;
+  readonly clock?: () => number;
+}
+
+export function identityOf(call: Call): Identity {
+  return [call.metadata.executionId, call.activity, call.metadata.idempotencyKey];
+}
+
+export function failureAnswer(failure: Failure, executionId = ""): Answer {
+  const { retryAfterS } = failure.details;
+  return { status: failure.http, body: failure.body(executionId), contentType: "application/json", retryAfterS };
+}
+
+export class Receiver {
+  readonly #handlerTimeoutMs: number;
+  readonly #retentionMs: number;
+  readonly #clock: () => number;
+  #claims = 0;
+
+  constructor(
+    readonly database: Database,
+    readonly activities: Activities,
+    options: Options = {},
+  ) {
+    this.#handlerTimeoutMs = options.handlerTimeoutMs ?? HANDLER_TIMEOUT_MS;
+    this.#retentionMs = options.retentionMs ?? RETENTION_MS;
+    this.#clock = options.clock ?? Date.now;
+  }
+
+  async receive(call: Call, activity: Activity): Promise<Answer> {
+    if ("run" in activity) {
+      // Nothing happens outside of the transaction, so nobody could ever see a claim: it needs none.
+      const run = (tx: Transaction): Json => activity.run(call, tx);
+      return this.#transaction(
+        call,
+        (tx) => this.#answerKnown(tx, call) ?? this.#settle(tx, call, this.#newClaim(call), run),
+      );
+    }
+    const admitted = await this.#transaction(call, (tx) => this.#answerKnown(tx, call) ?? this.#take(tx, call));
+    if ("status" in admitted) return admitted;
+    const effect = await this.#prepare(activity, call, admitted);
+    return this.#transaction(call, (tx) => this.#settleClaimed(tx, call, admitted, effect));
+  }
+
+  /** What a duplicate would be told, without running anything. */
+  async probe(call: Call): Promise<Answer> {
+    const found = await this.#transaction(call, (tx) => this.#answerFound(tx, call));
+    return found ?? refusal(call, "NOT_FOUND", "WORK_UNKNOWN", "this work is not known here");
+  }
+
+  /** Deletes a bounded number of old records and void claims; true = there may be more. */
+  async sweep(): Promise<boolean> {
+    const now = this.#clock();
+    const bounds = {
+      finishedBefore: now - this.#retentionMs,
+      incarnation: this.database.incarnation,
+      now,
+      limit: SWEEP_MAX,
+    };
+    return (await this.database.transaction((tx) => work.sweep(tx, bounds))) >= SWEEP_MAX;
+  }
+
+  async #transaction<T>(call: Call, job: (tx: Transaction) => T): Promise<T | Answer> {
+    try {
+      return await this.database.transaction(job);
+    } catch (error) {
+      return failureAnswer(asFailure(call, error), call.metadata.executionId);
+    }
+  }
+
+  /** The answer of work that must not run now; undefined = it has to run. */
+  #answerKnown(tx: Transaction, call: Call): Answer | undefined {
+    const found = this.#answerFound(tx, call);
+    if (found !== undefined) return found;
+    const deadline = call.metadata.deadlineEpochMs;
+    if (deadline === undefined || deadline > this.#clock()) return undefined;
+    return refusal(call, "DEADLINE_EXCEEDED", "DEADLINE_EXPIRED", "the deadline passed before the work began");
+  }
+
+  #answerFound(tx: Transaction, call: Call): Answer | undefined {
+    const found = work.find(tx, identityOf(call));
+    if (found === undefined) return undefined;
+    if ("finished" in found) return recorded(found.finished, call);
+    if (this.#isVoid(found.claim)) return undefined;
+    return refusal(call, "ABORTED", "IN_PROGRESS", "this work is in progress");
+  }
+
+  /** The process that made it is gone, or its handler took too long. */
+  #isVoid(claim: Claim): boolean {
+    return claim.incarnation !== this.database.incarnation || claim.expiresAt <= this.#clock();
+  }
+
+  #newClaim(call: Call): Claim {
+    this.#claims += 1;
+    const expiresAt = call.metadata.deadlineEpochMs ?? this.#clock() + this.#handlerTimeoutMs;
+    const { incarnation } = this.database;
+    return { incarnation, number: this.#claims, expiresAt: Math.min(expiresAt, Number.MAX_SAFE_INTEGER) };
+  }
+
+  #take(tx: Transaction, call: Call): Claim {
+    const claim = this.#newClaim(call);
+    work.take(tx, identityOf(call), claim);
+    return claim;
+  }
+
+  /** Failures come back as an effect that throws them, so that all outcomes are settled in one place. */
+  async #prepare(activity: Prepared, call: Call, claim: Claim): Promise<Effect> {
+    const stop = new AbortController();
+    const tooLate = new Failure("DEADLINE_EXCEEDED", "the handler took too long", { reason: "HANDLER_TIMEOUT" });
+    let timer: NodeJS.Timeout | undefined;
+    const timeout = new Promise<never>((_, reject) => {
+      const left = Math.min(Math.max(0, claim.expiresAt - this.#clock()), TIMER_MS_MAX);
+      timer = setTimeout(() => {
+        reject(tooLate);
+        stop.abort(tooLate);
+      }, left);
+    });
+    try {
+      return await Promise.race([activity.prepare(call, stop.signal), timeout]);
+    } catch (error) {
+      return () => {
+        throw error;
+      };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #settleClaimed(tx: Transaction, call: Call, claim: Claim, effect: Effect): Answer {
+    if (!isDeepStrictEqual(work.find(tx, identityOf(call)), { claim })) {
+      // The claim expired and somebody took it over or finished the work: this effect must not happen as well.
+      return refusal(call, "ABORTED", "CLAIM_LOST", "the claim was lost while the handler ran");
+    }
+    return this.#settle(tx, call, claim, effect);
+  }
+
+  /** The effect and the record of its answer, in the one transaction `tx`. */
+  #settle(tx: Transaction, call: Call, claim: Claim, effect: Effect): Answer {
+    let answer: Answer;
+    try {
+      const body = savepoint(tx, () => encode(call, effect(tx)));
+      answer = { status: 200, body, contentType: call.wire.contentType };
+    } catch (error) {
+      if (error instanceof TransactionUndone) throw error;
+      const failure = asFailure(call, error);
+      answer = failureAnswer(failure, call.metadata.executionId);
+      if (failure.isRetryable) {
+        work.release(tx, identityOf(call));
+        return answer;
+      }
+    }
+    const finished = { wire: call.wire.name, status: answer.status, body: answer.body };
+    work.finish(tx, identityOf(call), claim, finished, this.#clock());
+    return answer;
+  }
+}
+
+function encode({ wire, control }: Call, output: Json | undefined): Buffer {
+  const body = wire.encode(output ?? null, control);
+  if (body.length > wire.bodyBytesMax) {
+    const message = `the answer is longer than ${wire.bodyBytesMax} bytes`;
+    throw new Failure("OUT_OF_RANGE", message, { reason: "OUTPUT_TOO_LARGE" });
+  }
+  return body;
+}
+
+function recorded({ wire, status, body }: Finished, call: Call): Answer {
+  if (status !== 200) return { status, body, contentType: "application/json" };
+  const { contentType } = call.wire;
+  const first = WIRES.find(({ name }) => name === wire);
+  if (first === undefined || first === call.wire) return { status, body, contentType };
+  // First answered over the other wire.
+  return { status, body: call.wire.encode(first.output(body), call.control), contentType };
+}
+
+function refusal(call: Call, code: Code, reason: string, message: string): Answer {
+  return failureAnswer(new Failure(code, message, { reason }), call.metadata.executionId);
+}
+
+function asFailure(call: Call, error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  // The log is for whoever runs the worker; the caller learns nothing of the inside.
+  console.error(`${call.activity} failed unexpectedly:`, error);
+  return new Failure("INTERNAL", "the handler failed unexpectedly", { reason: "HANDLER_PANICKED" });
+}
