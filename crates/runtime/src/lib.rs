@@ -5,6 +5,7 @@
 
 pub mod config;
 pub mod crash;
+pub mod declared;
 pub mod definitions;
 pub mod entity;
 pub mod event;

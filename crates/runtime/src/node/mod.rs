@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
+use crate::declared::DeclaredActivities;
 use crate::definitions::Definitions;
 use crate::entity::{EntityId, EntityReader, Operated};
 use crate::hands::{Hands, Store};
@@ -49,6 +50,7 @@ pub struct Options {
 pub struct Node<S> {
     hands: Arc<Hands<S>>,
     routes: Routes<S>,
+    declared: DeclaredActivities<S>,
     options: Options,
     shards: Vec<mpsc::UnboundedSender<Incoming>>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
@@ -79,6 +81,7 @@ impl<S: Store> Node<S> {
         options: Options,
     ) -> Result<Self, PartitionError> {
         let routes = Routes::new(Arc::clone(&store))?;
+        let declared = DeclaredActivities::new(Arc::clone(&store))?;
         let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
         let metrics = Arc::new(Metrics::new(options.shard.shards));
         let clock = Clock::new();
@@ -103,6 +106,7 @@ impl<S: Store> Node<S> {
         Ok(Self {
             hands,
             routes,
+            declared,
             options,
             shards: senders,
             tasks: tokio::sync::Mutex::new(tasks),
@@ -208,6 +212,11 @@ impl<S: Store> Node<S> {
     /// Every shard, in order.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.options.shard.shards.shards()
+    }
+
+    /// Activities that are declared while the node is at work.
+    pub fn declared_activities(&self) -> &DeclaredActivities<S> {
+        &self.declared
     }
 
     /// Where events from outside go.

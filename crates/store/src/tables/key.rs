@@ -48,10 +48,12 @@ pub enum Table {
     Registry = 19,
     /// Payloads too large for the rows that refer to them.
     Payload = 20,
+    /// Activities that were declared while the server ran.
+    Activity = 21,
 }
 
 impl Table {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Head,
         Self::Instance,
         Self::Part,
@@ -72,6 +74,7 @@ impl Table {
         Self::StateDocument,
         Self::Registry,
         Self::Payload,
+        Self::Activity,
     ];
 
     /// The table a key belongs to, if it is one that this program knows.

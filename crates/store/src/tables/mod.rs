@@ -11,6 +11,7 @@ mod json_text;
 mod key;
 mod public_cells;
 
+pub mod activities;
 pub mod arrivals;
 pub mod dedupe;
 pub mod default_versions;
