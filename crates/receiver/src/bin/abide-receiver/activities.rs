@@ -1,0 +1,44 @@
+//! What this receiver does: the conformance activity, a ledger whose entries can be counted, and the plainest of all activities.
+
+use abide_dispatch::{Code, Status};
+use abide_receiver::conformance::{self, Conformance};
+use abide_receiver::{Builder, Done, Effect, Effects, Invocation};
+use abide_store::rows::PrivateRows;
+use serde_json::{Value, json};
+
+/// Where the ledger's entries are among the rows of the handlers.
+pub(crate) const LEDGER: &[u8] = b"ledger/";
+
+/// With all of them.
+pub(crate) fn all<S: PrivateRows + 'static>(builder: Builder<S>, effects: &Effects<S>) -> Builder<S> {
+    builder
+        .handler(conformance::NAME, Conformance::new(effects.clone()))
+        .handler("ledger.add", add)
+        .handler("echo", async |invocation: Invocation| Ok::<_, Status>(invocation.input))
+        .handler("fail", fail)
+        .handler("noop", async |_: Invocation| Ok::<_, Status>(Value::Null))
+}
+
+/// One entry more. Its key is drawn, so that work that is done twice has two entries, and can be found.
+async fn add(invocation: Invocation) -> Result<Done, Status> {
+    let mut drawn = [0; 16];
+    getrandom::fill(&mut drawn).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+    let metadata = &invocation.metadata;
+    let entry = json!({
+        "executionId": metadata.execution_id,
+        "idempotencyKey": metadata.idempotency_key,
+        "correlationId": metadata.correlation_id,
+        "attempt": metadata.retry_attempt,
+        "input": invocation.input,
+    });
+    let row = Effect::create([LEDGER, &drawn].concat(), entry.to_string());
+    Ok(Done::with(json!({"added": true}), vec![row]))
+}
+
+/// Fails as it is told: `{"status": "UNAVAILABLE", "reason": "…", "message": "…"}`.
+async fn fail(invocation: Invocation) -> Result<Value, Status> {
+    let field = |name| invocation.input.get(name).and_then(Value::as_str);
+    let code = field("status").and_then(Code::from_name).unwrap_or(Code::FailedPrecondition);
+    let status = Status::new(code, field("message").unwrap_or("as asked"));
+    Err(status.with_reason(field("reason").unwrap_or_default()))
+}

@@ -1,0 +1,190 @@
+//! What only HTTP has: content types, headers of its own, methods and paths.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use abide_dispatch::wire::{ENVELOPE, JSON, PROBE, PROTOBUF, json, protobuf};
+use abide_dispatch::{Metadata, Status};
+use abide_receiver::{Clock, Invocation, OpenError, Options, Receiver, RegisterError};
+use abide_store::memory::MemoryStore;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+async fn router() -> Router {
+    let builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 1_000));
+    let named =
+        async |invocation: Invocation| Ok::<_, Status>(json!([invocation.activity, invocation.input]));
+    let full = async |_: Invocation| {
+        Err::<Value, _>(
+            Status::new(abide_dispatch::Code::ResourceExhausted, "later").with_retry_after_ms(1_001),
+        )
+    };
+    builder
+        .handler("echo", named)
+        .handler("echo two", named)
+        .handler("full", full)
+        .open()
+        .await
+        .unwrap()
+        .router()
+}
+
+async fn answer(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Bytes) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    (status, headers, response.into_body().collect().await.unwrap().to_bytes())
+}
+
+fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path).header("content-type", content_type).body(body.into()).unwrap()
+}
+
+#[tokio::test]
+async fn a_content_type_that_nobody_reads_is_refused() {
+    let router = router().await;
+    for content_type in
+        ["", "text/plain", "application/xml", "application/jsonp", "application/protobuf", "json"]
+    {
+        let (status, headers, body) = answer(&router, post("/activities/echo", content_type, "{}")).await;
+        assert_eq!((status, &headers["content-type"]), (415, &JSON.parse().unwrap()), "{content_type}");
+        let told = json::read_failure(&body).unwrap();
+        assert_eq!(
+            (told.code.name(), told.reason.as_deref()),
+            ("INVALID_ARGUMENT", Some("CONTENT_TYPE_UNSUPPORTED"))
+        );
+    }
+    let (status, _, _) =
+        answer(&router, Request::post("/activities/echo").body(Body::from("{}")).unwrap()).await;
+    assert_eq!(status, 415);
+    for fine in ["application/json", "Application/JSON; charset=utf-8", " application/json ;x=y"] {
+        assert_eq!(answer(&router, post("/activities/echo", fine, "{}")).await.0, 200, "{fine}");
+    }
+}
+
+#[tokio::test]
+async fn an_envelope_of_another_version_is_refused() {
+    let body = r#"{"protocolVersion": "tpf.envelope.v2", "payload": {"kind": "json", "data": 1}}"#;
+    let (status, _, body) = answer(&router().await, post("/activities/echo", ENVELOPE, body)).await;
+    let told = json::read_failure(&body).unwrap();
+    assert_eq!((status, told.reason.as_deref()), (400, Some("PROTOCOL_UNSUPPORTED")));
+    for (content_type, body) in [(ENVELOPE, "[]"), (ENVELOPE, ""), (PROTOBUF, "{}")] {
+        let (status, _, _) = answer(&router().await, post("/activities/echo", content_type, body)).await;
+        assert_eq!(status, 400);
+    }
+}
+
+/// Whoever means to probe and is not understood must not run anything.
+#[tokio::test]
+async fn a_probe_is_one_header_that_says_1() {
+    let router = router().await;
+    for values in [&["0"][..], &[""], &["true"], &["1", "1"], &["11"]] {
+        let mut request = post("/activities/echo", JSON, "{}");
+        for value in values {
+            request.headers_mut().append(PROBE, value.parse().unwrap());
+        }
+        let (status, _, body) = answer(&router, request).await;
+        assert_eq!(
+            (status, json::read_failure(&body).unwrap().reason.as_deref()),
+            (400, Some("METADATA_MALFORMED"))
+        );
+    }
+    let mut request = post("/activities/echo", JSON, "{}");
+    request.headers_mut().insert(PROBE, "1".parse().unwrap());
+    assert_eq!(answer(&router, request).await.0, 404);
+}
+
+/// The place is a convention; over protobuf the message says what is meant.
+#[tokio::test]
+async fn the_activity_is_named_by_the_message_or_else_by_the_path() {
+    let router = router().await;
+    let mut message = protobuf::invoke("echo", &json!(1));
+    let (status, _, body) =
+        answer(&router, post("/activities/elsewhere", PROTOBUF, protobuf::write(&message))).await;
+    assert_eq!((status, protobuf::read_response(body)), (200, Ok(json!(["echo", 1]))));
+    message.activity.clear();
+    let (_, _, body) =
+        answer(&router, post("/activities/echo%20two", PROTOBUF, protobuf::write(&message))).await;
+    assert_eq!(protobuf::read_response(body), Ok(json!(["echo two", 1])));
+    let (_, _, body) = answer(&router, post("/activities/echo%20two", JSON, "2")).await;
+    assert_eq!(body, r#"["echo two",2]"#);
+}
+
+#[tokio::test]
+async fn patience_is_asked_for_in_whole_seconds_and_exactly_in_the_details() {
+    let (status, headers, body) = answer(&router().await, post("/activities/full", JSON, "{}")).await;
+    assert_eq!((status, &headers["retry-after"]), (429, &"2".parse().unwrap()));
+    assert_eq!(json::read_failure(&body).unwrap().retry_after_ms, Some(1_001));
+}
+
+#[tokio::test]
+async fn other_methods_and_paths_are_not_served() {
+    let router = router().await;
+    let get = Request::get("/activities/echo").body(Body::empty()).unwrap();
+    assert_eq!(answer(&router, get).await.0, 405);
+    for path in
+        ["/", "/activities", "/activities/", "/activities/echo/", "/activities/echo/x", "//activities/echo"]
+    {
+        assert_eq!(answer(&router, post(path, JSON, "{}")).await.0, 404, "{path}");
+    }
+}
+
+/// A body that never ends is given up, and one that breaks off is none.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let endless = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+    let (status, _, body) = answer(&router().await, post("/activities/echo", JSON, endless)).await;
+    assert_eq!((status, json::read_failure(&body).unwrap().reason.as_deref()), (408, Some("BODY_TOO_SLOW")));
+    let broken =
+        futures_util::stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("gone"))]);
+    let (status, _, _) =
+        answer(&router().await, post("/activities/echo", JSON, Body::from_stream(broken))).await;
+    assert_eq!(status, 400);
+}
+
+/// The context is the metadata of an envelope: what headers say besides is not looked at.
+#[tokio::test]
+async fn headers_beside_an_envelope_are_not_its_metadata() {
+    let router = router().await;
+    let metadata = Metadata::decode([("x-tpf-execution-id", &b"e"[..]), ("x-tpf-idempotency-key", b"k")]);
+    let metadata = metadata.unwrap().unwrap();
+    let request = |input: &Value| {
+        let call = abide_dispatch::wire::envelope::Request {
+            pipeline: "",
+            activity: "echo",
+            metadata: &metadata,
+            input,
+        };
+        let body = abide_dispatch::wire::envelope::write_request(&call);
+        let mut request = post("/activities/echo", ENVELOPE, body);
+        request.headers_mut().insert("x-tpf-retry-attempt", "nonsense".parse().unwrap());
+        request
+    };
+    let (status, _, first) = answer(&router, request(&json!(1))).await;
+    assert_eq!((status, answer(&router, request(&json!(2))).await.2), (200, first));
+}
+
+#[tokio::test]
+async fn handlers_have_names_of_their_own() {
+    let opened = async |names: &[&str]| {
+        let mut builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 0));
+        for name in names {
+            builder = builder.handler(name, async |_: Invocation| Ok::<_, Status>(Value::Null));
+        }
+        builder.open().await.map(drop)
+    };
+    assert_eq!(opened(&["a", "b"]).await, Ok(()));
+    let twice = RegisterError::Duplicate { activity: "a".to_owned() };
+    assert_eq!(opened(&["a", "a"]).await, Err(OpenError::Register(twice)));
+    for name in ["", &"x".repeat(129)] {
+        assert!(matches!(opened(&[name]).await, Err(OpenError::Register(RegisterError::Name { .. }))));
+    }
+    let nowhere = Options { partition: String::new(), ..Options::default() };
+    let builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 0)).options(nowhere);
+    assert!(matches!(builder.open().await, Err(OpenError::Partition(_))));
+}

@@ -1,0 +1,217 @@
+//! The binary as a process of its own: both protocols on one port, killed and stopped while it works.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test")]
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use abide_dispatch::wire::protobuf::v1::activities_client::ActivitiesClient;
+use abide_dispatch::wire::{grpc, protobuf};
+use abide_dispatch::{Metadata, wire};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+struct Process {
+    child: Child,
+    address: String,
+}
+
+impl Process {
+    async fn start(data: &TempDir) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_abide-receiver"))
+            .env("PORT", "0")
+            .env("ABIDE_RECEIVER_DATA", data.path())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
+        let address =
+            line.split_whitespace().find_map(|word| word.strip_prefix("http://")).expect("an address");
+        Self { address: address.to_owned(), child }
+    }
+
+    /// One exchange, spelled by hand.
+    async fn exchange(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        let length = body.len();
+        let text =
+            format!("{head}\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or(0), body.to_owned())
+    }
+
+    async fn call(&self, activity: &str, key: &str, input: &Value) -> (u16, String) {
+        let head = format!(
+            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nX-TPF-Execution-ID: e/1\r\n\
+             X-Tpf-Idempotency-Key: {key}"
+        );
+        self.exchange(&head, &input.to_string()).await
+    }
+
+    /// Resolves when a handler is at this work: a probe is told so.
+    async fn is_at(&self, activity: &str, key: &str) {
+        let head = format!(
+            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
+             x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
+        );
+        while self.exchange(&head, "{}").await.0 != 409 {}
+    }
+
+    /// Idempotency keys of all entries of the ledger.
+    async fn entries(&self) -> Vec<String> {
+        let (status, body) = self.exchange("GET /effects HTTP/1.0", "").await;
+        assert_eq!(status, 200);
+        let lines = body.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|entry| entry["idempotencyKey"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn grpc(
+        &self,
+    ) -> ActivitiesClient<
+        impl tonic::client::GrpcService<
+            tonic::body::Body,
+            Error: std::fmt::Debug + Into<Box<dyn std::error::Error + Send + Sync>>,
+            ResponseBody = hyper::body::Incoming,
+        >,
+    > {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let service = tower::service_fn(move |request| {
+            let mut sender = sender.clone();
+            async move { sender.send_request(request).await }
+        });
+        let origin = format!("http://{}", self.address).parse().unwrap();
+        ActivitiesClient::with_origin(service, origin)
+    }
+}
+
+fn metadata(key: &str) -> Metadata {
+    let pairs = [("x-tpf-execution-id", &b"e/1"[..]), ("x-tpf-idempotency-key", key.as_bytes())];
+    Metadata::decode(pairs).unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn http_and_grpc_are_one_receiver_on_one_port_and_the_case_of_headers_does_not_matter() {
+    let data = TempDir::new().unwrap();
+    let process = Process::start(&data).await;
+    assert_eq!(
+        process.call("ledger.add", "k", &json!({"n": 1})).await,
+        (200, r#"{"added":true}"#.to_owned())
+    );
+    let mut client = process.grpc().await;
+    for (key, entries) in [("k", 1), ("l", 2), ("l", 2)] {
+        let mut request = tonic::Request::new(protobuf::invoke("ledger.add", &json!({"n": 1})));
+        grpc::write_metadata(&metadata(key), request.metadata_mut()).unwrap();
+        let output = protobuf::read_output(client.invoke(request).await.unwrap().into_inner());
+        assert_eq!(output, Ok(json!({"added": true})));
+        assert_eq!(process.entries().await.len(), entries);
+    }
+    assert_eq!(process.call("noop", "n", &json!(1)).await, (200, "null".to_owned()));
+    assert_eq!(process.call("echo", "e", &json!([1])).await, (200, "[1]".to_owned()));
+    let told = process.call("fail", "f", &json!({"status": "NOT_FOUND", "reason": "GONE"})).await;
+    assert_eq!(
+        (told.0, wire::json::read_failure(told.1.as_bytes()).unwrap().reason.as_deref()),
+        (404, Some("GONE"))
+    );
+}
+
+/// Killed again and again while calls are under way, and asked until it answers: every key has its effect once.
+#[tokio::test]
+async fn killed_while_it_works_it_has_every_effect_once() {
+    let data = TempDir::new().unwrap();
+    let keys: Vec<String> = (0..40).map(|n| format!("k{n}")).collect();
+    let mut left = keys.clone();
+    let mut kills = 0;
+    while !left.is_empty() {
+        let mut process = Process::start(&data).await;
+        let mut answered = 0;
+        let mut still = Vec::new();
+        for key in left {
+            // Each life answers some, has one taken on, and is killed before it can say how that went.
+            if answered == 6 && kills < 8 {
+                still.push(key);
+                continue;
+            }
+            assert_eq!(process.call("ledger.add", &key, &json!({})).await.0, 200);
+            answered += 1;
+        }
+        if let Some(key) = still.first() {
+            let head = format!(
+                "POST /activities/ledger.add HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+                 x-tpf-execution-id: e/1\r\nx-tpf-idempotency-key: {key}\r\nContent-Length: 2\r\n\r\n{{}}"
+            );
+            let mut stream = TcpStream::connect(&process.address).await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+        }
+        process.child.kill().await.unwrap();
+        kills += 1;
+        left = still;
+    }
+    let process = Process::start(&data).await;
+    for key in &keys {
+        assert_eq!(process.call("ledger.add", key, &json!({})).await.0, 200);
+    }
+    let mut entries = process.entries().await;
+    entries.sort();
+    let mut expected = keys;
+    expected.sort();
+    assert_eq!(entries, expected);
+}
+
+/// The claim of a dead process is void at once: nobody waits ten minutes for it.
+#[tokio::test]
+async fn killed_in_the_middle_of_a_handler_the_next_start_runs_it_again() {
+    let data = TempDir::new().unwrap();
+    let wait = json!({"op": "wait", "tag": "t", "ms": 30_000});
+    let mut process = Process::start(&data).await;
+    {
+        let call = process.call("conformance", "k", &wait);
+        tokio::select! {
+            _ = call => panic!("it waits for half a minute"),
+            () = process.is_at("conformance", "k") => {}
+        }
+    }
+    process.child.kill().await.unwrap();
+    let process = Process::start(&data).await;
+    let run = json!({"op": "run", "tag": "t"});
+    assert_eq!(process.call("conformance", "k", &run).await, (200, r#"{"runs":1}"#.to_owned()));
+}
+
+#[tokio::test]
+async fn told_to_stop_it_answers_what_it_has_begun() {
+    let data = TempDir::new().unwrap();
+    let mut process = Process::start(&data).await;
+    let wait = json!({"op": "wait", "tag": "t", "ms": 700});
+    let pid = process.child.id().unwrap().to_string();
+    let call = async {
+        let (status, body) = process.call("conformance", "k", &wait).await;
+        assert_eq!((status, body.as_str()), (200, r#"{"runs":1}"#));
+    };
+    let stop = async {
+        process.is_at("conformance", "k").await;
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    };
+    tokio::join!(call, stop);
+    let ended = tokio::time::timeout(Duration::from_secs(20), process.child.wait()).await;
+    assert!(ended.unwrap().unwrap().success());
+}
+
+#[tokio::test]
+async fn what_it_needs_and_does_not_have_is_said() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_abide-receiver")).env_remove("PORT").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("PORT"));
+}
