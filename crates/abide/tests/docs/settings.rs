@@ -41,7 +41,7 @@ pub(crate) fn of(page: &str) -> &'static Setting {
     SETTINGS.iter().find(|setting| setting.page == page).unwrap_or(&Setting::NOTHING)
 }
 
-pub(crate) const SETTINGS: &[Setting] = &[README, RUN, DURABLE_FUNCTIONS, EXAMPLES];
+pub(crate) const SETTINGS: &[Setting] = &[README, RUN, DURABLE_FUNCTIONS, EXAMPLES, WORKERS];
 
 /// Shows the definition below the commands that use it, and another one by the same name later.
 const README: Setting = Setting {
@@ -99,5 +99,12 @@ const EXAMPLES: Setting = Setting {
         ("abide run device-onboarding/workflow.json", 1),
         ("abide run tenant-provisioning/workflow.json", 1),
     ],
+    ..Setting::NOTHING
+};
+
+/// Is about the folder of one of the workers. What is called has to be heard of by then.
+const WORKERS: Setting = Setting {
+    page: "examples/workers/README.md",
+    given: r#"cp -R "$repository/examples/workers/python/." ."#,
     ..Setting::NOTHING
 };
