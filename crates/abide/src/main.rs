@@ -87,6 +87,9 @@ enum Command {
     Route(commands::route::Command),
     /// Send events
     Send(commands::send::Args),
+    /// Calls of activities, where they stand and how they ended
+    #[command(subcommand)]
+    Dispatches(commands::dispatches::Command),
     /// What could not be delivered
     #[command(subcommand)]
     Dlq(commands::dlq::Command),
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Entity(command) => commands::entity::run(&command),
         Command::Route(command) => commands::route::run(&command),
         Command::Send(args) => commands::send::run(&args),
+        Command::Dispatches(command) => commands::dispatches::run(&command),
         Command::Dlq(command) => commands::dlq::run(&command),
         Command::Backup(args) => commands::backup::backup(&args),
         Command::Restore(args) => commands::backup::restore(&args),

@@ -38,6 +38,7 @@ pub(crate) enum Sought {
     Entity,
     Route,
     DeadLetter,
+    Dispatch,
     /// Nothing that has a name.
     Unnamed,
 }
@@ -53,6 +54,7 @@ impl Sought {
             Self::Entity => "`abide entity list` shows which entities there are",
             Self::Route => "`abide route list` shows which routes there are",
             Self::DeadLetter => "`abide dlq list` shows which dead letters there are",
+            Self::Dispatch => "`abide dispatches list` shows which calls there are",
             Self::Unnamed => OTHER_VERSION,
         }
     }

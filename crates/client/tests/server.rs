@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use abide_client::history::Fact;
-use abide_client::{Client, Code, Start, StartOutcome, Status};
+use abide_client::{Client, Code, DispatchFilter, Start, StartOutcome, Status};
 use abide_server::{Config, Server};
 use serde_json::json;
 
@@ -104,5 +104,35 @@ async fn orders_and_events_reach_a_run() {
     assert_eq!(refused.refusal().unwrap().status, 409);
     assert!(client.metrics().await.unwrap().contains("abide_instances_started_total 2"));
     assert_eq!(client.readiness().await.unwrap().health, "ready");
+    world.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_activities_are_listed_and_shown() {
+    let world = World::new().await;
+    let states = json!({
+        "Begin": {"type": "task", "activity": "core.fail", "input": {"times": 1}, "next": "End",
+            "retryPolicy": {"maxAttempts": 2, "initialInterval": "PT0.001S"}},
+        "End": {"type": "succeed"},
+    });
+    let definition = json!({"$schema": "workflow-schema-v1.json", "id": "shaky", "version": "1.0.0", "startAt": "Begin", "states": states});
+    world.client.publish(definition.to_string()).await.unwrap();
+    world.client.start(&Start::of("shaky").id("r-1").wait(Duration::from_secs(30))).await.unwrap();
+    let filter = DispatchFilter {
+        execution_id: Some("r-1/1".to_owned()),
+        state: Some("ACKED".to_owned()),
+        activity: Some("core.fail".to_owned()),
+        older_than: Some(Duration::ZERO),
+    };
+    let calls = world.client.dispatches(&filter).take(10).await.unwrap();
+    let [call] = calls.as_slice() else { panic!("{calls:?}") };
+    assert_eq!((call.attempt, call.transport.as_str(), call.attempts.len()), (1, "local", 0));
+    let shown = world.client.dispatch("r-1", 1, &call.idempotency_key).await.unwrap();
+    let failed: Vec<_> = shown.attempts.iter().filter_map(|told| told.error.as_ref()).collect();
+    assert_eq!((shown.attempts.len(), failed.len()), (3, 1));
+    assert!(failed.iter().all(|error| error.code == "Failed"));
+    let old = DispatchFilter { older_than: Some(Duration::from_millis(3_600_500)), ..filter };
+    assert_eq!(world.client.dispatches(&old).take(10).await.unwrap(), []);
+    assert!(world.client.dispatch("r-1", 2, &call.idempotency_key).await.unwrap_err().is_not_found());
     world.server.stop().await;
 }

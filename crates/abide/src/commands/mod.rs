@@ -3,6 +3,7 @@
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod dispatches;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod entity;

@@ -28,7 +28,7 @@ use crate::post;
 use crate::request::{Reply, Request, RunView, Start};
 use crate::routes::Routes;
 pub use crate::run::ShowError;
-use crate::run::{HistoryPage, HistoryPlace};
+use crate::run::{CallReader, HistoryPage, HistoryPlace};
 use carrier::{Carrier, Incoming};
 pub use clock::Clock;
 pub use entity_activities::EntityDesk;
@@ -207,6 +207,17 @@ impl<S: Store> Node<S> {
     pub fn entities_of(&self, shard: ShardId) -> Option<EntityReader<'_, S>> {
         let partition = self.hands.partition(shard)?;
         Some(EntityReader { store: self.hands.store(), partition })
+    }
+
+    /// The shard of an instance.
+    pub fn shard_of_instance(&self, id: &InstanceId) -> ShardId {
+        self.options.shard.shards.shard_of_instance(id)
+    }
+
+    /// Reads the calls of one shard's runs.
+    pub fn calls_of(&self, shard: ShardId) -> Option<CallReader<'_, S>> {
+        let partition = self.hands.partition(shard)?;
+        Some(CallReader { reader: self.hands.reader(), partition })
     }
 
     /// Every shard, in order.

@@ -4,8 +4,14 @@
 
 mod book;
 mod history;
+mod journal;
+mod journaled;
 mod stored;
+mod task_events;
 
 pub use book::{Book, Change};
 pub use history::{HistoryPage, HistoryPlace, ShowError};
+pub use journal::{CallReader, CallingRun, OpenCalls, OpenPlace, SettledCalls, SettledPlace};
+pub use journaled::{CallState, JournaledCall};
 pub use stored::{RunReader, StoredCall, StoredRun, UnreadableRun};
+pub use task_events::{TaskEvent, TaskEventType};

@@ -4,6 +4,7 @@
 
 mod activities;
 mod body;
+mod dispatches;
 mod dlq;
 pub(crate) mod entities;
 mod events;
@@ -75,6 +76,8 @@ fn routes<S: Store>() -> Vec<Route<S>> {
         route!(GET    "/api/stuck", stuck::list, stuck::LIST),
         route!(GET    "/api/stats", stats::show, stats::SHOW),
         route!(GET    "/api/activities", activities::list, activities::LIST),
+        route!(GET    "/api/dispatches", dispatches::list, dispatches::LIST),
+        route!(GET    "/api/dispatches/{instanceId}/{run}/{idempotencyKey}", dispatches::show, dispatches::SHOW),
         route!(GET    "/api/dlq", dlq::list, dlq::LIST),
         route!(GET    "/api/dlq/{engine}/{rowKey}", dlq::show, dlq::SHOW),
         route!(GET    "/api/openapi.json", openapi_json::show, openapi_json::SHOW),

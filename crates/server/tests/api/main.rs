@@ -8,6 +8,8 @@ mod callers;
 mod cloud_event_forms;
 mod cloud_events;
 mod described;
+mod dispatch_pages;
+mod dispatches;
 mod dlq;
 mod durable;
 mod entities;

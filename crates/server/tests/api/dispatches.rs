@@ -1,0 +1,258 @@
+//! `/api/dispatches`: a call while it is open and after it was settled, the filters, and one call with its deliveries.
+
+use serde_json::{Value, json};
+
+use crate::world::{World, failed};
+
+/// One task, and the end.
+fn task(activity: &str, input: &Value, attempts: u32) -> Value {
+    let retry = json!({"maxAttempts": attempts, "initialInterval": "PT0.001S", "maxInterval": "PT0.001S"});
+    json!({
+        "Begin": {"type": "task", "activity": activity, "input": input, "retryPolicy": retry, "next": "Done"},
+        "Done": {"type": "succeed"},
+    })
+}
+
+impl World {
+    /// Publishes runs that wait in a call, succeed after two failures, use up their retries, and fail for good.
+    pub(crate) async fn publish_callers(&self) {
+        for (id, states) in [
+            ("slow", task("core.delay", &json!({"duration": "PT1H"}), 1)),
+            ("shaky", task("core.fail", &json!({"times": 2, "code": "Shaky"}), 5)),
+            ("worn", task("core.fail", &json!({"times": 9, "code": "Worn"}), 2)),
+            ("final", task("core.fail", &json!({"times": 9, "code": "Final", "retryable": false}), 5)),
+        ] {
+            let answer = self.publish(id, &states).await;
+            assert_eq!(answer.status, 201, "{}", answer.text);
+        }
+    }
+
+    /// Starts a run; waits for its end unless it is slow.
+    pub(crate) async fn call(&self, workflow: &str, id: &str) {
+        let wait = if workflow == "slow" { "" } else { "?wait=PT30S" };
+        let start = json!({"workflow": workflow, "instanceId": id});
+        let status = self.post(&format!("/api/instances{wait}"), &start).await.status;
+        assert_eq!(status, if workflow == "slow" { 202 } else { 200 });
+    }
+
+    pub(crate) async fn dispatches(&self, query: &str) -> Vec<Value> {
+        let page = self.get(&format!("/api/dispatches?{query}")).await.data();
+        page["items"].as_array().unwrap().clone()
+    }
+
+    /// All pages of so many items, once there are as many items as there should be: calls and public rows follow what was answered.
+    pub(crate) async fn all_dispatches(&self, query: &str, limit: usize, count: usize) -> Vec<Value> {
+        loop {
+            let (mut found, mut token) = (Vec::new(), String::new());
+            loop {
+                let page = self.get(&format!("/api/dispatches?{query}&limit={limit}{token}")).await.data();
+                let items = page["items"].as_array().unwrap();
+                assert!(items.len() <= limit);
+                found.extend(items.iter().cloned());
+                let Some(next) = page["continuationToken"].as_str() else { break };
+                token = format!("&continuationToken={next}");
+            }
+            if found.len() == count {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn shown(&self, item: &Value) -> Value {
+        let (run, key) = (item["executionId"].as_str().unwrap(), item["idempotencyKey"].as_str().unwrap());
+        self.get(&format!("/api/dispatches/{run}/{key}")).await.data()
+    }
+}
+
+pub(crate) fn names(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| item["instanceId"].as_str().unwrap()).collect()
+}
+
+fn sorted(items: &[Value]) -> Vec<&str> {
+    let mut names = names(items);
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn a_call_is_listed_as_open_while_its_activity_is_at_work() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    world.call("slow", "s-1").await;
+    let items = world.all_dispatches("state=SENT", 50, 1).await;
+    let item = &items[0];
+    for (name, value) in [
+        ("executionId", json!("s-1/1")),
+        ("instanceId", json!("s-1")),
+        ("step", json!("Begin")),
+        ("activity", json!("core.delay")),
+        ("state", json!("SENT")),
+        ("attempt", json!(0)),
+        ("transport", json!("local")),
+        ("target", json!(null)),
+        ("settledAtUtc", json!(null)),
+        ("lastError", json!(null)),
+        ("terminalReason", json!(null)),
+    ] {
+        assert_eq!(item[name], value, "{name}");
+    }
+    assert!(item["createdAtUtc"].is_string() && item["sentAtUtc"].is_string());
+    assert_eq!(world.dispatches("").await, items, "what is open is listed unless somebody asks otherwise");
+    assert_eq!(world.dispatches("executionId=s-1/1").await, items);
+    let shown = world.shown(item).await;
+    assert_eq!(shown["state"], "SENT");
+    assert_eq!(shown["attempts"].as_array().unwrap().len(), 1);
+    assert_eq!(shown["attempts"][0]["eventType"], "TaskScheduled");
+}
+
+#[tokio::test]
+async fn a_call_that_succeeded_after_failures_has_each_of_them_with_its_time_and_reason() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    world.call("shaky", "r-1").await;
+    let items = world.dispatches("executionId=r-1").await;
+    let [item] = &items[..] else { panic!("{items:?}") };
+    assert_eq!((&item["state"], &item["attempt"]), (&json!("ACKED"), &json!(2)));
+    assert!(item["lastError"].as_str().unwrap().contains("failed as asked, 2 of 2"));
+    assert!(item["settledAtUtc"].as_str() > item["createdAtUtc"].as_str());
+    let shown = world.shown(item).await;
+    let attempts = shown["attempts"].as_array().unwrap();
+    let types: Vec<&str> = attempts.iter().map(|told| told["eventType"].as_str().unwrap()).collect();
+    assert_eq!(types, ["TaskScheduled", "TaskFailed", "TaskFailed", "TaskCompleted"]);
+    for (number, told) in [(0, &attempts[1]), (1, &attempts[2])] {
+        assert_eq!((&told["attempt"], &told["error"]["code"]), (&json!(number), &json!("Shaky")));
+        assert!(told["retryAtUtc"].as_str() > told["timestamp"].as_str());
+    }
+    // The rest is as the list has it.
+    for (name, value) in item.as_object().unwrap() {
+        assert_eq!(&shown[name], value, "{name}");
+    }
+    let told = attempts.iter().map(|told| told.to_string()).collect::<String>();
+    assert!(!told.contains("\"times\""), "what the activity was given is not told");
+}
+
+#[tokio::test]
+async fn a_call_that_failed_for_good_says_why_it_was_given_up() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    for (workflow, reason, attempt) in [("worn", "retry_exhausted", 1), ("final", "non_retryable", 0)] {
+        world.call(workflow, workflow).await;
+        let items = world.dispatches(&format!("executionId={workflow}")).await;
+        let [item] = &items[..] else { panic!("{items:?}") };
+        assert_eq!((&item["state"], &item["attempt"]), (&json!("FAILED_FINAL"), &json!(attempt)));
+        assert_eq!(item["terminalReason"], reason);
+        let shown = world.shown(item).await;
+        let last = shown["attempts"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(last["eventType"], "TaskFailed");
+        assert!(last.get("retryAtUtc").is_none(), "it was not delivered again");
+    }
+    world.call("slow", "ended").await;
+    world.all_dispatches("state=SENT", 50, 1).await;
+    assert_eq!(world.post("/api/instances/ended/terminate", &json!({})).await.status, 202);
+    let items = world.all_dispatches("executionId=ended&state=FAILED_FINAL", 50, 1).await;
+    assert_eq!(items[0]["terminalReason"], "cancelled");
+}
+
+#[tokio::test]
+async fn calls_are_found_by_each_parameter_and_by_all_together() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    for (workflow, id) in [("slow", "s"), ("shaky", "r"), ("worn", "w"), ("final", "f"), ("slow", "t")] {
+        world.call(workflow, id).await;
+    }
+    assert_eq!(sorted(&world.all_dispatches("", 50, 2).await), ["s", "t"]);
+    assert_eq!(sorted(&world.all_dispatches("state=SENT", 50, 2).await), ["s", "t"]);
+    assert_eq!(names(&world.all_dispatches("state=ACKED", 50, 1).await), ["r"]);
+    assert_eq!(
+        names(&world.all_dispatches("state=FAILED_FINAL", 50, 2).await),
+        ["f", "w"],
+        "newest run first"
+    );
+    for (query, expected) in [
+        ("state=PENDING", &[][..]),
+        ("activity=core.delay", &["s", "t"]),
+        ("activity=core.fail", &[]),
+        ("activity=core.fail&state=ACKED", &["r"]),
+        ("olderThan=PT1H", &[]),
+        ("olderThan=PT0S", &["s", "t"]),
+        ("olderThan=PT1H&state=ACKED", &[]),
+        ("olderThan=PT0S&state=FAILED_FINAL", &["f", "w"]),
+        ("executionId=s", &["s"]),
+        ("executionId=s/1&state=SENT&activity=core.delay&olderThan=PT0S", &["s"]),
+        ("executionId=s&state=ACKED", &[]),
+        ("executionId=r&state=SENT", &[]),
+        ("executionId=w&olderThan=P1D", &[]),
+        ("executionId=s/2", &[]),
+        ("executionId=nobody", &[]),
+    ] {
+        assert_eq!(sorted(&world.dispatches(query).await), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_parameter_or_not_its_value_is_refused() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    for (query, target) in [
+        ("state=sent", "state"),
+        ("state=", "state"),
+        ("activity=", "activity"),
+        ("olderThan=5m", "olderThan"),
+        ("olderThan=P1Y", "olderThan"),
+        ("olderThan=-PT1S", "olderThan"),
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("executionId=", "executionId"),
+        ("executionId=a%20b", "executionId"),
+        ("executionId=a/", "executionId"),
+        ("executionId=a/0", "executionId"),
+        ("executionId=a/x", "executionId"),
+        ("executionId=a/1/2", "executionId"),
+        ("continuationToken=x", "continuationToken"),
+        ("instanceId=a", "instanceId"),
+        ("state=SENT&state=SENT", "state"),
+    ] {
+        let refused = world.get(&format!("/api/dispatches?{query}")).await;
+        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{query}");
+    }
+    // A token is good for its own question only.
+    world.call("slow", "s-1").await;
+    world.call("slow", "s-2").await;
+    world.all_dispatches("", 50, 2).await;
+    let page = world.get("/api/dispatches?limit=1").await.data();
+    let token = page["continuationToken"].as_str().unwrap();
+    for query in ["state=SENT", "state=ACKED", "executionId=s-1", "activity=core.delay", "olderThan=PT0S"] {
+        let refused = world.get(&format!("/api/dispatches?{query}&continuationToken={token}")).await;
+        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", "continuationToken"), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_there_is_not_found_and_a_path_that_is_none_is_refused() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    world.call("shaky", "r").await;
+    let key = world.dispatches("executionId=r").await[0]["idempotencyKey"].as_str().unwrap().to_owned();
+    let other = "0".repeat(64);
+    for path in [format!("r/1/{other}"), format!("r/2/{key}"), format!("nobody/1/{key}")] {
+        let missing = world.get(&format!("/api/dispatches/{path}")).await;
+        assert_eq!(missing.error(), failed(404, "RESOURCE_NOT_FOUND", ""), "{path}");
+    }
+    for (path, target) in [
+        (format!("r/1/{}", &key[1..]), "idempotencyKey"),
+        (format!("r/1/{}", key.to_uppercase()), "idempotencyKey"),
+        (format!("r/0/{key}"), "run"),
+        (format!("r/x/{key}"), "run"),
+        (format!("r/4294967296/{key}"), "run"),
+        (format!("a%20b/1/{key}"), "instanceId"),
+        (format!("r/1/{key}?limit=1"), "limit"),
+    ] {
+        let refused = world.get(&format!("/api/dispatches/{path}")).await;
+        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{path}");
+    }
+    // What is forgotten is not found.
+    world.ask(axum::http::Method::DELETE, "/api/instances/r", axum::body::Body::empty()).await.data();
+    assert_eq!(world.get(&format!("/api/dispatches/r/1/{key}")).await.status, 404);
+    assert!(world.dispatches("executionId=r").await.is_empty());
+}
