@@ -13,6 +13,7 @@
 //! This crate knows nothing of workflows, and only the binary knows which store it is. docs/adr/0015 says why it is so, and
 //! docs/formats/receiver.md what is stored.
 
+mod builder;
 mod clock;
 pub mod conformance;
 mod effects;
@@ -28,10 +29,11 @@ mod running;
 mod serve;
 mod sweep;
 
+pub use builder::{Builder, OpenError, RegisterError};
 pub use clock::Clock;
 pub use effects::{Effect, Effects};
 pub use handler::{Done, Failed, Handler, Invocation};
 pub use options::Options;
-pub use receiver::{Builder, OpenError, Receiver, RegisterError, Reply, Request};
+pub use receiver::{Receiver, Reply, Request};
 pub use serve::{ServeOptions, serve};
 pub use sweep::{SweepError, Swept};

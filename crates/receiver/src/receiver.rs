@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use abide_dispatch::wire::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, json};
 use abide_dispatch::{Code, MalformedMetadata, Metadata, Status};
-use abide_store::rows::{Partition, PartitionError, PrivateRows};
+use abide_store::rows::PrivateRows;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
-use crate::effects::{Effect, Effects};
-use crate::handler::{AnyHandler, Done, Failed, Handler, Invocation};
+use crate::effects::Effect;
+use crate::handler::{AnyHandler, Done, Failed, Handling, Invocation};
 use crate::options::{Options, ms};
 use crate::records::{Claimed, Found, Records, Settled, Terms, Trouble};
 use crate::refusals;
@@ -28,8 +28,6 @@ use crate::running::caught;
 const RACES_MAX: usize = 8;
 /// The longest that a handler is waited for, whatever the deadline says.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
-/// Characters of an activity's name.
-const NAME_CHARS_MAX: usize = 128;
 
 /// A call as a wire hands it over.
 #[derive(Clone, Debug)]
@@ -49,55 +47,6 @@ pub struct Reply {
     pub execution_id: String,
     /// The JSON text of the output, or why there is none.
     pub answer: Result<Bytes, Status>,
-}
-
-/// Why a handler cannot be registered.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RegisterError {
-    /// There is one of this name already.
-    #[error("there is a handler for {activity:?} already")]
-    Duplicate {
-        /// Which.
-        activity: String,
-    },
-    /// Nobody could name it.
-    #[error("an activity's name has 1 to {NAME_CHARS_MAX} characters, not {chars}")]
-    Name {
-        /// How many it has.
-        chars: usize,
-    },
-}
-
-/// Why a receiver cannot begin.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The partition has no name.
-    #[error(transparent)]
-    Partition(#[from] PartitionError),
-    /// A handler.
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// The store.
-    #[error("the receiver's rows cannot be used: {reason}")]
-    Store {
-        /// What it said.
-        reason: String,
-    },
-}
-
-/// A receiver to be put together.
-pub struct Builder<S> {
-    store: Arc<S>,
-    clock: Clock,
-    options: Options,
-    handlers: BTreeMap<String, Arc<dyn AnyHandler>>,
-    wrong: Option<RegisterError>,
-}
-
-impl<S> fmt::Debug for Builder<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("handlers", &self.handlers.keys()).finish_non_exhaustive()
-    }
 }
 
 /// Receives calls. Cheap to clone; all clones are one receiver.
@@ -125,50 +74,18 @@ impl<S> fmt::Debug for Receiver<S> {
     }
 }
 
-impl<S: PrivateRows + 'static> Builder<S> {
-    /// With these settings.
-    #[must_use]
-    pub fn options(self, options: Options) -> Self {
-        Self { options, ..self }
-    }
-
-    /// With a handler for an activity. What is wrong with it is told by [`Self::open`].
-    #[must_use]
-    pub fn handler(mut self, activity: &str, handler: impl Handler) -> Self {
-        let chars = activity.chars().count();
-        if chars == 0 || chars > NAME_CHARS_MAX {
-            self.wrong.get_or_insert(RegisterError::Name { chars });
-        } else if self.handlers.insert(activity.to_owned(), Arc::new(handler)).is_some() {
-            self.wrong.get_or_insert(RegisterError::Duplicate { activity: activity.to_owned() });
-        }
-        self
-    }
-
-    /// The rows of the handlers' own, for handlers that read them.
-    pub fn effects(&self) -> Result<Effects<S>, PartitionError> {
-        Ok(Effects::new(Arc::clone(&self.store), Partition::new(&self.options.partition)?))
-    }
-
-    /// Begins: whatever an earlier process left claimed is free from now on.
-    pub async fn open(self) -> Result<Receiver<S>, OpenError> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong.into());
-        }
-        let Self { store, clock, options, handlers, wrong: _ } = self;
-        let limit = store.capabilities().limits.value_bytes_max.saturating_sub(AROUND_ANSWER_BYTES);
+impl<S: PrivateRows + 'static> Receiver<S> {
+    pub(crate) fn new(
+        records: Records<S>,
+        clock: Clock,
+        options: Options,
+        handlers: BTreeMap<String, Arc<dyn AnyHandler>>,
+    ) -> Self {
+        let limit = records.store.capabilities().limits.value_bytes_max.saturating_sub(AROUND_ANSWER_BYTES);
         let answer_bytes_max = options.answer_bytes_max.min(limit).min(PAYLOAD_BYTES_MAX);
         let room = Arc::new(Semaphore::new(running_max(&options)));
-        let records = Records::open(store, Partition::new(&options.partition)?).await;
-        let records = records.map_err(|trouble| OpenError::Store { reason: format!("{trouble:?}") })?;
         let stopping = AtomicBool::new(false);
-        Ok(Receiver(Arc::new(Inner { records, clock, options, handlers, answer_bytes_max, room, stopping })))
-    }
-}
-
-impl<S: PrivateRows + 'static> Receiver<S> {
-    /// A receiver that keeps its records in this store.
-    pub fn builder(store: Arc<S>, clock: Clock) -> Builder<S> {
-        Builder { store, clock, options: Options::default(), handlers: BTreeMap::new(), wrong: None }
+        Self(Arc::new(Inner { records, clock, options, handlers, answer_bytes_max, room, stopping }))
     }
 
     /// Runs the handler, or answers what it answered before.
@@ -259,7 +176,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
     async fn run(
         self,
         claimed: Claimed,
-        handling: crate::handler::Handling,
+        handling: Handling,
         limit: Duration,
         _permit: OwnedSemaphorePermit,
     ) -> Result<Bytes, Status> {

@@ -85,9 +85,11 @@ async fn until_stopped(setting: Setting) -> Result<(), Box<dyn Error>> {
             _ = interrupt.recv() => {}
         }
     };
-    serve(listener, router, ServeOptions::default(), stop).await;
-    // What callers have stopped waiting for is recorded all the same.
-    receiver.drain().await;
+    let options = ServeOptions::default();
+    let grace = options.grace;
+    serve(listener, router, options, stop).await;
+    // What callers have stopped waiting for is recorded all the same, if it ends in time; if not, the next start runs it again.
+    drop(tokio::time::timeout(grace, receiver.drain()).await);
     sweeping.abort();
     Ok(())
 }

@@ -49,6 +49,7 @@ pub(crate) async fn an_effect_that_conflicts_is_not_written_and_may_be_tried_aga
     for _ in 0..2 {
         let told = world.send(wire, &work("l", json!({"do": "clash"}))).await;
         assert_eq!((told.http, told.refusal()), (409, ("ABORTED", "EFFECT_CONFLICT")));
+        assert_eq!(world.rows(), 2, "the first one's answer, and no claim");
     }
     assert_eq!((world.ran(), world.effects().await), (3, 1));
 }

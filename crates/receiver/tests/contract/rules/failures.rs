@@ -60,6 +60,7 @@ pub(crate) async fn an_output_that_is_too_large_is_a_final_failure_without_effec
         assert_eq!(world.send(wire, &work(key, input)).await, told);
         assert_eq!(world.ran(), before + 1);
     }
+    assert_eq!(world.effects().await, 0);
     let largest = work("largest", json!({"do": "big", "chars": 1024 * 1024 - 2}));
     assert_eq!(world.send(wire, &largest).await.answer.unwrap().len(), 1024 * 1024);
 }
