@@ -1,6 +1,6 @@
 //! `GET /api/dispatches`: pages lead through everything once, and cost a bounded amount each.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::dispatches::names;
 use crate::world::{World, echo};
@@ -69,4 +69,79 @@ async fn a_page_examines_a_bounded_number_of_runs_and_may_be_empty_with_a_token(
     let token = page["continuationToken"].as_str().unwrap();
     let items = world.dispatches(&format!("state=ACKED&continuationToken={token}")).await;
     assert_eq!(names(&items), ["first"]);
+}
+
+#[tokio::test]
+async fn calls_that_were_settled_in_one_turn_are_told_apart_by_pages() {
+    let world = World::new().await;
+    let delay =
+        json!({"type": "task", "activity": "core.delay", "input": {"duration": "PT1H"}, "next": "Out"});
+    let states = json!({
+        "Begin": {"type": "map", "items": "$.input", "maxConcurrency": 10, "next": "Done",
+            "iterator": {"startAt": "One", "states": {"One": delay, "Out": {"type": "succeed"}}}},
+        "Done": {"type": "succeed"},
+    });
+    assert_eq!(world.publish("fan", &states).await.status, 201);
+    let start = json!({"workflow": "fan", "instanceId": "fan", "input": [1, 2, 3, 4, 5]});
+    world.post("/api/instances", &start).await.data();
+    world.all_dispatches("executionId=fan&state=SENT", 50, 5).await;
+    assert_eq!(world.post("/api/instances/fan/terminate", &json!({})).await.status, 202);
+    let whole = world.all_dispatches("executionId=fan&state=FAILED_FINAL", 50, 5).await;
+    let at = |item: &Value| item["settledAtUtc"].clone();
+    assert!(whole.iter().all(|item| at(item) == at(&whole[0])), "one turn has settled them all");
+    world.all_dispatches("state=FAILED_FINAL", 50, 5).await;
+    for limit in [1, 2, 3] {
+        assert_eq!(world.all_dispatches("executionId=fan", limit, 5).await, whole, "{limit}");
+        assert_eq!(world.all_dispatches("state=FAILED_FINAL", limit, 5).await, whole, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn runs_of_one_moment_are_each_met_once() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    let ids: Vec<String> = (0..40).map(|number| format!("f{number:02}")).collect();
+    // At the same time, so that many of them begin in the same millisecond.
+    futures_util::future::join_all(ids.iter().map(|id| world.call("final", id))).await;
+    let whole = world.all_dispatches("state=FAILED_FINAL", 100, ids.len()).await;
+    for limit in [1, 7] {
+        assert_eq!(world.all_dispatches("state=FAILED_FINAL", limit, ids.len()).await, whole, "{limit}");
+    }
+    let mut met = names(&whole);
+    met.sort_unstable();
+    assert_eq!(met, ids);
+}
+
+#[tokio::test]
+async fn an_instance_that_continued_as_new_has_the_calls_of_its_current_run() {
+    let world = World::new().await;
+    let states = json!({
+        "Begin": {"type": "task", "activity": "core.echo", "input": "$.input", "next": "Again"},
+        "Again": {"type": "choice", "choices": [{"when": {"path": "$.input.more", "op": "eq", "value": true}, "next": "Next"}],
+            "default": "Done"},
+        "Next": {"type": "continueAsNew", "input": {"more": false}},
+        "Done": {"type": "succeed"},
+    });
+    let published = world.publish("twice", &states).await;
+    assert_eq!(published.status, 201, "{}", published.text);
+    let start = json!({"workflow": "twice", "instanceId": "t", "input": {"more": true}});
+    world.post("/api/instances", &start).await.data();
+    loop {
+        let run = world.get("/api/instances/t").await.data();
+        if run["executionId"] == "t/2" && run["status"] == "Completed" {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let settled = world.all_dispatches("executionId=t", 50, 1).await;
+    assert_eq!((&settled[0]["executionId"], &settled[0]["state"]), (&json!("t/2"), &json!("ACKED")));
+    while world.get("/api/instances").await.data()["items"].as_array().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        world.all_dispatches("state=ACKED", 50, 1).await,
+        settled,
+        "both runs are in the public table"
+    );
+    assert_eq!(world.dispatches("executionId=t/1").await.len(), 0);
 }

@@ -1,5 +1,7 @@
 //! `/api/dispatches`: a call while it is open and after it was settled, the filters, and one call with its deliveries.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::world::{World, failed};
@@ -42,20 +44,28 @@ impl World {
 
     /// All pages of so many items, once there are as many items as there should be: calls and public rows follow what was answered.
     pub(crate) async fn all_dispatches(&self, query: &str, limit: usize, count: usize) -> Vec<Value> {
-        loop {
-            let (mut found, mut token) = (Vec::new(), String::new());
+        let complete = async {
             loop {
-                let page = self.get(&format!("/api/dispatches?{query}&limit={limit}{token}")).await.data();
-                let items = page["items"].as_array().unwrap();
-                assert!(items.len() <= limit);
-                found.extend(items.iter().cloned());
-                let Some(next) = page["continuationToken"].as_str() else { break };
-                token = format!("&continuationToken={next}");
+                let found = self.pages_of_dispatches(query, limit).await;
+                if found.len() == count {
+                    return found;
+                }
+                tokio::task::yield_now().await;
             }
-            if found.len() == count {
-                return found;
-            }
-            tokio::task::yield_now().await;
+        };
+        let complete = tokio::time::timeout(Duration::from_secs(20), complete).await;
+        complete.unwrap_or_else(|_| panic!("{query:?} by {limit} never has {count} items"))
+    }
+
+    async fn pages_of_dispatches(&self, query: &str, limit: usize) -> Vec<Value> {
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(&format!("/api/dispatches?{query}&limit={limit}{token}")).await.data();
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= limit);
+            found.extend(items.iter().cloned());
+            let Some(next) = page["continuationToken"].as_str() else { return found };
+            token = format!("&continuationToken={next}");
         }
     }
 
