@@ -137,7 +137,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
         let (pages, next) = self.pages(run, from.page, pages_max).await?;
         let (mut calls, examined) = (Vec::new(), pages.len());
         for (number, page) in pages {
-            let skipped = if number == from.page { 0 * from.call } else { 0 };
+            let skipped = if number == from.page { from.call } else { 0 };
             for (call, settled) in (0..).zip(page.settled).skip(skipped as usize) {
                 let settled = JournaledCall::of_settled(&run.instance_id, run.run, settled, page.at);
                 calls.push((SettledPlace { page: number, call }, settled));
