@@ -24,6 +24,11 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// The folders of the examples that are workflows.
+fn workflows() -> Vec<PathBuf> {
+    folders(&root()).into_iter().filter(|folder| folder.join("workflow.json").exists()).collect()
+}
+
 struct Example {
     folder: PathBuf,
     registry: Registry,
@@ -84,7 +89,7 @@ fn expected(case: &Path) -> Value {
 }
 
 fn examples() -> Vec<Example> {
-    let examples: Vec<Example> = folders(&root()).into_iter().map(Example::load).collect();
+    let examples: Vec<Example> = workflows().into_iter().map(Example::load).collect();
     assert!(examples.len() >= 6);
     examples
 }
@@ -92,7 +97,7 @@ fn examples() -> Vec<Example> {
 /// The text of every definition under `examples/`.
 pub(crate) fn definitions() -> Vec<String> {
     let mut texts = Vec::new();
-    for folder in folders(&root()) {
+    for folder in workflows() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "json")
