@@ -54,7 +54,8 @@ impl World {
             }
         };
         let complete = tokio::time::timeout(Duration::from_secs(20), complete).await;
-        complete.unwrap_or_else(|_| panic!("{query:?} by {limit} never has {count} items"))
+        assert!(complete.is_ok(), "{query:?} by {limit} never has {count} items");
+        complete.unwrap()
     }
 
     async fn pages_of_dispatches(&self, query: &str, limit: usize) -> Vec<Value> {
