@@ -154,17 +154,18 @@ fn received_body(exchanged: &Exchanged) -> Result<Value, Failure> {
         exchanged.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = kind == "application/json" || kind.ends_with("+json");
-    if is_json && exchanged.body.is_empty() {
+    let body = exchanged.body.as_deref().unwrap_or_default();
+    if is_json && body.is_empty() {
         return Ok(Value::Null);
     }
     if is_json {
         let malformed =
             |error| Failure::for_good("ResponseInvalid", format!("the response says it is JSON: {error}"));
-        return serde_json::from_slice(&exchanged.body).map_err(malformed);
+        return serde_json::from_slice(body).map_err(malformed);
     }
-    Ok(match std::str::from_utf8(&exchanged.body) {
+    Ok(match std::str::from_utf8(body) {
         Ok(text) => Value::String(text.to_owned()),
-        Err(_) => json!({"bytesBase64": STANDARD.encode(&exchanged.body)}),
+        Err(_) => json!({"bytesBase64": STANDARD.encode(body)}),
     })
 }
 

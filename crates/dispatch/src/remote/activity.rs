@@ -1,0 +1,212 @@
+//! One remote activity: what a delivery goes through, from its checks to its answer.
+//!
+//! ```text
+//!  metadata, deadline, input ─► gate: place, turn, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
+//!  ─────────────────── nothing is sent until here, so the outcome is known ──────────────────┘
+//! ```
+//! Delivers once and reports. Knows nothing of retries.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::http::uri::PathAndQuery;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::breaker::{Circuit, Verdict};
+use super::credentials::{self, Signed};
+use super::declaration::{DeclarationError, RemoteDeclaration, Wire};
+use super::exchange::{self, Ask};
+use super::gate::Gate;
+use super::grpc;
+use super::outbound::Outbound;
+use super::pool::{Origin, Outgoing, Speaks};
+use crate::contract::Contract;
+use crate::guard::Target;
+use crate::http::Exchanged;
+use crate::status::Code;
+use crate::status::reason::IN_PROGRESS;
+use crate::transport::{Answer, Call, Failure, Probed};
+use crate::wire::{BODY_BYTES_MAX, FAILURE_BYTES_MAX};
+
+/// The longest that anything is waited for, whatever a call says.
+const ATTEMPT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// An activity that another service runs, ready to be called.
+pub struct Remote {
+    declaration: RemoteDeclaration,
+    contract: Contract,
+    target: Target,
+    invoke: PathAndQuery,
+    probe: PathAndQuery,
+    origin: Arc<Origin>,
+    gate: Gate,
+    outbound: Outbound,
+}
+
+impl Remote {
+    /// Checks that the endpoint may be called, and gets ready for it. Connects to nothing yet.
+    pub fn new(declaration: RemoteDeclaration, outbound: &Outbound) -> Result<Self, DeclarationError> {
+        let contract = Contract::new(declaration.activity.clone())?;
+        let target = outbound.guard().check_url(&declaration.endpoint)?;
+        let is_grpc = declaration.transport == Wire::Grpc;
+        let path = |ask| {
+            let path = target.path_and_query();
+            let path =
+                if is_grpc { format!("{}{}", path.trim_end_matches('/'), grpc::path(ask)) } else { path };
+            let wrong = || DeclarationError::Wrong {
+                field: "endpoint".to_owned(),
+                expected: "a URL with a path that can be sent",
+            };
+            path.parse::<PathAndQuery>().map_err(|_| wrong())
+        };
+        let (invoke, probe) = (path(Ask::Invoke)?, path(Ask::Probe)?);
+        let speaks = if is_grpc { Speaks::Http2 } else { Speaks::Either };
+        let origin = outbound.origin(&target, speaks, &declaration.tls);
+        let gate = Gate::new(declaration.concurrency, declaration.rate_per_second, outbound.breaker(&target));
+        Ok(Self { declaration, contract, target, invoke, probe, origin, gate, outbound: outbound.clone() })
+    }
+
+    /// What is declared of it.
+    pub fn declaration(&self) -> &RemoteDeclaration {
+        &self.declaration
+    }
+
+    /// Deliveries under way.
+    pub fn under_way(&self) -> usize {
+        self.gate.under_way(self.declaration.concurrency)
+    }
+
+    /// Whether its target is asked now.
+    pub fn circuit(&self) -> Circuit {
+        self.gate.circuit()
+    }
+
+    /// Delivers the call once. Dropping the future gives the exchange up.
+    ///
+    /// If an earlier delivery may have run, whoever can be asked is asked first: what is finished is not sent again.
+    pub async fn deliver(&self, call: Call) -> Answer {
+        let begun = Instant::now();
+        if call.ask_first
+            && let Some(answer) = self.known(&call, begun).await
+        {
+            return answer;
+        }
+        match self.ask(&call, Ask::Invoke, begun).await {
+            Ok(output) => Answer::Completed(Arc::new(output)),
+            Err(failure) => Answer::Failed(failure.with_target(self.target.to_string())),
+        }
+    }
+
+    /// Asks what became of the call, if that is declared to be possible. Takes a place and its turn like a delivery.
+    pub async fn probe(&self, call: Call) -> Probed {
+        self.probed(&call, Instant::now()).await
+    }
+
+    /// The answer of a call that need not be delivered again, or not now.
+    async fn known(&self, call: &Call, begun: Instant) -> Option<Answer> {
+        match self.probed(call, begun).await {
+            Probed::Finished(answer) => Some(answer),
+            Probed::InProgress => {
+                let failure = Failure::retryable(IN_PROGRESS, "an earlier delivery is still being worked on");
+                Some(Answer::Failed(failure.with_target(self.target.to_string())))
+            }
+            // Who does not answer the question would not answer the delivery. Asking runs nothing, so this much is known.
+            Probed::Unanswered(failure) if failure.retryable => {
+                Some(Answer::Failed(Failure { outcome_unknown: false, ..failure }))
+            }
+            Probed::Unknown | Probed::Unsupported | Probed::Unanswered(_) => None,
+        }
+    }
+
+    async fn probed(&self, call: &Call, begun: Instant) -> Probed {
+        if !self.declaration.probe {
+            return Probed::Unsupported;
+        }
+        let failure = match self.ask(call, Ask::Probe, begun).await {
+            Ok(output) => return Probed::Finished(Answer::Completed(Arc::new(output))),
+            Err(failure) => failure.with_target(self.target.to_string()),
+        };
+        // If the answer that was kept is itself such a failure, delivering again brings it to light.
+        let told = failure.status.as_deref().and_then(|status| Code::from_name(status.split_once(' ')?.1));
+        match told {
+            Some(Code::NotFound) => Probed::Unknown,
+            Some(Code::Aborted) => Probed::InProgress,
+            Some(Code::Unimplemented) => Probed::Unsupported,
+            // Said by whoever stands before the activity, which was not asked.
+            Some(Code::Unauthenticated | Code::PermissionDenied) => Probed::Unanswered(failure),
+            Some(code) if !code.is_retryable() => Probed::Finished(Answer::Failed(failure)),
+            _ => Probed::Unanswered(failure),
+        }
+    }
+
+    /// One exchange, of which all that happens since `begun` is a part.
+    async fn ask(&self, call: &Call, ask: Ask, begun: Instant) -> Result<Value, Failure> {
+        let until = begun + call.time_left()?.min(ATTEMPT_MAX);
+        let malformed = call.metadata.check();
+        malformed.map_err(|error| Failure::for_good("MetadataInvalid", error.to_string()))?;
+        self.contract.check_input(&call.input)?;
+        let mut passage = self.gate.enter(until).await?;
+        let outgoing = self.outgoing(call, ask, begun, until).await?;
+        let exchanged = self.origin.exchange(&outgoing, until).await;
+        let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
+        passage.found(verdict(&answered));
+        drop(passage);
+        let output = answered?;
+        self.contract.check_output(&output)?;
+        Ok(output)
+    }
+
+    async fn outgoing(
+        &self,
+        call: &Call,
+        ask: Ask,
+        begun: Instant,
+        until: Instant,
+    ) -> Result<Outgoing, Failure> {
+        let wire = self.declaration.transport;
+        let left = until.saturating_duration_since(Instant::now());
+        let exchange::Written { mut headers, body } = exchange::write(wire, call, ask, left)?;
+        let path = if ask == Ask::Probe { &self.probe } else { &self.invoke };
+        // The call says when it left; since then some time was spent at the gate.
+        let waited = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(waited);
+        let request = Signed { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
+        let adding = credentials::add(&self.declaration.auth, self.outbound.secrets(), request, &mut headers);
+        let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
+        tokio::time::timeout_at(until, adding).await.map_err(late)??;
+        let bytes_max = (BODY_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
+        Ok(Outgoing { path: path.clone(), headers, body, bytes_max })
+    }
+
+    fn read(&self, exchanged: &Exchanged) -> Result<Value, Failure> {
+        exchange::read(self.declaration.transport, exchanged, &self.target)
+    }
+}
+
+/// What an exchange shows of its target. One that answers, even if it refuses, is well; one that could not be asked shows nothing.
+fn verdict(answered: &Result<Value, Failure>) -> Verdict {
+    let failure = match answered {
+        Ok(_) => return Verdict::Well,
+        Err(failure) => failure,
+    };
+    let number = failure.status.as_deref().and_then(|status| status.split(' ').next()?.parse::<u16>().ok());
+    match (failure.code.as_str(), number) {
+        ("ConnectFailed" | "AttemptTimeout", None) => Verdict::Trouble,
+        (_, None) if failure.outcome_unknown => Verdict::Trouble,
+        ("AddressDenied" | "SecretUnavailable" | "TlsUnavailable", None) => Verdict::Nothing,
+        (_, Some(500..)) if failure.retryable => Verdict::Trouble,
+        _ => Verdict::Well,
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("activity", &self.declaration.activity.name)
+            .field("transport", &self.declaration.transport)
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}

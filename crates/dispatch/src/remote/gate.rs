@@ -1,0 +1,225 @@
+//! The gate before an activity: how many deliveries are under way to it, how many are begun in a second, and none while its target's
+//! circuit is open.
+//!
+//! Waiting happens inside the attempt's time. Whoever does not get through has sent nothing, so a slow or dead target holds no more than its
+//! own places. Knows nothing of connections.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::breaker::{Breaker, Circuit, Ticket, Verdict};
+use crate::transport::Failure;
+
+/// The gate of one activity.
+#[derive(Debug)]
+pub(super) struct Gate {
+    places: Semaphore,
+    pace: Option<Mutex<Pace>>,
+    breaker: Arc<Breaker>,
+}
+
+/// A delivery that is under way. Its place is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Passage<'g> {
+    breaker: &'g Breaker,
+    ticket: Ticket,
+    verdict: Verdict,
+    _place: SemaphorePermit<'g>,
+}
+
+/// Deliveries at equal distances.
+#[derive(Debug)]
+struct Pace {
+    distance: Duration,
+    next: Option<Instant>,
+}
+
+impl Gate {
+    pub(super) fn new(concurrency: NonZeroU32, rate_per_second: Option<f64>, breaker: Arc<Breaker>) -> Self {
+        let places = Semaphore::new(concurrency.get() as usize);
+        Self { places, pace: rate_per_second.map(|rate| Mutex::new(Pace::new(rate))), breaker }
+    }
+
+    /// Waits for a place and a turn, at most until then.
+    pub(super) async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
+        // Nobody waits in a line that leads nowhere.
+        if let Some(left) = self.breaker.closed_for(Instant::now()) {
+            return Err(circuit_open(left));
+        }
+        let Ok(Ok(place)) = timeout_at(until, self.places.acquire()).await else {
+            return Err(busy("as many deliveries as it takes are under way", None));
+        };
+        if let Some(pace) = &self.pace {
+            let turn = {
+                let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+                pace.turn(Instant::now(), until)
+            };
+            let turn = turn
+                .map_err(|wait| busy("as many deliveries as it takes are begun in this time", Some(wait)))?;
+            sleep_until(turn).await;
+        }
+        // Much may have happened since.
+        let ticket = self.breaker.admit(Instant::now()).map_err(circuit_open)?;
+        Ok(Passage { breaker: &self.breaker, ticket, verdict: Verdict::Nothing, _place: place })
+    }
+
+    /// Deliveries under way.
+    pub(super) fn under_way(&self, concurrency: NonZeroU32) -> usize {
+        (concurrency.get() as usize).saturating_sub(self.places.available_permits())
+    }
+
+    /// Whether the target is asked now.
+    pub(super) fn circuit(&self) -> Circuit {
+        self.breaker.circuit()
+    }
+}
+
+impl Passage<'_> {
+    /// What the delivery showed of its target. A delivery that is dropped before shows nothing.
+    pub(super) fn found(&mut self, verdict: Verdict) {
+        self.verdict = verdict;
+    }
+}
+
+impl Drop for Passage<'_> {
+    fn drop(&mut self) {
+        self.breaker.report(self.ticket, self.verdict, Instant::now());
+    }
+}
+
+impl Pace {
+    fn new(rate_per_second: f64) -> Self {
+        Self { distance: Duration::from_secs_f64(1.0 / rate_per_second), next: None }
+    }
+
+    /// When the next delivery may begin; an error with the wait if that is too late for whoever asks.
+    fn turn(&mut self, now: Instant, until: Instant) -> Result<Instant, Duration> {
+        let turn = self.next.map_or(now, |next| next.max(now));
+        if turn > until {
+            return Err(turn - now);
+        }
+        self.next = Some(turn + self.distance);
+        Ok(turn)
+    }
+}
+
+fn busy(why: &str, wait: Option<Duration>) -> Failure {
+    let failure = Failure::retryable("TargetBusy", format!("{why}; this one was not sent"));
+    Failure { retry_after_ms: wait.map(millis), ..failure }
+}
+
+fn circuit_open(left: Duration) -> Failure {
+    let message = "the target did not answer the deliveries before this one, which was not sent";
+    Failure { retry_after_ms: Some(millis(left)), ..Failure::retryable("CircuitOpen", message) }
+}
+
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(crate::status::RETRY_AFTER_MS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::breaker::BreakerConfig;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn gate(concurrency: u32, rate: Option<f64>) -> Gate {
+        let config = BreakerConfig { troubles: 2, ..BreakerConfig::default() };
+        Gate::new(NonZeroU32::new(concurrency).unwrap(), rate, Arc::new(Breaker::new(config)))
+    }
+
+    fn told(entered: Result<Passage<'_>, Failure>) -> (String, bool, bool, Option<u64>) {
+        let failure = entered.unwrap_err();
+        (failure.code, failure.retryable, failure.outcome_unknown, failure.retry_after_ms)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_deliveries_are_under_way_than_may_be() {
+        let (gate, limit) = (gate(2, None), Instant::now() + SECOND);
+        let (one, _two) = (gate.enter(limit).await.unwrap(), gate.enter(limit).await.unwrap());
+        assert_eq!(gate.under_way(NonZeroU32::new(2).unwrap()), 2);
+        assert_eq!(told(gate.enter(limit).await), ("TargetBusy".to_owned(), true, false, None));
+        assert_eq!(Instant::now(), limit, "it waited all its time");
+        let waiting = gate.enter(limit + SECOND);
+        let leaving = async {
+            tokio::task::yield_now().await;
+            drop(one);
+        };
+        assert!(tokio::join!(waiting, leaving).0.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_deliveries_are_begun_in_a_second_than_may_be() {
+        let (gate, begun) = (gate(100, Some(10.0)), Instant::now());
+        for number in 0..25_u32 {
+            drop(gate.enter(begun + 60 * SECOND).await.unwrap());
+            assert_eq!(begun.elapsed().as_millis() / 100, u128::from(number), "one each tenth of a second");
+        }
+        tokio::time::advance(10 * SECOND).await;
+        let idle = Instant::now();
+        for _ in 0..3 {
+            drop(gate.enter(idle + SECOND).await.unwrap());
+        }
+        assert!(idle.elapsed() >= SECOND / 5, "what was not used is not made up for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_comes_too_late_is_refused_at_once_and_not_taken() {
+        let (gate, begun) = (gate(100, Some(0.1)), Instant::now());
+        drop(gate.enter(begun + SECOND).await.unwrap());
+        for _ in 0..3 {
+            assert_eq!(
+                told(gate.enter(begun + SECOND).await),
+                ("TargetBusy".to_owned(), true, false, Some(10_000))
+            );
+        }
+        assert_eq!(Instant::now(), begun, "nobody waited for nothing");
+        drop(gate.enter(begun + 10 * SECOND).await.unwrap());
+        assert_eq!(begun.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_circuit_is_open_nobody_gets_through_or_waits() {
+        let (gate, begun) = (gate(1, None), Instant::now());
+        for _ in 0..2 {
+            gate.enter(begun + SECOND).await.unwrap().found(Verdict::Trouble);
+        }
+        assert_eq!(gate.circuit(), Circuit::Open);
+        assert_eq!(
+            told(gate.enter(begun + 60 * SECOND).await),
+            ("CircuitOpen".to_owned(), true, false, Some(1_000))
+        );
+        assert_eq!(Instant::now(), begun);
+        tokio::time::advance(SECOND).await;
+        gate.enter(begun + 60 * SECOND).await.unwrap().found(Verdict::Well);
+        assert_eq!(gate.circuit(), Circuit::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_while_the_circuit_opened_does_not_get_through() {
+        let (gate, limit) = (gate(1, None), Instant::now() + 60 * SECOND);
+        gate.enter(limit).await.unwrap().found(Verdict::Trouble);
+        let mut last = gate.enter(limit).await.unwrap();
+        let failing = async {
+            tokio::task::yield_now().await;
+            last.found(Verdict::Trouble);
+            drop(last);
+        };
+        let (waited, ()) = tokio::join!(gate.enter(limit), failing);
+        assert_eq!(told(waited).0, "CircuitOpen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_that_is_given_up_frees_its_place_and_says_nothing() {
+        let (gate, limit) = (gate(1, None), Instant::now() + SECOND);
+        for _ in 0..10 {
+            drop(gate.enter(limit).await.unwrap());
+        }
+        assert_eq!((gate.circuit(), gate.under_way(NonZeroU32::MIN)), (Circuit::Closed, 0));
+    }
+}

@@ -1,0 +1,12 @@
+//! The sending side against real servers on the loopback address.
+
+mod dead;
+mod directory;
+mod grpc;
+mod parts;
+mod pool;
+mod probe;
+mod server;
+mod ssrf;
+mod tls;
+mod wires;
