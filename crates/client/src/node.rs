@@ -104,15 +104,30 @@ pub struct Activity {
     /// How it is called.
     #[serde(default)]
     pub transport: Option<String>,
+    /// Who says so: the server itself, its configuration or whoever declared it by the interface.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// Which version, if it was declared by the interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Where it is, if another service runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
     /// What it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<Value>,
+    pub input: Option<Value>,
     /// What it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
+    pub output: Option<Value>,
     /// What undoes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compensation: Option<Value>,
+    pub compensation: Option<String>,
+    /// Why it cannot be called as the server is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
+    /// Whether its target is asked: `closed`, `open` or `halfOpen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit: Option<String>,
 }
 
 /// A run that has been alive for longer than it should be.

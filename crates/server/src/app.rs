@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::bodies::{Bodies, Share};
 use crate::callers::Callers;
+use crate::catalogue::Catalogue;
 use crate::error::ApiError;
 use crate::rate::Rate;
 
@@ -42,7 +43,7 @@ pub struct App<S> {
 #[derive(Debug)]
 struct Inner<S> {
     node: Arc<Node<S>>,
-    registry: String,
+    catalogue: Catalogue<S>,
     limits: AppLimits,
     callers: Callers,
     bodies: Bodies,
@@ -68,15 +69,15 @@ impl<S> Clone for App<S> {
 }
 
 impl<S: Store> App<S> {
-    /// A node, the activities its definitions may name, as the JSON text that validation reads, and who may call.
-    pub fn new(node: Arc<Node<S>>, registry: String, limits: AppLimits, callers: Callers) -> Self {
+    /// A node, the activities its definitions may name, and who may call.
+    pub fn new(node: Arc<Node<S>>, catalogue: Catalogue<S>, limits: AppLimits, callers: Callers) -> Self {
         let probes = Arc::new(Semaphore::new(PROBES_MAX));
         let bodies = Bodies::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
         let rate = NonZeroU32::new(limits.requests_per_second).map(Rate::per_second);
         Self {
             inner: Arc::new(Inner {
                 node,
-                registry,
+                catalogue,
                 limits,
                 callers,
                 bodies,
@@ -94,8 +95,8 @@ impl<S: Store> App<S> {
     }
 
     /// The activities that definitions may name.
-    pub(crate) fn registry(&self) -> &str {
-        &self.inner.registry
+    pub(crate) fn catalogue(&self) -> &Catalogue<S> {
+        &self.inner.catalogue
     }
 
     pub(crate) fn limits(&self) -> AppLimits {

@@ -13,6 +13,7 @@ mod asked;
 pub mod backup;
 mod bodies;
 mod callers;
+mod catalogue;
 mod check;
 pub mod config;
 mod correlation;
@@ -31,6 +32,7 @@ mod watched;
 
 pub use app::{App, AppLimits};
 pub use callers::Callers;
+pub use catalogue::{Catalogue, CatalogueError};
 pub use check::{CheckError, check};
 pub use config::Config;
 pub use rest::{interface, router};

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::app::{App, AppLimits};
 use crate::callers::Callers;
+use crate::catalogue::{Catalogue, CatalogueError};
 use crate::config::{Config, ConfigError, Sync};
 use crate::layout::{Layout, LayoutError};
 use crate::{listen, rest};
@@ -54,6 +55,9 @@ pub enum ServeError {
     /// The activities.
     #[error(transparent)]
     Activities(#[from] RegisterError),
+    /// What is declared of activities.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// No random numbers.
     #[error("the operating system has no random numbers: {0}")]
     Random(getrandom::Error),
@@ -132,7 +136,7 @@ impl Server {
         let failed = |source| ServeError::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let app = open(config, own, kinds)?;
+        let app = open(config, own, kinds).await?;
         let (stopping, draining) = (app.stopping(), app.clone());
         let drained = async move { draining.node().drain().await };
         let served = listen::Served {
@@ -176,7 +180,11 @@ fn may_listen(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn open(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<App<EmbeddedStore>, ServeError> {
+async fn open(
+    config: &Config,
+    own: Vec<Registration>,
+    kinds: Kinds,
+) -> Result<App<EmbeddedStore>, ServeError> {
     let mut activities = Activities::with_builtins(Guard::new(config.http.guard()?))?;
     let desk = EntityDesk::default();
     desk.register(&mut activities)?;
@@ -205,9 +213,12 @@ fn open(config: &Config, own: Vec<Registration>, kinds: Kinds) -> Result<App<Emb
         requests_per_second: config.server.requests_per_second,
         sessions_max: config.runtime.max_concurrent_sessions,
     };
-    let registry = activities.registry_json();
+    let catalogue = Catalogue::new(&store, activities, config.dispatch.outbound()?, &config.activities)?;
+    // Before any call is made: one to an activity that is not there yet would fail for good.
+    catalogue.load().await?;
+    options.shard.targets = catalogue.targets();
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
-    let node = Arc::new(Node::start(store, definitions, &Arc::new(activities), options)?);
+    let node = Arc::new(Node::start(store, definitions, catalogue.everywhere(), options)?);
     desk.open(&node);
-    Ok(App::new(node, registry, limits, Callers::new(config.server.listen, &config.server.hosts)))
+    Ok(App::new(node, catalogue, limits, Callers::new(config.server.listen, &config.server.hosts)))
 }

@@ -55,7 +55,7 @@ fn find(folder: &Path, prefix: &str, found: &mut Vec<String>) {
         let path = format!("{prefix}{name}");
         if entry.file_type().unwrap().is_dir() {
             // What builds leave is not documentation, and neither is what others have written.
-            if !name.starts_with('.') && !name.starts_with("target") {
+            if !name.starts_with('.') && !name.starts_with("target") && name != "node_modules" {
                 find(&entry.path(), &format!("{path}/"), found);
             }
         } else if name.ends_with(".md") {

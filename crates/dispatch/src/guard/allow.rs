@@ -60,8 +60,12 @@ impl FromStr for Allowed {
     }
 }
 
-/// A host's name in the one spelling it is compared in: lower case, ASCII, no dot at the end. None for addresses and what is no host.
+/// A host's name in the one spelling it is compared in: lower case, ASCII, no dot at the end. None for addresses, and for what is no host:
+/// a pattern would be taken and match nothing.
 fn host_name(text: &str) -> Option<String> {
+    if text.contains('*') {
+        return None;
+    }
     match Host::parse(text).ok()? {
         Host::Domain(name) => Some(name.trim_end_matches('.').to_owned()).filter(|name| !name.is_empty()),
         Host::Ipv4(_) | Host::Ipv6(_) => None,
@@ -150,9 +154,18 @@ mod tests {
 
     #[test]
     fn an_entry_that_has_to_be_guessed_at_is_refused() {
-        for text in
-            ["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "a b", "127.1", "0x7f000001", "http://x/"]
-        {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "a b",
+            "127.1",
+            "0x7f000001",
+            "http://x/",
+            "*.internal",
+        ] {
             assert!(matches!(text.parse::<Allowed>(), Err(AllowedError::Malformed { .. })), "{text}");
         }
         let error = "10.1.2.3/8".parse::<Allowed>().unwrap_err();

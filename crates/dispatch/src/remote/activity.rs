@@ -73,6 +73,11 @@ impl Remote {
         &self.declaration
     }
 
+    /// Who is called: scheme, host and port.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
     /// Deliveries under way.
     pub fn under_way(&self) -> usize {
         self.gate.under_way(self.declaration.concurrency)

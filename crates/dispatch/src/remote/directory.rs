@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::activity::Remote;
 use super::declaration::{DeclarationError, RemoteDeclaration};
 use super::outbound::Outbound;
-use crate::declaration::registry_json;
+use crate::declaration::{Declaration, registry_json};
 use crate::local::Activities;
 use crate::transport::{Answer, Call, Failure, Probed, Transport};
 
@@ -142,10 +142,22 @@ impl Everywhere {
 
     /// What definitions may name now, as the JSON text that validation reads.
     pub fn registry_json(&self) -> String {
+        self.registry_json_with("", None)
+    }
+
+    /// As [`Self::registry_json`] would be if the remote activity `name` were this, or were not.
+    pub fn registry_json_with(&self, name: &str, declaration: Option<&Declaration>) -> String {
         let remote = self.remote.all();
-        let remote = remote.iter().map(|remote| &remote.declaration().activity);
-        let hidden = |name: &str| self.local.contains(name);
-        registry_json(self.local.declarations().chain(remote.filter(|activity| !hidden(&activity.name))))
+        let others = remote.iter().map(|remote| &remote.declaration().activity);
+        let remote = others.filter(|activity| activity.name != name).chain(declaration);
+        let seen = remote.filter(|activity| !self.local.contains(&activity.name));
+        registry_json(self.local.declarations().chain(seen))
+    }
+
+    /// Where an activity is, such as `rest https://devices.test`; none if it is in process, or nowhere.
+    pub fn whereabouts(&self, activity: &str) -> Option<String> {
+        let remote = self.remote.get(activity).filter(|_| !self.local.contains(activity))?;
+        Some(format!("{} {}", remote.declaration().transport.as_str(), remote.target()))
     }
 }
 

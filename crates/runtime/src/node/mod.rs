@@ -19,7 +19,6 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::declared::DeclaredActivities;
 use crate::definitions::Definitions;
 use crate::entity::{EntityId, EntityReader, Operated};
 use crate::hands::{Hands, Store};
@@ -50,7 +49,6 @@ pub struct Options {
 pub struct Node<S> {
     hands: Arc<Hands<S>>,
     routes: Routes<S>,
-    declared: DeclaredActivities<S>,
     options: Options,
     shards: Vec<mpsc::UnboundedSender<Incoming>>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
@@ -81,7 +79,6 @@ impl<S: Store> Node<S> {
         options: Options,
     ) -> Result<Self, PartitionError> {
         let routes = Routes::new(Arc::clone(&store))?;
-        let declared = DeclaredActivities::new(Arc::clone(&store))?;
         let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
         let metrics = Arc::new(Metrics::new(options.shard.shards));
         let clock = Clock::new();
@@ -106,7 +103,6 @@ impl<S: Store> Node<S> {
         Ok(Self {
             hands,
             routes,
-            declared,
             options,
             shards: senders,
             tasks: tokio::sync::Mutex::new(tasks),
@@ -223,11 +219,6 @@ impl<S: Store> Node<S> {
     /// Every shard, in order.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
         self.options.shard.shards.shards()
-    }
-
-    /// Activities that are declared while the node is at work.
-    pub fn declared_activities(&self) -> &DeclaredActivities<S> {
-        &self.declared
     }
 
     /// Where events from outside go.

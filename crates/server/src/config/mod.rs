@@ -8,6 +8,7 @@ mod options;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use abide_dispatch::remote::RemoteDeclaration;
 use abide_workflow::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,10 @@ pub struct Config {
     pub runtime: RuntimeConfig,
     /// What the activity `http.request` may reach.
     pub http: HttpConfig,
+    /// How activities of other services are called.
+    pub dispatch: DispatchConfig,
+    /// The activities of other services.
+    pub activities: Vec<RemoteDeclaration>,
 }
 
 /// `[server]`
@@ -102,6 +107,43 @@ pub struct RuntimeConfig {
 pub struct HttpConfig {
     /// Hosts, addresses and networks that may be called though they are private.
     pub allow: Vec<String>,
+}
+
+/// `[dispatch]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct DispatchConfig {
+    /// Hosts, addresses and networks that declared activities may be at though they are private.
+    pub allow: Vec<String>,
+    /// What the names of variables must begin with that secrets may be in.
+    pub secrets_env_prefix: String,
+    /// Folders whose files may be secrets.
+    pub secrets_folders: Vec<PathBuf>,
+    /// Troubles in a row after which a target is left alone for a while.
+    pub circuit_troubles: u32,
+    /// The first while.
+    #[serde(with = "iso")]
+    pub circuit_pause: Duration,
+    /// The longest while.
+    #[serde(with = "iso")]
+    pub circuit_pause_max: Duration,
+    /// How often the records of calls are held against what is under way.
+    #[serde(with = "iso")]
+    pub reconcile_every: Duration,
+}
+
+impl Default for DispatchConfig {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            secrets_env_prefix: "ABIDE_SECRET_".to_owned(),
+            secrets_folders: Vec::new(),
+            circuit_troubles: 10,
+            circuit_pause: Duration::seconds(1),
+            circuit_pause_max: Duration::seconds(30),
+            reconcile_every: Duration::seconds(30),
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -187,9 +229,17 @@ pub enum ConfigError {
         /// Which.
         name: String,
     },
-    /// An entry of `http.allow`.
-    #[error("http.allow: {0}")]
-    Allow(#[from] abide_dispatch::guard::AllowedError),
+    /// An entry of `http.allow` or `dispatch.allow`.
+    #[error("{key}: {source}")]
+    Allow {
+        /// Which list.
+        key: &'static str,
+        /// What is wrong with it.
+        source: abide_dispatch::guard::AllowedError,
+    },
+    /// Nobody could be called over TLS.
+    #[error(transparent)]
+    Tls(#[from] abide_dispatch::TlsError),
 }
 
 impl Config {

@@ -2,12 +2,13 @@
 
 use std::time::Duration as StdDuration;
 
-use abide_dispatch::GuardConfig;
+use abide_dispatch::remote::{BreakerConfig, Outbound, SecretsConfig, SystemSecrets};
+use abide_dispatch::{Guard, GuardConfig};
 use abide_runtime::node::Options;
 use abide_runtime::placement::ShardCount;
 use abide_store::rows::Capabilities;
 
-use super::{Config, ConfigError, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
+use super::{Config, ConfigError, DispatchConfig, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
 use crate::callers;
 
 /// A shard that could hardly hold anything would refuse what a burst brings.
@@ -42,9 +43,46 @@ impl ServerConfig {
 impl HttpConfig {
     /// What may be called.
     pub fn guard(&self) -> Result<GuardConfig, ConfigError> {
-        let allow = self.allow.iter().map(|entry| entry.parse()).collect::<Result<_, _>>()?;
-        Ok(GuardConfig { allow, ..GuardConfig::default() })
+        guard("http.allow", &self.allow)
     }
+}
+
+impl DispatchConfig {
+    /// The way out to declared activities.
+    pub fn outbound(&self) -> Result<Outbound, ConfigError> {
+        self.check()?;
+        let secrets = SecretsConfig {
+            env_prefix: self.secrets_env_prefix.clone(),
+            folders: self.secrets_folders.clone(),
+        };
+        let breaker = BreakerConfig {
+            troubles: self.circuit_troubles,
+            pause: StdDuration::from_millis(self.circuit_pause.0),
+            pause_max: StdDuration::from_millis(self.circuit_pause_max.0.max(self.circuit_pause.0)),
+        };
+        let guard = Guard::new(guard("dispatch.allow", &self.allow)?);
+        Ok(Outbound::new(guard, SystemSecrets::new(secrets), breaker)?)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let expected = "more than nothing";
+        for (key, nothing) in [
+            ("dispatch.circuitTroubles", self.circuit_troubles == 0),
+            ("dispatch.circuitPause", self.circuit_pause.0 == 0),
+            ("dispatch.reconcileEvery", self.reconcile_every.0 == 0),
+        ] {
+            if nothing {
+                return Err(ConfigError::Range { key, value: 0, expected });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn guard(key: &'static str, allow: &[String]) -> Result<GuardConfig, ConfigError> {
+    let allow = allow.iter().map(|entry| entry.parse()).collect::<Result<_, _>>();
+    let allow = allow.map_err(|source| ConfigError::Allow { key, source })?;
+    Ok(GuardConfig { allow, ..GuardConfig::default() })
 }
 
 impl Config {
@@ -68,6 +106,7 @@ impl Config {
         }
         shard.retention = runtime.retention;
         shard.repeat_window = runtime.idempotency_window;
+        shard.reconcile_every = StdDuration::from_millis(self.dispatch.reconcile_every.0);
         shard.overdue_per_second = (runtime.recovery_rate / self.store.shards).max(1);
         Ok(Options {
             shard,

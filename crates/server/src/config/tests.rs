@@ -55,6 +55,47 @@ fn what_is_unknown_or_of_another_type_is_refused_with_its_place() {
 }
 
 #[test]
+fn activities_are_declared_in_the_words_of_the_interface() {
+    let text = r#"
+[dispatch]
+allow = ["127.0.0.1"]
+circuitPause = "PT2S"
+[[activities]]
+name = "charge"
+category = "externalApi"
+transport = "grpc"
+endpoint = "http://127.0.0.1:9"
+input = { type = "object", required = ["amount"] }
+retryPolicy = { maxAttempts = 5 }
+concurrency = 7
+auth = { bearer = { secretRef = "env:ABIDE_SECRET_PAYMENTS" } }
+"#;
+    let config = Config::parse(text).unwrap();
+    let declared = serde_json::to_value(&config.activities).unwrap();
+    let expected = serde_json::json!([{
+        "name": "charge", "category": "externalApi", "transport": "grpc", "endpoint": "http://127.0.0.1:9",
+        "input": {"type": "object", "required": ["amount"]}, "retryPolicy": {"maxAttempts": 5}, "concurrency": 7,
+        "auth": {"bearer": {"secretRef": "env:ABIDE_SECRET_PAYMENTS"}},
+    }]);
+    assert_eq!(declared, expected);
+    config.dispatch.outbound().unwrap();
+    let wrong = Config::parse(&text.replace("grpc", "pigeon")).unwrap_err().to_string();
+    assert!(wrong.contains("transport must be"), "{wrong}");
+}
+
+#[test]
+fn what_nobody_could_be_called_with_is_refused() {
+    let refused = |change: fn(&mut DispatchConfig)| {
+        let mut config = DispatchConfig::default();
+        change(&mut config);
+        config.outbound().unwrap_err().to_string()
+    };
+    assert!(refused(|config| config.allow.push("*.internal".to_owned())).contains("dispatch.allow"));
+    assert!(refused(|config| config.circuit_troubles = 0).contains("circuitTroubles"));
+    assert!(refused(|config| config.reconcile_every = Duration(0)).contains("reconcileEvery"));
+}
+
+#[test]
 fn what_counts_per_node_is_divided_among_its_shards() {
     let options = |config: &Config| config.node_options("n".to_owned(), 1, &CAPABILITIES).unwrap();
     let mut config = Config::default();

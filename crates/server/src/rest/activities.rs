@@ -1,19 +1,32 @@
-//! `GET /api/activities`: what definitions may name in their tasks.
+//! `/api/activities`: what definitions may name in their tasks, and declaring those that other services run.
 
+use std::collections::BTreeMap;
+
+use abide_dispatch::remote::{Remote, RemoteDeclaration};
+use abide_runtime::declared::{Declared, DeclaredVersion, VERSIONS_MAX};
 use abide_runtime::hands::Store;
+use abide_workflow::Timestamp;
 use axum::http::StatusCode;
 use axum::response::Response;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::activity_json::{ActivityJson, RemovedJson, VersionJson};
 use super::page::{self, LIMIT, PageJson, TOKEN};
 use crate::app::App;
 use crate::asked::Asked;
+use crate::catalogue::{self, CatalogueError, Source};
+use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Operation};
+use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
 
 const QUERY: [Field; 2] = [LIMIT, TOKEN];
+const NAME: Field =
+    Field::required("name", Kind::Text { chars_min: 1, chars_max: 256 }, "What definitions call it.");
+const VERSION: Field = Field::optional(
+    "version",
+    Kind::Whole { min: 1, max: VERSIONS_MAX, default: None },
+    "A version that was declared by this interface; without it, what is in force.",
+);
 
 pub(super) const LIST: Operation = Operation {
     id: "listActivities",
@@ -23,59 +36,176 @@ pub(super) const LIST: Operation = Operation {
     answers: &[Answer::data::<PageJson<ActivityJson>>(200, "A page of activities.")],
     ..Operation::NONE
 };
+pub(super) const SHOW: Operation = Operation {
+    id: "showActivity",
+    about: "Shows an activity, as it is in force or in a version that was declared by this interface.",
+    query: &[VERSION],
+    ..ACTIVITY
+};
+pub(super) const PUT: Operation = Operation {
+    id: "putActivity",
+    about: "Declares an activity that another service runs: a new version, in force for every call from now on. Declaring the same again \
+            changes nothing.",
+    body: Some(Body {
+        required: true,
+        about: "The declaration; docs/reference/activities.md has every field.",
+        kinds: &[(JSON, Shape::Schema(DECLARATION))],
+    }),
+    answers: &[
+        Answer::data::<ActivityJson>(200, "It was declared so already."),
+        Answer::data::<ActivityJson>(201, "It is declared, in a new version."),
+    ],
+    refuses: &[409],
+    ..ACTIVITY
+};
+pub(super) const DELETE: Operation = Operation {
+    id: "deleteActivity",
+    about: "Takes an activity away that was declared by this interface. Calls under way end as they began; later ones fail for good. Its \
+            versions stay readable.",
+    answers: &[Answer::data::<RemovedJson>(200, "It is gone.")],
+    refuses: &[404, 409],
+    ..ACTIVITY
+};
 
-/// An activity.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Activity")]
-#[serde(rename_all = "camelCase")]
-struct ActivityJson {
-    name: String,
-    category: String,
-    /// How it is called; `LOCAL` is in the server itself.
-    transport: &'static str,
-    /// What its input must be, a JSON schema.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_schema: Option<Value>,
-    /// What its result will be, a JSON schema.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_schema: Option<Value>,
-    /// The activity that undoes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compensation: Option<String>,
-}
+/// What those of one activity have in common.
+const ACTIVITY: Operation = Operation {
+    tag: "Activities",
+    path: &[NAME],
+    answers: &[Answer::data::<ActivityJson>(200, "The activity.")],
+    refuses: &[404],
+    ..Operation::NONE
+};
 
-/// As validation reads them.
-#[derive(Deserialize)]
-struct Registered {
-    activities: Vec<RegisteredActivity>,
-}
-
-#[derive(Deserialize)]
-struct RegisteredActivity {
-    name: String,
-    category: String,
-    input: Option<Value>,
-    output: Option<Value>,
-    compensation: Option<String>,
-}
+/// The outermost of a declaration.
+const DECLARATION: &str = r#"{
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "category": {"enum": ["database", "externalApi", "messaging", "polling", "entity", "other"]},
+        "transport": {"enum": ["rest", "protobuf", "grpc", "envelope"]},
+        "endpoint": {"type": "string"},
+        "input": {"type": ["object", "boolean"]},
+        "output": {"type": ["object", "boolean"]},
+        "attemptTimeout": {"type": "string"},
+        "retryPolicy": {"type": "object"},
+        "compensation": {"type": "string"},
+        "concurrency": {"type": "integer", "minimum": 1, "maximum": 10000},
+        "ratePerSecond": {"type": "number"},
+        "probe": {"type": "boolean"},
+        "auth": {"type": "object"},
+        "tls": {"type": "object"}
+    },
+    "required": ["category", "transport", "endpoint"],
+    "additionalProperties": false
+}"#;
 
 /// Lists activities.
 pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let [limit, from] = asked.parameters(&QUERY)?;
     let limit = LIMIT.count(limit.as_deref())?;
-    let registered: Registered =
-        serde_json::from_str(app.registry()).map_err(|error| ApiError::internal(&error))?;
-    let mut activities = registered.activities;
-    activities.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    activities.retain(|activity| from.as_deref().is_none_or(|from| activity.name.as_str() >= from));
-    let continuation_token = page::cut(&mut activities, limit, |activity| activity.name.clone());
-    let items = activities.into_iter().map(ActivityJson::of).collect();
+    let (catalogue, everywhere) = (app.catalogue(), app.catalogue().everywhere());
+    let declared = app.in_time(catalogue.versions()).await??;
+    let mut items: BTreeMap<String, ActivityJson> = everywhere
+        .local()
+        .declarations()
+        .map(|one| (one.name.clone(), ActivityJson::of_server(one)))
+        .collect();
+    for remote in everywhere.remote().all() {
+        let item = ActivityJson::of_remote(remote.declaration()).in_force(&remote);
+        items.entry(remote.declaration().activity.name.clone()).or_insert(item);
+    }
+    for version in declared {
+        if catalogue.source(&version.name) == Source::Interface {
+            let in_force = items.remove(&version.name);
+            let item = in_force.map_or_else(|| unusable(app, &version), Ok)?;
+            items.insert(version.name.clone(), item.declared(stamp(&version)));
+        }
+    }
+    let mut items: Vec<ActivityJson> = items.into_values().collect();
+    items.retain(|item| from.as_deref().is_none_or(|from| item.name.as_str() >= from));
+    let continuation_token = page::cut(&mut items, limit, |item| item.name.clone());
     Ok(asked.succeed(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
 }
 
-impl ActivityJson {
-    fn of(activity: RegisteredActivity) -> Self {
-        let RegisteredActivity { name, category, input, output, compensation } = activity;
-        Self { name, category, transport: "LOCAL", input_schema: input, output_schema: output, compensation }
+/// Shows an activity.
+pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let name = asked.part(&NAME).await?;
+    let [version] = asked.parameters(&[VERSION])?;
+    let version = version.map(|text| VERSION.whole(Some(&text))).transpose()?;
+    let catalogue = app.catalogue();
+    let everywhere = catalogue.everywhere();
+    let missing = || ApiError::from(CatalogueError::Unknown { name: name.clone() });
+    let item = match (version, catalogue.source(&name)) {
+        (None, Source::Server) => {
+            let declaration = everywhere.local().declarations().find(|one| one.name == name);
+            ActivityJson::of_server(declaration.ok_or_else(missing)?)
+        }
+        (None, Source::Configuration) => in_force(app, &name).ok_or_else(missing)?,
+        _ => {
+            let found = app.in_time(catalogue.version(&name, version)).await??.ok_or_else(missing)?;
+            let removed = found.activity.declaration.is_none();
+            match in_force(app, &name).filter(|_| version.is_none()) {
+                Some(item) => item.declared(stamp(&found)),
+                None if removed && version.is_none() => return Err(missing()),
+                None if removed => ActivityJson::removed(&name).declared(stamp(&found)),
+                None if version.is_none() => unusable(app, &found)?.declared(stamp(&found)),
+                None => ActivityJson::of_remote(&catalogue::read(&found)?).declared(stamp(&found)),
+            }
+        }
+    };
+    Ok(asked.succeed(StatusCode::OK, app.now(), &item))
+}
+
+/// Declares an activity.
+pub(super) async fn put<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let name = asked.part(&NAME).await?;
+    let [] = asked.query([])?;
+    let mut body = asked.json(app.limits().body_bytes_max).await?.unwrap_or_default();
+    let Value::Object(fields) = &mut body else {
+        return Err(ApiError::invalid("", "the body must be a JSON object"));
+    };
+    let named = fields.insert("name".to_owned(), Value::String(name.clone()));
+    if named.is_some_and(|named| named != Value::String(name.clone())) {
+        return Err(ApiError::invalid("/name", "it must be the name in the path, or absent"));
     }
+    let declaration = RemoteDeclaration::read(&body).map_err(CatalogueError::from)?;
+    // Nobody may give up halfway: what is stored must come into force.
+    let (changing, now) = (app.clone(), app.now().0);
+    let put = tokio::spawn(async move { changing.catalogue().put(declaration, now).await });
+    let put = app.in_time(put).await?.map_err(|error| ApiError::internal(&error))??;
+    let (status, version) = match put {
+        Declared::New(version) => (StatusCode::CREATED, version),
+        Declared::Unchanged(version) => (StatusCode::OK, version),
+    };
+    let item = ActivityJson::of_remote(&catalogue::read(&version)?).declared(stamp(&version));
+    Ok(asked.succeed(status, app.now(), &item))
+}
+
+/// Takes an activity away.
+pub(super) async fn delete<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
+    let name = asked.part(&NAME).await?;
+    let [] = asked.query([])?;
+    let (changing, taken, now) = (app.clone(), name.clone(), app.now().0);
+    let removing = tokio::spawn(async move { changing.catalogue().remove(&taken, now).await });
+    let removed = app.in_time(removing).await?.map_err(|error| ApiError::internal(&error))??;
+    Ok(asked.succeed(StatusCode::OK, app.now(), &RemovedJson { name, version: removed.version }))
+}
+
+fn in_force<S: Store>(app: &App<S>, name: &str) -> Option<ActivityJson> {
+    let remote = app.catalogue().everywhere().remote().get(name)?;
+    let remote: &Remote = &remote;
+    Some(ActivityJson::of_remote(remote.declaration()).in_force(remote))
+}
+
+/// One that was declared and cannot be called, with the reason.
+fn unusable<S: Store>(app: &App<S>, version: &DeclaredVersion) -> Result<ActivityJson, ApiError> {
+    let declaration = catalogue::read(version)?;
+    let checked = app.catalogue().everywhere().remote().check(&declaration);
+    let reason =
+        checked.err().map_or_else(|| "its compensation is gone".to_owned(), |error| error.to_string());
+    Ok(ActivityJson::of_remote(&declaration).unusable(reason))
+}
+
+fn stamp(version: &DeclaredVersion) -> VersionJson {
+    VersionJson { version: version.version, declared_at_utc: Text(Timestamp(version.activity.declared_at)) }
 }

@@ -3,6 +3,7 @@
 //! Every route is here, one line each, and nowhere else, but for those of Durable Functions, which [`crate::durable`] tells apart. Handlers answer data or an error; responses are made of both in one place.
 
 mod activities;
+mod activity_json;
 mod body;
 mod dispatches;
 mod dlq;
@@ -76,6 +77,9 @@ fn routes<S: Store>() -> Vec<Route<S>> {
         route!(GET    "/api/stuck", stuck::list, stuck::LIST),
         route!(GET    "/api/stats", stats::show, stats::SHOW),
         route!(GET    "/api/activities", activities::list, activities::LIST),
+        route!(GET    "/api/activities/{name}", activities::show, activities::SHOW),
+        route!(PUT    "/api/activities/{name}", activities::put, activities::PUT),
+        route!(DELETE "/api/activities/{name}", activities::delete, activities::DELETE),
         route!(GET    "/api/dispatches", dispatches::list, dispatches::LIST),
         route!(GET    "/api/dispatches/{instanceId}/{run}/{idempotencyKey}", dispatches::show, dispatches::SHOW),
         route!(GET    "/api/dlq", dlq::list, dlq::LIST),

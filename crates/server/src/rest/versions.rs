@@ -227,7 +227,8 @@ async fn retire_unless_live<S: Store>(app: App<S>, id: String, version: Version)
 pub(super) async fn validate<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let [] = asked.query([])?;
     let bytes = asked.bytes(app.limits().body_bytes_max).await?;
-    let registry = Registry::parse(app.registry()).map_err(|error| ApiError::internal(&error))?;
+    let registry =
+        Registry::parse(&app.catalogue().registry()).map_err(|error| ApiError::internal(&error))?;
     let text = asked::text(&bytes)?;
     if text.trim().is_empty() {
         return Err(ApiError::invalid("", "the body must be a definition"));

@@ -100,7 +100,8 @@ pub(super) async fn publish<S: Store>(app: &App<S>, asked: &mut Asked) -> Result
     let bytes = asked.bytes(app.limits().body_bytes_max).await?;
     let text = asked::text(&bytes)?;
     check_id(text)?;
-    let publish = app.node().definitions().publish(text, Some(app.registry()), app.now());
+    let registry = app.catalogue().registry();
+    let publish = app.node().definitions().publish(text, Some(&registry), app.now());
     let (plan, publication) = app.in_time(publish).await??;
     let status = match publication {
         Publication::New => StatusCode::CREATED,

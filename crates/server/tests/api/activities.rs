@@ -26,5 +26,5 @@ async fn activities_are_listed_by_name_page_by_page() {
     }
     assert_eq!(&paged, all);
     let request = all.iter().find(|activity| activity["name"] == "http.request").unwrap();
-    assert_eq!((&request["transport"], request["inputSchema"].is_object()), (&json!("LOCAL"), true));
+    assert_eq!((&request["transport"], request["input"].is_object()), (&json!("local"), true));
 }

@@ -7,7 +7,7 @@ use abide_dispatch::{Activities, Guard, GuardConfig};
 use abide_runtime::Node;
 use abide_runtime::definitions::Definitions;
 use abide_runtime::hands::Store;
-use abide_server::{App, AppLimits, Callers, Config, router};
+use abide_server::{App, AppLimits, Callers, Catalogue, Config, router};
 use abide_store::memory::MemoryStore;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
@@ -59,7 +59,7 @@ impl World {
     pub(crate) fn configured<S: Store>(store: S, config: &Config) -> (Self, App<S>) {
         let store = Arc::new(store);
         let activities = Activities::with_builtins(Guard::new(GuardConfig::default())).unwrap();
-        let options = config.node_options("node".to_owned(), 1, &store.capabilities()).unwrap();
+        let mut options = config.node_options("node".to_owned(), 1, &store.capabilities()).unwrap();
         let limits = AppLimits {
             body_bytes_max: BODY_BYTES_MAX,
             payload_bytes_max: options.shard.run.payload_bytes_max,
@@ -69,9 +69,11 @@ impl World {
         };
         let callers = Callers::new(config.server.listen, &config.server.hosts);
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
-        let registry = activities.registry_json();
-        let node = Node::start(store, definitions, &Arc::new(activities), options).unwrap();
-        let app = App::new(Arc::new(node), registry, limits, callers);
+        let outbound = config.dispatch.outbound().unwrap();
+        let catalogue = Catalogue::new(&store, activities, outbound, &config.activities).unwrap();
+        options.shard.targets = catalogue.targets();
+        let node = Node::start(store, definitions, catalogue.everywhere(), options).unwrap();
+        let app = App::new(Arc::new(node), catalogue, limits, callers);
         (Self { router: router(app.clone()) }, app)
     }
 

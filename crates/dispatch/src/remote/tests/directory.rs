@@ -120,6 +120,31 @@ async fn the_registry_has_both_kinds_sorted_and_each_name_once() {
     assert_eq!(registry["activities"][0], json!({"name": "charge", "category": "other"}), "and no endpoints");
 }
 
+#[tokio::test]
+async fn the_registry_can_be_seen_as_it_would_be() {
+    let (everywhere, server) = (everywhere(), Server::always(200, "1").await);
+    everywhere.remote().put(named("charge", &server)).unwrap();
+    let names = |registry: String| -> Vec<String> {
+        let registry: Value = serde_json::from_str(&registry).unwrap();
+        let entries = registry["activities"].as_array().unwrap();
+        entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let more = named("more", &server).activity;
+    assert_eq!(names(everywhere.registry_json_with("more", Some(&more))), ["charge", "echo", "more"]);
+    assert_eq!(names(everywhere.registry_json_with("charge", None)), ["echo"]);
+    assert_eq!(names(everywhere.registry_json()), ["charge", "echo"], "and nothing was changed");
+}
+
+#[tokio::test]
+async fn where_an_activity_is_does_not_tell_its_path() {
+    let (everywhere, server) = (everywhere(), Server::always(200, "1").await);
+    everywhere.remote().put(named("charge", &server)).unwrap();
+    everywhere.remote().put(named("echo", &server)).unwrap();
+    let address = server.address;
+    assert_eq!(everywhere.whereabouts("charge"), Some(format!("rest http://{address}")));
+    assert_eq!((everywhere.whereabouts("echo"), everywhere.whereabouts("nobody")), (None, None));
+}
+
 #[test]
 fn a_remote_activity_shows_no_path() {
     let declared = declared(Wire::Rest, "http://127.0.0.1:1/s3cret", json!({}));

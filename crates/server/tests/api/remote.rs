@@ -1,0 +1,118 @@
+//! Runs that call activities of other services, and what is told of the calls.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::world::World;
+
+/// A service that doubles at one path and refuses at all others, and how often it was called.
+async fn service() -> (SocketAddr, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(answer(stream));
+        }
+    });
+    (address, calls)
+}
+
+async fn answer(mut stream: TcpStream) {
+    let mut text = String::new();
+    let (head, body) = loop {
+        let mut piece = [0; 4_096];
+        let read = stream.read(&mut piece).await.unwrap();
+        text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        if let Ok(body) = serde_json::from_str::<Value>(body) {
+            break (head, body);
+        }
+    };
+    let key = head.lines().find_map(|line| line.strip_prefix("x-tpf-idempotency-key: ")).unwrap();
+    let (status, answer) = if head.starts_with("POST /double ") {
+        (200, json!({"doubled": body["n"].as_i64().unwrap() * 2, "key": key}).to_string())
+    } else {
+        (412, "not now, not ever".to_owned())
+    };
+    let head = format!("HTTP/1.1 {status} told\r\nconnection: close\r\ncontent-length: {}", answer.len());
+    let head = format!("{head}\r\ncontent-type: application/json");
+    stream.write_all(format!("{head}\r\n\r\n{answer}").as_bytes()).await.unwrap();
+}
+
+async fn world(service: SocketAddr) -> World {
+    let declared = ["double", "refuse"].map(|name| {
+        let declaration = json!({
+            "name": name, "category": "other", "transport": "rest", "endpoint": format!("http://{service}/{name}"),
+            "input": {"type": "object", "required": ["n"]},
+        });
+        serde_json::from_value(declaration).unwrap()
+    });
+    World::with(|config| {
+        config.dispatch.allow.push("127.0.0.1".to_owned());
+        config.activities.extend(declared);
+    })
+    .await
+}
+
+fn calling(activity: &str) -> Value {
+    json!({
+        "Begin": {"type": "task", "activity": activity, "input": "$.input", "output": "$.state.told", "next": "Done"},
+        "Done": {"type": "succeed", "output": "$.state.told"},
+    })
+}
+
+async fn run(world: &World, activity: &str, input: Value) -> Value {
+    assert_eq!(world.publish(activity, &calling(activity)).await.status, 201);
+    let start = json!({"workflow": activity, "instanceId": activity, "input": input});
+    world.post("/api/instances?wait=PT30S", &start).await.data()
+}
+
+#[tokio::test]
+async fn a_run_gets_what_the_service_answered_and_the_call_says_where_it_went() {
+    let (service, calls) = service().await;
+    let world = world(service).await;
+    let ended = run(&world, "double", json!({"n": 21})).await;
+    assert_eq!((&ended["status"], &ended["output"]["doubled"]), (&json!("Completed"), &json!(42)));
+    let key = ended["output"]["key"].as_str().unwrap();
+    let call = world.get(&format!("/api/dispatches/double/1/{key}")).await.data();
+    assert_eq!((&call["transport"], &call["target"]), (&json!("rest"), &json!(format!("http://{service}"))));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_final_refusal_is_a_dead_letter_that_says_who_refused_and_how() {
+    let (service, _) = service().await;
+    let world = world(service).await;
+    let ended = run(&world, "refuse", json!({"n": 1})).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("Failed"), &json!("Http412")));
+    // Dead letters are readable a moment later.
+    let dead = loop {
+        let mut page = world.get("/api/dlq?engine=refuse").await.data();
+        if let Some(dead) = page["items"].as_array_mut().unwrap().pop() {
+            break dead;
+        }
+        tokio::task::yield_now().await;
+    };
+    let path = format!("/api/dlq/refuse/{}", dead["rowKey"].as_str().unwrap());
+    let text = world.get(&path).await.data().to_string();
+    for told in ["rest", &format!("http://{service}"), "412", "non_retryable"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn an_input_that_does_not_fit_is_final_and_not_sent() {
+    let (service, calls) = service().await;
+    let world = world(service).await;
+    let ended = run(&world, "double", json!({"m": 21})).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("Failed"), &json!("InputInvalid")));
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
