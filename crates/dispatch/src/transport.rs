@@ -24,6 +24,9 @@ pub struct Call {
     pub attempt_timeout_ms: u64,
     /// An earlier delivery was never answered and may have run: a receiver that can say is asked before it is given the work again.
     pub ask_first: bool,
+    /// The places in the input, JSON pointers, where the author of a definition wrote a reference to a secret. Whoever delivers puts the
+    /// secret there; what is in other places is data, whatever it looks like.
+    pub secrets: Vec<String>,
 }
 
 impl Call {

@@ -142,6 +142,7 @@ mod tests {
             metadata,
             attempt_timeout_ms: 86_460_000,
             ask_first: false,
+            secrets: Vec::new(),
         };
         match activities.deliver(call).await {
             Answer::Completed(output) => Ok((*output).clone()),

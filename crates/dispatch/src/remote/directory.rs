@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::activity::Remote;
 use super::declaration::{DeclarationError, RemoteDeclaration};
+use super::input_secrets;
 use super::outbound::Outbound;
 use crate::declaration::{Declaration, registry_json};
 use crate::local::Activities;
@@ -163,6 +164,10 @@ impl Everywhere {
 
 impl Transport for Everywhere {
     async fn deliver(&self, call: Call) -> Answer {
+        let call = match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
+            Ok(call) => call,
+            Err(failure) => return Answer::Failed(failure),
+        };
         if self.local.contains(&call.activity) {
             return self.local.deliver(call).await;
         }
@@ -176,9 +181,11 @@ impl Transport for Everywhere {
     }
 
     async fn probe(&self, call: Call) -> Probed {
-        match self.remote.get(&call.activity).filter(|_| !self.local.contains(&call.activity)) {
-            Some(remote) => remote.probe(call).await,
-            None => Probed::Unsupported,
+        let remote = self.remote.get(&call.activity).filter(|_| !self.local.contains(&call.activity));
+        let Some(remote) = remote else { return Probed::Unsupported };
+        match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
+            Ok(call) => remote.probe(call).await,
+            Err(failure) => Probed::Unanswered(failure),
         }
     }
 }

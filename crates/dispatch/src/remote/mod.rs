@@ -18,6 +18,7 @@ mod envelope;
 mod exchange;
 mod gate;
 mod grpc;
+mod input_secrets;
 mod outbound;
 mod pool;
 mod protobuf;

@@ -350,6 +350,7 @@ fn outgoing(
     let attempt_timeout_ms =
         left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
     let (activity, input) = (dispatch.activity.clone(), call.input.clone());
-    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first };
+    let secrets = dispatch.secrets.clone();
+    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first, secrets };
     Some((id, call))
 }

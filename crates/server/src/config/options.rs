@@ -106,6 +106,7 @@ impl Config {
         }
         shard.retention = runtime.retention;
         shard.repeat_window = runtime.idempotency_window;
+        shard.resolves_secrets = true;
         shard.reconcile_every = StdDuration::from_millis(self.dispatch.reconcile_every.0);
         shard.overdue_per_second = (runtime.recovery_rate / self.store.shards).max(1);
         Ok(Options {

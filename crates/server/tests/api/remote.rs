@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use abide_server::Config;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -38,7 +39,9 @@ async fn answer(mut stream: TcpStream) {
     };
     let key = head.lines().find_map(|line| line.strip_prefix("x-tpf-idempotency-key: ")).unwrap();
     let (status, answer) = if head.starts_with("POST /double ") {
-        (200, json!({"doubled": body["n"].as_i64().unwrap() * 2, "key": key}).to_string())
+        let characters = body["key"].as_str().map(str::len);
+        let doubled = body["n"].as_i64().unwrap() * 2;
+        (200, json!({"doubled": doubled, "key": key, "characters": characters}).to_string())
     } else {
         (412, "not now, not ever".to_owned())
     };
@@ -48,6 +51,10 @@ async fn answer(mut stream: TcpStream) {
 }
 
 async fn world(service: SocketAddr) -> World {
+    world_with(service, |_| ()).await
+}
+
+async fn world_with(service: SocketAddr, change: impl FnOnce(&mut Config)) -> World {
     let declared = ["double", "refuse"].map(|name| {
         let declaration = json!({
             "name": name, "category": "other", "transport": "rest", "endpoint": format!("http://{service}/{name}"),
@@ -58,6 +65,7 @@ async fn world(service: SocketAddr) -> World {
     World::with(|config| {
         config.dispatch.allow.push("127.0.0.1".to_owned());
         config.activities.extend(declared);
+        change(config);
     })
     .await
 }
@@ -115,4 +123,31 @@ async fn an_input_that_does_not_fit_is_final_and_not_sent() {
     let ended = run(&world, "double", json!({"m": 21})).await;
     assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("Failed"), &json!("InputInvalid")));
     assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_secret_reaches_the_service_and_no_history() {
+    let (service, _) = service().await;
+    let folder = tempfile::tempdir().unwrap();
+    // The service tells its length, to show that it got it.
+    std::fs::write(folder.path().join("key"), "s3cret").unwrap();
+    let path = folder.path().join("key").display().to_string();
+    let world =
+        world_with(service, |config| config.dispatch.secrets_folders.push(folder.path().to_owned())).await;
+    let states = json!({
+        "Begin": {
+            "type": "task", "activity": "double", "input": {"n": 1, "key": {"secretRef": format!("file:{path}")}},
+            "output": "$.state.told", "next": "Done",
+        },
+        "Done": {"type": "succeed", "output": "$.state.told"},
+    });
+    assert_eq!(world.publish("secretive", &states).await.status, 201);
+    let start = json!({"workflow": "secretive", "instanceId": "s"});
+    let ended = world.post("/api/instances?wait=PT30S", &start).await.data();
+    assert_eq!(ended["output"]["characters"], "s3cret".len(), "{ended}");
+    let history = world.get("/api/instances/s/history").await;
+    let dispatches = world.get("/api/dispatches?executionId=s%2F1").await;
+    for shown in [history, dispatches] {
+        assert!(shown.status.is_success() && !shown.text.contains("s3cret"), "{}", shown.text);
+    }
 }

@@ -16,6 +16,7 @@ fn call(activity: &str, input: Value) -> Call {
         metadata: metadata(),
         attempt_timeout_ms: 1_000,
         ask_first: false,
+        secrets: Vec::new(),
     }
 }
 

@@ -44,7 +44,14 @@ fn trusting() -> Activities {
 
 async fn deliver(activities: &Activities, input: Value) -> Result<Value, Failure> {
     let (activity, input) = ("http.request".to_owned(), Arc::new(input));
-    let call = Call { activity, input, metadata: metadata(), attempt_timeout_ms: 10_000, ask_first: false };
+    let call = Call {
+        activity,
+        input,
+        metadata: metadata(),
+        attempt_timeout_ms: 10_000,
+        ask_first: false,
+        secrets: Vec::new(),
+    };
     match activities.deliver(call).await {
         Answer::Completed(output) => Ok((*output).clone()),
         Answer::Failed(failure) => Err(failure),

@@ -145,6 +145,32 @@ async fn where_an_activity_is_does_not_tell_its_path() {
     assert_eq!((everywhere.whereabouts("echo"), everywhere.whereabouts("nobody")), (None, None));
 }
 
+#[tokio::test]
+async fn secrets_are_put_where_the_author_refers_to_them_and_nowhere_else() {
+    let server = Server::always(200, "1").await;
+    let known = Known([("env:KEY".to_owned(), b"s3cret".to_vec())].into());
+    let directory = Directory::new(outbound_with(known));
+    directory.put(named("charge", &server)).unwrap();
+    let everywhere = Everywhere::new(Activities::default(), Arc::new(directory));
+    let reference = json!({"secretRef": "env:KEY"});
+    let input = json!({"auth": {"key": reference}, "from": {"data": reference}});
+    let call = |place: &str| Call { secrets: vec![place.to_owned()], ..call(input.clone()) };
+    assert_eq!(result(everywhere.deliver(call("/auth/key")).await), Ok(json!(1)));
+    let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
+    assert_eq!(sent, json!({"auth": {"key": "s3cret"}, "from": {"data": reference}}));
+    assert!(!format!("{:?}", call("/auth/key")).contains("s3cret"));
+    for nowhere in ["/auth", "/elsewhere"] {
+        assert_eq!(told(&result(everywhere.deliver(call(nowhere)).await)), last("SecretUnavailable"));
+    }
+    let unknown =
+        Call { input: Arc::new(json!({"auth": {"key": {"secretRef": "env:OTHER"}}})), ..call("/auth/key") };
+    let failure = result(everywhere.deliver(unknown.clone()).await);
+    assert_eq!(told(&failure), last("SecretUnavailable"));
+    assert!(failure.unwrap_err().message.contains("env:OTHER"), "it says which");
+    assert!(matches!(everywhere.probe(unknown).await, Probed::Unanswered(_)));
+    assert_eq!(server.requests().len(), 1, "and nothing was sent");
+}
+
 #[test]
 fn a_remote_activity_shows_no_path() {
     let declared = declared(Wire::Rest, "http://127.0.0.1:1/s3cret", json!({}));

@@ -76,7 +76,14 @@ pub(super) fn remote_with(wire: Wire, address: SocketAddr, more: Value) -> Remot
 
 pub(super) fn call(input: Value) -> Call {
     let (activity, input) = ("charge".to_owned(), Arc::new(input));
-    Call { activity, input, metadata: metadata(), attempt_timeout_ms: 8_000, ask_first: false }
+    Call {
+        activity,
+        input,
+        metadata: metadata(),
+        attempt_timeout_ms: 8_000,
+        ask_first: false,
+        secrets: Vec::new(),
+    }
 }
 
 pub(super) async fn deliver(remote: &Remote, input: Value) -> Result<Value, Failure> {

@@ -1,0 +1,42 @@
+//! Secrets in the input of a call: put where the author of the definition refers to them, in the copy that is delivered and nowhere else.
+//!
+//! Knows nothing of where secrets are from, or of who is called.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::secrets::{SecretError, SecretRef, Secrets};
+use crate::transport::{Call, Failure};
+
+/// The call with its secrets in place. What fails here was not sent.
+pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<Call, Failure> {
+    if call.secrets.is_empty() {
+        return Ok(call);
+    }
+    let places = std::mem::take(&mut call.secrets);
+    let mut input = Value::clone(&call.input);
+    let all = async {
+        for place in &places {
+            let found = input.pointer_mut(place);
+            let missing = || unavailable(format!("there is no reference to a secret at {place}"));
+            let found = found.ok_or_else(missing)?;
+            let reference = SecretRef::read(found);
+            let reference = reference.map_err(|error| unavailable(format!("at {place}: {error}")))?;
+            let secret = secrets.reveal(&reference).await?;
+            let text = str::from_utf8(secret.expose());
+            let unusable = |_| SecretError::Unusable { reference, expected: "text in UTF-8" };
+            *found = Value::String(text.map_err(unusable)?.to_owned());
+        }
+        Ok::<_, Failure>(())
+    };
+    let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
+    tokio::time::timeout(Duration::from_millis(call.attempt_timeout_ms), all).await.map_err(late)??;
+    call.input = Arc::new(input);
+    Ok(call)
+}
+
+fn unavailable(message: String) -> Failure {
+    Failure::for_good("SecretUnavailable", message)
+}
