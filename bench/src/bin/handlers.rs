@@ -1,0 +1,136 @@
+//! `handlers ADDRESS`: what Abide calls when its activities are measured in a process of their own, as Restate's handlers are.
+//!
+//! Every activity returns what it is given, over each of the four wires, on one port and two threads. Keeps nothing, so it knows no duplicates and
+//! looks at no metadata: what is measured is the way there and back. `GET /counts` tells how many calls and connections there were.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::{env, io};
+
+use abide_dispatch::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
+use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
+use abide_dispatch::wire::{BODY_BYTES_MAX, ENVELOPE, JSON, PROTOBUF, Unreadable, envelope, protobuf};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tonic::body::Body;
+use tonic::codegen::Service;
+
+/// Exchanges at once on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 1_024;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+static GRPC: LazyLock<ActivitiesServer<Echo>> = LazyLock::new(|| ActivitiesServer::new(Echo));
+
+fn main() -> ExitCode {
+    let Some(address) = env::args().nth(1).and_then(|address| address.parse::<SocketAddr>().ok()) else {
+        eprintln!("usage: handlers ADDRESS");
+        return ExitCode::FAILURE;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let served = runtime.and_then(|runtime| runtime.block_on(serve(address)));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("handlers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(address: SocketAddr) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(STREAMS_MAX);
+    let builder = Arc::new(builder);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(connection(stream, Arc::clone(&builder)));
+    }
+}
+
+async fn connection(stream: TcpStream, builder: Arc<auto::Builder<TokioExecutor>>) {
+    // Whoever calls goes away as it likes.
+    drop(stream.set_nodelay(true));
+    drop(builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await);
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    if request.method() == hyper::Method::GET {
+        let (calls, connections) = (CALLS.load(Ordering::Relaxed), CONNECTIONS.load(Ordering::Relaxed));
+        let counts = serde_json::json!({"calls": calls, "connections": connections});
+        return Ok(whole(StatusCode::OK, JSON, counts.to_string().into()));
+    }
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    if content_type.starts_with(b"application/grpc") {
+        return GRPC.clone().call(request).await;
+    }
+    let echo = if content_type == PROTOBUF.as_bytes() {
+        through_protobuf
+    } else if content_type == ENVELOPE.as_bytes() {
+        through_envelope
+    } else {
+        as_it_is
+    };
+    let Ok(body) = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await else {
+        return Ok(whole(StatusCode::PAYLOAD_TOO_LARGE, JSON, Bytes::new()));
+    };
+    Ok(match echo(body.to_bytes()) {
+        Ok((content_type, body)) => whole(StatusCode::OK, content_type, body),
+        Err(_) => whole(StatusCode::BAD_REQUEST, JSON, Bytes::new()),
+    })
+}
+
+type Echoed = Result<(&'static str, Bytes), Unreadable>;
+
+fn as_it_is(body: Bytes) -> Echoed {
+    Ok((JSON, body))
+}
+
+fn through_protobuf(body: Bytes) -> Echoed {
+    let input = protobuf::json_of(protobuf::read_request(body)?.input)?;
+    Ok((PROTOBUF, protobuf::write(&protobuf::answer(input)).into()))
+}
+
+fn through_envelope(body: Bytes) -> Echoed {
+    let received = envelope::read_request(&body)?;
+    Ok((ENVELOPE, envelope::write_response(&received.control, &received.input)?.into()))
+}
+
+fn whole(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+struct Echo;
+
+#[tonic::async_trait]
+impl Activities for Echo {
+    async fn invoke(
+        &self,
+        request: tonic::Request<InvokeRequest>,
+    ) -> Result<tonic::Response<InvokeResponse>, tonic::Status> {
+        Ok(tonic::Response::new(InvokeResponse { output: request.into_inner().input }))
+    }
+
+    async fn probe(
+        &self,
+        _: tonic::Request<ProbeRequest>,
+    ) -> Result<tonic::Response<InvokeResponse>, tonic::Status> {
+        Err(tonic::Status::unimplemented("nothing is kept"))
+    }
+}
