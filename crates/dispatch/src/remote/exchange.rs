@@ -85,6 +85,10 @@ pub(super) fn success<'e>(
     target: &Target,
     told: fn(&[u8]) -> Option<Status>,
 ) -> Result<&'e Bytes, Failure> {
+    // Most are; nobody's failure is looked for in them.
+    if exchanged.status.is_success() {
+        return exchanged.body.as_ref().ok_or_else(|| too_large(target, BODY_BYTES_MAX));
+    }
     let server = target.to_string();
     let response = status::http::Response {
         status: exchanged.status.as_u16(),

@@ -11,7 +11,8 @@ const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// A payload's bytes.
 pub fn write(value: &Value) -> Vec<u8> {
-    value.to_string().into_bytes()
+    // JSON into memory: there is nothing that could fail.
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 /// The payload of these bytes.
