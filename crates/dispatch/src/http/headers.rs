@@ -5,7 +5,7 @@
 
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
 
-use crate::metadata::Metadata;
+use crate::metadata::{self, Metadata};
 
 /// A header that cannot be sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,6 +41,17 @@ const OF_METADATA_SERVICES: &[&str] = &[
     "x-aws-ec2-metadata-token",
     "x-aws-ec2-metadata-token-ttl-seconds",
     "x-google-metadata-request",
+];
+
+/// The names of the canonical metadata, read once rather than for every call.
+static METADATA: [HeaderName; 7] = [
+    HeaderName::from_static(metadata::CORRELATION_ID),
+    HeaderName::from_static(metadata::EXECUTION_ID),
+    HeaderName::from_static(metadata::IDEMPOTENCY_KEY),
+    HeaderName::from_static(metadata::RETRY_ATTEMPT),
+    HeaderName::from_static(metadata::DEADLINE),
+    HeaderName::from_static(metadata::DISPATCHED_AT),
+    HeaderName::from_static(metadata::PARENT_ITEM_ID),
 ];
 
 const CANONICAL_PREFIX: &str = "x-tpf-";
@@ -79,7 +90,11 @@ pub(crate) fn outgoing_headers<'h>(
 pub(crate) fn metadata_headers(metadata: &Metadata, headers: &mut HeaderMap) -> Result<(), HeaderRefused> {
     for (name, value) in metadata.encode() {
         let refused = |_| HeaderRefused { name: name.to_owned(), part: "value" };
-        headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).map_err(refused)?);
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(refused)?;
+        match METADATA.iter().find(|known| known.as_str() == name) {
+            Some(known) => headers.insert(known, value),
+            None => headers.insert(name, value),
+        };
     }
     Ok(())
 }

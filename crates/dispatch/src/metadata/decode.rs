@@ -116,9 +116,26 @@ impl Metadata {
 
     /// Whether every receiver can read it. Senders ask first: what cannot be read is refused for good.
     pub fn check(&self) -> Result<(), MalformedMetadata> {
-        let pairs: Vec<_> = self.encode().collect();
-        let pairs = pairs.iter().map(|(key, value)| (*key, value.as_bytes()));
-        Self::decode(pairs)?.map(drop).ok_or(MalformedMetadata::Missing { key: EXECUTION_ID })
+        // What decoding would say of what is encoded, without doing either: every delivery is asked this.
+        let text = |key, value: &str| match value.trim() {
+            "" => Ok(false),
+            _ => text(key, Some(value.as_bytes())).map(|text| text.is_some()),
+        };
+        let moment = |key, moment: i64| match moment {
+            0.. => Ok(()),
+            _ => Err(MalformedMetadata::NotANumber { key, max: i64::MAX.cast_unsigned() }),
+        };
+        text(CORRELATION_ID, &self.correlation_id)?;
+        let has_execution_id = text(EXECUTION_ID, &self.execution_id)?;
+        let has_key = text(IDEMPOTENCY_KEY, &self.idempotency_key)?;
+        self.deadline_epoch_ms.map_or(Ok(()), |deadline| moment(DEADLINE, deadline))?;
+        moment(DISPATCHED_AT, self.dispatched_at_epoch_ms)?;
+        self.parent_item_id.as_deref().map_or(Ok(false), |id| text(PARENT_ITEM_ID, id))?;
+        match (has_execution_id, has_key) {
+            (true, true) => Ok(()),
+            (true, false) => Err(MalformedMetadata::Missing { key: IDEMPOTENCY_KEY }),
+            (false, _) => Err(MalformedMetadata::Missing { key: EXECUTION_ID }),
+        }
     }
 
     /// What work without any metadata is known by: the activity and the bytes of its input, so that equal requests are one piece of work.

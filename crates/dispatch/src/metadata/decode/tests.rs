@@ -146,3 +146,23 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn a_sender_is_told_what_a_receiver_would_say(
+        texts in proptest::array::uniform4(prop_oneof!["[ -~]{0,6}", "[\\t \u{a0}é\u{7f}a]{0,3}", Just("a".repeat(513))]),
+        deadline_epoch_ms in proptest::option::of(-2_i64..2),
+        dispatched_at_epoch_ms in -2_i64..2,
+        has_parent in any::<bool>(),
+    ) {
+        let [correlation_id, execution_id, idempotency_key, parent] = texts;
+        let parent_item_id = has_parent.then_some(parent);
+        let sent = Metadata {
+            correlation_id, execution_id, idempotency_key, retry_attempt: 1,
+            deadline_epoch_ms, dispatched_at_epoch_ms, parent_item_id,
+        };
+        let pairs: Vec<_> = sent.encode().collect();
+        let read = Metadata::decode(pairs.iter().map(|(key, value)| (*key, value.as_bytes())));
+        prop_assert_eq!(sent.check(), read.map(drop));
+    }
+}
