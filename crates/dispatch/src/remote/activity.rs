@@ -154,7 +154,7 @@ impl Remote {
         self.contract.check_input(&call.input)?;
         let mut passage = self.gate.enter(until).await?;
         let outgoing = self.outgoing(call, ask, begun, until).await?;
-        let exchanged = self.origin.exchange(&outgoing, until).await;
+        let exchanged = self.origin.exchange(outgoing, until).await;
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
         passage.found(verdict(&answered));
         drop(passage);

@@ -72,10 +72,12 @@ pub(super) fn read(exchanged: &Exchanged, target: &Target) -> Result<Value, Fail
 }
 
 fn framed(message: &impl Message) -> Bytes {
-    let mut bytes = Vec::with_capacity(PREFIX_BYTES + message.encoded_len());
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
     bytes.push(0);
-    bytes.extend_from_slice(&u32::try_from(message.encoded_len()).unwrap_or(u32::MAX).to_be_bytes());
-    bytes.extend_from_slice(&message.encode_to_vec());
+    bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    // A vector takes all there is.
+    drop(message.encode(&mut bytes));
     bytes.into()
 }
 

@@ -17,7 +17,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::TrySendError;
 use hyper::header::{HOST, HeaderMap, HeaderValue};
-use hyper::http::uri::PathAndQuery;
+use hyper::http::uri::{self, Authority, PathAndQuery};
 use hyper::{Method, Request, Uri, Version};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -55,6 +55,8 @@ pub(super) enum Speaks {
 /// The connections to one origin.
 pub(super) struct Origin {
     target: Target,
+    /// The host as requests name it, in a header or in the URL; none if it cannot be named in one.
+    host: Option<(HeaderValue, Authority)>,
     connector: Connector,
     tls: TlsProfile,
     speaks: Speaks,
@@ -76,7 +78,7 @@ struct State {
 type Dialled = watch::Receiver<Option<Result<(), Failure>>>;
 
 /// A request, ready for either version.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) path: PathAndQuery,
     pub(super) headers: HeaderMap,
@@ -87,16 +89,18 @@ pub(super) struct Outgoing {
 
 /// Why there is no response.
 enum Broken {
-    /// Nothing was sent: the connection was closed before.
-    Unsent(hyper::Error),
+    /// Nothing was sent: the connection was closed before. The request is as it was.
+    Unsent(hyper::Error, Box<Request<Full<Bytes>>>),
     /// Nobody knows.
     Lost(hyper::Error),
 }
 
 impl From<TrySendError<Request<Full<Bytes>>>> for Broken {
     fn from(mut error: TrySendError<Request<Full<Bytes>>>) -> Self {
-        let is_unsent = error.take_message().is_some();
-        if is_unsent { Self::Unsent(error.into_error()) } else { Self::Lost(error.into_error()) }
+        match error.take_message() {
+            Some(request) => Self::Unsent(error.into_error(), Box::new(request)),
+            None => Self::Lost(error.into_error()),
+        }
     }
 }
 
@@ -111,26 +115,31 @@ enum Next {
 
 impl Origin {
     pub(super) fn new(target: Target, connector: Connector, tls: TlsProfile, speaks: Speaks) -> Self {
-        Self { target, connector, tls, speaks, state: Mutex::default() }
+        let host = HeaderValue::from_str(target.authority()).ok().zip(target.authority().parse().ok());
+        Self { target, host, connector, tls, speaks, state: Mutex::default() }
     }
 
     /// One request and its response. What fails before anything was sent has a known outcome, what fails later has none.
     pub(super) async fn exchange(
         self: &Arc<Self>,
-        outgoing: &Outgoing,
+        outgoing: Outgoing,
         until: Instant,
     ) -> Result<Exchanged, Failure> {
         let timeout = || {
             let message = format!("{} took longer than the attempt may take", self.target);
             Failure::retryable("AttemptTimeout", message)
         };
+        let Outgoing { path, headers, body, bytes_max } = outgoing;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = headers;
         let mut unsent = None;
         for _ in 0..TRIES_MAX {
             let next = timeout_at(until, self.lease()).await.map_err(|_| timeout())??;
             let exchanged = match next {
                 Lease::Http1(connection) => {
-                    let request = self.request(outgoing, Version::HTTP_11)?;
-                    let sent = connection.exchange(request, outgoing.bytes_max);
+                    self.address(&mut request, &path, Version::HTTP_11)?;
+                    let sent = connection.exchange(request, bytes_max);
                     timeout_at(until, sent).await.map(|exchanged| {
                         let (exchanged, connection) = exchanged?;
                         connection.into_iter().for_each(|connection| self.keep(connection));
@@ -138,13 +147,16 @@ impl Origin {
                     })
                 }
                 Lease::Http2(stream) => {
-                    let request = self.request(outgoing, Version::HTTP_2)?;
-                    timeout_at(until, stream.exchange(request, outgoing.bytes_max)).await
+                    self.address(&mut request, &path, Version::HTTP_2)?;
+                    timeout_at(until, stream.exchange(request, bytes_max)).await
                 }
             };
             match exchanged {
                 Ok(Ok(exchanged)) => return Ok(exchanged),
-                Ok(Err(Broken::Unsent(error))) => unsent = Some(error),
+                Ok(Err(Broken::Unsent(error, returned))) => {
+                    unsent = Some(error);
+                    request = *returned;
+                }
                 Ok(Err(Broken::Lost(error))) => return Err(crate::http::lost(&self.target, &error)),
                 Err(_) => return Err(timeout().with_outcome_unknown()),
             }
@@ -281,23 +293,31 @@ impl Origin {
         is_empty
     }
 
-    /// The request as one version has it: HTTP/1.1 names the host in a header, HTTP/2 in the URL.
-    fn request(&self, outgoing: &Outgoing, version: Version) -> Result<Request<Full<Bytes>>, Failure> {
-        let mut request = Request::new(Full::new(outgoing.body.clone()));
-        *request.method_mut() = Method::POST;
+    /// Names the host as one version has it: HTTP/1.1 in a header, HTTP/2 in the URL.
+    fn address(
+        &self,
+        request: &mut Request<Full<Bytes>>,
+        path: &PathAndQuery,
+        version: Version,
+    ) -> Result<(), Failure> {
+        let refused = || Failure::for_good("AddressDenied", "the host cannot be named in a request");
+        let (header, authority) = self.host.as_ref().ok_or_else(refused)?;
         *request.version_mut() = version;
-        *request.headers_mut() = outgoing.headers.clone();
-        let refused = |_| Failure::for_good("AddressDenied", "the host cannot be named in a request");
         if version == Version::HTTP_2 {
-            let scheme = if self.target.scheme() == Scheme::Https { "https" } else { "http" };
-            let builder = Uri::builder().scheme(scheme).authority(self.target.authority());
-            *request.uri_mut() = builder.path_and_query(outgoing.path.clone()).build().map_err(refused)?;
+            let mut parts = uri::Parts::default();
+            parts.scheme = Some(match self.target.scheme() {
+                Scheme::Http => uri::Scheme::HTTP,
+                Scheme::Https => uri::Scheme::HTTPS,
+            });
+            parts.authority = Some(authority.clone());
+            parts.path_and_query = Some(path.clone());
+            *request.uri_mut() = Uri::from_parts(parts).map_err(|_| refused())?;
+            request.headers_mut().remove(HOST);
         } else {
-            *request.uri_mut() = Uri::from(outgoing.path.clone());
-            let host = HeaderValue::from_str(self.target.authority());
-            request.headers_mut().insert(HOST, host.map_err(|error| refused(error.into()))?);
+            *request.uri_mut() = Uri::from(path.clone());
+            request.headers_mut().insert(HOST, header.clone());
         }
-        Ok(request)
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

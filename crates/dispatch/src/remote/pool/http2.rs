@@ -100,7 +100,7 @@ impl Stream {
         bytes_max: (usize, usize),
     ) -> Result<Exchanged, Broken> {
         let response = self.sender.try_send_request(request).await.map_err(Broken::from);
-        if let Err(Broken::Unsent(_)) = &response {
+        if let Err(Broken::Unsent(..)) = &response {
             self.mark.is_over.store(true, Ordering::Relaxed);
         }
         let response = response?;
