@@ -34,16 +34,21 @@ impl Call {
     ///
     /// Reads no clock: the call itself tells when it left.
     pub(crate) fn time_left(&self) -> Result<Duration, Failure> {
-        let own = self.attempt_timeout_ms;
-        let Some(deadline) = self.metadata.deadline_epoch_ms else { return Ok(Duration::from_millis(own)) };
-        let left = deadline.saturating_sub(self.metadata.dispatched_at_epoch_ms);
-        match u64::try_from(left) {
-            Ok(left) if left > 0 => Ok(Duration::from_millis(own.min(left))),
-            _ => Err(Failure::for_good(
+        let own = Duration::from_millis(self.attempt_timeout_ms);
+        match self.deadline_left() {
+            None => Ok(own),
+            Some(left) if !left.is_zero() => Ok(own.min(left)),
+            Some(_) => Err(Failure::for_good(
                 "DeadlineExceeded",
                 "the deadline had passed before the activity was called",
             )),
         }
+    }
+
+    /// What was left of the whole call when it was sent, if that is limited.
+    pub fn deadline_left(&self) -> Option<Duration> {
+        let left = self.metadata.deadline_epoch_ms?.saturating_sub(self.metadata.dispatched_at_epoch_ms);
+        Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
     }
 }
 
@@ -141,10 +146,44 @@ pub enum Probed {
     Unanswered(Failure),
 }
 
+/// Room for deliveries, shared by all of them.
+pub trait Room: Sync {
+    /// What holds it. Dropping gives it back.
+    type Held: Send;
+
+    /// Waits for room; a failure if there is none in time.
+    fn take(&self) -> impl Future<Output = Result<Self::Held, Failure>> + Send;
+}
+
+/// Room without end.
+#[derive(Clone, Copy, Debug)]
+pub struct Unbounded;
+
+impl Room for Unbounded {
+    type Held = ();
+
+    async fn take(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
 /// A way to reach activities.
 pub trait Transport: Send + Sync {
     /// Delivers the call once. Dropping the future cancels the delivery as far as the wire allows.
     fn deliver(&self, call: Call) -> impl Future<Output = Answer> + Send;
+
+    /// Delivers the call once, in room that whoever calls has to share out among all calls.
+    ///
+    /// Room is asked for when nothing else stands in the way, and held until there is an answer: a call that waits for its target takes none from
+    /// calls to others. Waiting for room is no part of the attempt.
+    fn deliver_in<R: Room>(&self, call: Call, room: &R) -> impl Future<Output = Answer> + Send {
+        async move {
+            match room.take().await {
+                Ok(_held) => self.deliver(call).await,
+                Err(failure) => Answer::Failed(failure),
+            }
+        }
+    }
 
     /// Asks what became of this call, without running anything. What cannot be asked is delivered again by whoever cares.
     fn probe(&self, call: Call) -> impl Future<Output = Probed> + Send {

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn metadata_that_breaks_out_of_its_line_is_refused() {
-        let mut metadata = crate::metadata::tests::metadata();
+        let mut metadata = metadata::tests::metadata();
         let mut headers = HeaderMap::new();
         metadata_headers(&metadata, &mut headers).unwrap();
         assert_eq!(headers.len(), 7);

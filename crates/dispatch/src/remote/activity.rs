@@ -1,8 +1,8 @@
 //! One remote activity: what a delivery goes through, from its checks to its answer.
 //!
 //! ```text
-//!  metadata, deadline, input ─► gate: place, turn, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
-//!  ─────────────────── nothing is sent until here, so the outcome is known ──────────────────┘
+//!  metadata, deadline, input ─► gate: place, room, turn, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
+//!  ────────────────────── nothing is sent until here, so the outcome is known ─────────────────────┘
 //! ```
 //! Delivers once and reports. Knows nothing of retries.
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::breaker::{Circuit, Verdict};
 use super::credentials::{self, Signed};
-use super::declaration::{DeclarationError, RemoteDeclaration, Wire};
+use super::declaration::{Auth, DeclarationError, RemoteDeclaration, Wire};
 use super::exchange::{self, Ask};
 use super::gate::Gate;
 use super::grpc;
@@ -27,7 +27,7 @@ use crate::guard::Target;
 use crate::http::Exchanged;
 use crate::status::Code;
 use crate::status::reason::IN_PROGRESS;
-use crate::transport::{Answer, Call, Failure, Probed};
+use crate::transport::{Answer, Call, Failure, Probed, Room, Unbounded};
 use crate::wire::{BODY_BYTES_MAX, FAILURE_BYTES_MAX};
 
 /// The longest that anything is waited for, whatever a call says.
@@ -92,13 +92,18 @@ impl Remote {
     ///
     /// If an earlier delivery may have run, whoever can be asked is asked first: what is finished is not sent again.
     pub async fn deliver(&self, call: Call) -> Answer {
+        self.deliver_in(call, &Unbounded).await
+    }
+
+    /// The same in room that is shared with others: none is taken while the call waits for a place before its target.
+    pub async fn deliver_in(&self, call: Call, room: &impl Room) -> Answer {
         let begun = Instant::now();
         if call.ask_first
-            && let Some(answer) = self.known(&call, begun).await
+            && let Some(answer) = self.known(&call, begun, room).await
         {
             return answer;
         }
-        match self.ask(&call, Ask::Invoke, begun).await {
+        match self.ask(&call, Ask::Invoke, begun, room).await {
             Ok(output) => Answer::Completed(Arc::new(output)),
             Err(failure) => Answer::Failed(failure.with_target(self.target.to_string())),
         }
@@ -106,12 +111,12 @@ impl Remote {
 
     /// Asks what became of the call, if that is declared to be possible. Takes a place and its turn like a delivery.
     pub async fn probe(&self, call: Call) -> Probed {
-        self.probed(&call, Instant::now()).await
+        self.probed(&call, Instant::now(), &Unbounded).await
     }
 
     /// The answer of a call that need not be delivered again, or not now.
-    async fn known(&self, call: &Call, begun: Instant) -> Option<Answer> {
-        match self.probed(call, begun).await {
+    async fn known(&self, call: &Call, begun: Instant, room: &impl Room) -> Option<Answer> {
+        match self.probed(call, begun, room).await {
             Probed::Finished(answer) => Some(answer),
             Probed::InProgress => {
                 let failure = Failure::retryable(IN_PROGRESS, "an earlier delivery is still being worked on");
@@ -125,11 +130,11 @@ impl Remote {
         }
     }
 
-    async fn probed(&self, call: &Call, begun: Instant) -> Probed {
+    async fn probed(&self, call: &Call, begun: Instant, room: &impl Room) -> Probed {
         if !self.declaration.probe {
             return Probed::Unsupported;
         }
-        let failure = match self.ask(call, Ask::Probe, begun).await {
+        let failure = match self.ask(call, Ask::Probe, begun, room).await {
             Ok(output) => return Probed::Finished(Answer::Completed(Arc::new(output))),
             Err(failure) => failure.with_target(self.target.to_string()),
         };
@@ -146,13 +151,18 @@ impl Remote {
         }
     }
 
-    /// One exchange, of which all that happens since `begun` is a part.
-    async fn ask(&self, call: &Call, ask: Ask, begun: Instant) -> Result<Value, Failure> {
+    /// One exchange, of which all that happens since `begun` is a part, except waiting for room.
+    async fn ask(&self, call: &Call, ask: Ask, begun: Instant, room: &impl Room) -> Result<Value, Failure> {
         let until = begun + call.time_left()?.min(ATTEMPT_MAX);
         let malformed = call.metadata.check();
         malformed.map_err(|error| Failure::for_good("MetadataInvalid", error.to_string()))?;
         self.contract.check_input(&call.input)?;
-        let mut passage = self.gate.enter(until).await?;
+        let place = self.gate.place(until).await?;
+        let waiting = Instant::now();
+        let _held = room.take().await?;
+        let until = until + waiting.elapsed();
+        let until = call.deadline_left().map_or(until, |left| until.min(begun + left));
+        let mut passage = self.gate.turn(place, until).await?;
         let outgoing = self.outgoing(call, ask, begun, until).await?;
         let exchanged = self.origin.exchange(outgoing, until).await;
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
@@ -178,9 +188,12 @@ impl Remote {
         let waited = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
         let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(waited);
         let request = Signed { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
-        let adding = credentials::add(&self.declaration.auth, self.outbound.secrets(), request, &mut headers);
-        let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
-        tokio::time::timeout_at(until, adding).await.map_err(late)??;
+        if self.declaration.auth != Auth::default() {
+            let auth = &self.declaration.auth;
+            let adding = Box::pin(credentials::add(auth, self.outbound.secrets(), request, &mut headers));
+            let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
+            tokio::time::timeout_at(until, adding).await.map_err(late)??;
+        }
         let bytes_max = (BODY_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
         Ok(Outgoing { path: path.clone(), headers, body, bytes_max })
     }

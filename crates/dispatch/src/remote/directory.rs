@@ -12,7 +12,7 @@ use super::input_secrets;
 use super::outbound::Outbound;
 use crate::declaration::{Declaration, registry_json};
 use crate::local::Activities;
-use crate::transport::{Answer, Call, Failure, Probed, Transport};
+use crate::transport::{Answer, Call, Failure, Probed, Room, Transport, Unbounded};
 
 type ByName = BTreeMap<String, Arc<Remote>>;
 
@@ -164,15 +164,19 @@ impl Everywhere {
 
 impl Transport for Everywhere {
     async fn deliver(&self, call: Call) -> Answer {
+        self.deliver_in(call, &Unbounded).await
+    }
+
+    async fn deliver_in<R: Room>(&self, call: Call, room: &R) -> Answer {
         let call = match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
             Ok(call) => call,
             Err(failure) => return Answer::Failed(failure),
         };
         if self.local.contains(&call.activity) {
-            return self.local.deliver(call).await;
+            return self.local.deliver_in(call, room).await;
         }
         match self.remote.get(&call.activity) {
-            Some(remote) => remote.deliver(call).await,
+            Some(remote) => remote.deliver_in(call, room).await,
             None => {
                 let message = format!("there is no activity {:?}", call.activity);
                 Answer::Failed(Failure::for_good("ActivityNotFound", message))

@@ -2,7 +2,8 @@
 //! circuit is open.
 //!
 //! Waiting happens inside the attempt's time. Whoever does not get through has sent nothing, so a slow or dead target holds no more than its
-//! own places. Knows nothing of connections.
+//! own places. A place comes first and a turn last, so that what else a delivery needs can be taken in between by those who have a place. Knows
+//! nothing of connections.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +23,19 @@ pub(super) struct Gate {
     breaker: Arc<Breaker>,
 }
 
+/// Room for one delivery to the activity.
+#[derive(Debug)]
+pub(super) struct Place<'g> {
+    _permit: SemaphorePermit<'g>,
+}
+
 /// A delivery that is under way. Its place is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Passage<'g> {
     breaker: &'g Breaker,
     ticket: Ticket,
     verdict: Verdict,
-    _place: SemaphorePermit<'g>,
+    _place: Place<'g>,
 }
 
 /// Deliveries at equal distances.
@@ -44,15 +51,20 @@ impl Gate {
         Self { places, pace: rate_per_second.map(|rate| Mutex::new(Pace::new(rate))), breaker }
     }
 
-    /// Waits for a place and a turn, at most until then.
-    pub(super) async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
+    /// Waits for a place, at most until then.
+    pub(super) async fn place(&self, until: Instant) -> Result<Place<'_>, Failure> {
         // Nobody waits in a line that leads nowhere.
         if let Some(left) = self.breaker.closed_for(Instant::now()) {
             return Err(circuit_open(left));
         }
-        let Ok(Ok(place)) = timeout_at(until, self.places.acquire()).await else {
-            return Err(busy("as many deliveries as it takes are under way", None));
-        };
+        match timeout_at(until, self.places.acquire()).await {
+            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
+            _ => Err(busy("as many deliveries as it takes are under way", None)),
+        }
+    }
+
+    /// Waits for the turn of whoever has a place, at most until then.
+    pub(super) async fn turn<'g>(&'g self, place: Place<'g>, until: Instant) -> Result<Passage<'g>, Failure> {
         if let Some(pace) = &self.pace {
             let turn = {
                 let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,6 +143,13 @@ mod tests {
     fn gate(concurrency: u32, rate: Option<f64>) -> Gate {
         let config = BreakerConfig { troubles: 2, ..BreakerConfig::default() };
         Gate::new(NonZeroU32::new(concurrency).unwrap(), rate, Arc::new(Breaker::new(config)))
+    }
+
+    impl Gate {
+        async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
+            let place = self.place(until).await?;
+            self.turn(place, until).await
+        }
     }
 
     fn told(entered: Result<Passage<'_>, Failure>) -> (String, bool, bool, Option<u64>) {

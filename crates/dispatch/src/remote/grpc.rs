@@ -77,7 +77,7 @@ fn framed(message: &impl Message) -> Bytes {
     bytes.push(0);
     bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     // A vector takes all there is.
-    drop(message.encode(&mut bytes));
+    let _ = message.encode(&mut bytes);
     bytes.into()
 }
 

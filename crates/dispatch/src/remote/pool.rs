@@ -178,7 +178,8 @@ impl Origin {
                 Next::Stream(stream) => return Ok(Lease::Http2(stream)),
                 Next::Own => {
                     made += 1;
-                    if let Some(connection) = self.establish().await? {
+                    // A handshake is large and rare: every delivery would be as large as it is.
+                    if let Some(connection) = Box::pin(self.establish()).await? {
                         return Ok(Lease::Http1(connection));
                     }
                 }

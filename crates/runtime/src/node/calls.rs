@@ -1,15 +1,15 @@
 //! Calls under way from one shard: each a task, bounded in number over the whole node, each answered exactly once unless it is cancelled.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use abide_dispatch::{Answer, Call, Failure, Transport};
-use tokio::sync::{Semaphore, mpsc};
+use abide_dispatch::{Answer, Call, Failure, Room, Transport};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
 
 use super::carrier::Incoming;
-use super::metrics::Metrics;
+use super::metrics::{Held, Metrics};
 use crate::crash;
 use crate::event::{CallId, Event};
 
@@ -46,18 +46,13 @@ impl<T: Transport + 'static> Calls<T> {
         let (named, claim) = (id.clone(), self.claim);
         let task = tokio::spawn(async move {
             let answered = Answering { id: Some(named), claim, answers: &answers };
-            let waiting = metrics.calls_waiting.hold();
-            // Waiting for a slot is no delivery, but the step's deadline does not wait.
-            let metadata = &call.metadata;
-            let left = metadata.deadline_epoch_ms.map(|deadline| deadline - metadata.dispatched_at_epoch_ms);
-            let left = left.map_or(WAIT_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-            let Ok(Ok(_slot)) = tokio::time::timeout(left, slots.acquire_owned()).await else {
-                return answered
-                    .with(Answer::Failed(Failure::retryable("AttemptTimeout", "no slot was free in time")));
+            let slot = Slot {
+                slots: &slots,
+                left: call.deadline_left().unwrap_or(WAIT_MAX),
+                waiting: Mutex::new(Some(metrics.calls_waiting.hold())),
+                metrics: &metrics,
             };
-            drop(waiting);
-            let _running = metrics.calls_running.hold();
-            let answer = activities.deliver(call).await;
+            let answer = activities.deliver_in(call, &slot).await;
             crash::point("after-call");
             answered.with(answer);
         });
@@ -81,6 +76,28 @@ impl<T: Transport + 'static> Calls<T> {
         for (_, task) in self.running.drain() {
             task.abort();
         }
+    }
+}
+
+/// A slot of the node for one call, which counts as waiting until it has it. Who takes it is the transport's to say: a call that waits for a
+/// place before its target needs none yet, or one dead target with enough calls would have them all.
+struct Slot<'c> {
+    slots: &'c Semaphore,
+    left: Duration,
+    waiting: Mutex<Option<Held<'c>>>,
+    metrics: &'c Metrics,
+}
+
+impl<'c> Room for Slot<'c> {
+    type Held = (SemaphorePermit<'c>, Held<'c>);
+
+    async fn take(&self) -> Result<Self::Held, Failure> {
+        // Waiting for a slot is no delivery, but the step's deadline does not wait.
+        let Ok(Ok(slot)) = tokio::time::timeout(self.left, self.slots.acquire()).await else {
+            return Err(Failure::retryable("AttemptTimeout", "no slot was free in time"));
+        };
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok((slot, self.metrics.calls_running.hold()))
     }
 }
 
@@ -109,5 +126,72 @@ impl Drop for Answering<'_> {
                 self.answers.send(Incoming::Event(self.claim, Event::Answered(id, Answer::Failed(failure)))),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abide_dispatch::Metadata;
+    use abide_workflow::{CommandId, InstanceId};
+
+    /// Calls of `stuck` wait for their target for ever and never ask for room.
+    #[derive(Debug)]
+    struct Stuck;
+
+    impl Transport for Stuck {
+        async fn deliver(&self, call: Call) -> Answer {
+            Answer::Completed(call.input)
+        }
+
+        async fn deliver_in<R: Room>(&self, call: Call, room: &R) -> Answer {
+            if call.activity == "stuck" {
+                std::future::pending::<()>().await;
+            }
+            match room.take().await {
+                Ok(_held) => self.deliver(call).await,
+                Err(failure) => Answer::Failed(failure),
+            }
+        }
+    }
+
+    fn call(activity: &str, number: u64) -> (CallId, Call) {
+        let metadata = Metadata {
+            correlation_id: "c".to_owned(),
+            execution_id: "i:1".to_owned(),
+            idempotency_key: number.to_string(),
+            retry_attempt: 0,
+            deadline_epoch_ms: None,
+            dispatched_at_epoch_ms: 0,
+            parent_item_id: None,
+        };
+        let id = CallId {
+            instance_id: InstanceId::new("i").unwrap(),
+            run: 1,
+            command: CommandId(number),
+            attempt: 0,
+        };
+        let (activity, input) = (activity.to_owned(), Arc::new(serde_json::Value::Null));
+        let secrets = Vec::new();
+        (id, Call { activity, input, metadata, attempt_timeout_ms: 1_000, ask_first: false, secrets })
+    }
+
+    #[tokio::test]
+    async fn calls_that_wait_for_their_target_leave_the_slots_to_others() {
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        let metrics = Arc::new(Metrics::new(crate::placement::ShardCount::new(1).unwrap()));
+        let slots = Arc::new(Semaphore::new(1));
+        let mut calls = Calls::new(Arc::new(Stuck), slots, answers, Arc::clone(&metrics));
+        for number in 0..5 {
+            let (id, call) = call("stuck", number);
+            calls.begin(id, call);
+        }
+        let (id, able) = call("able", 5);
+        calls.begin(id.clone(), able);
+        let Some(Incoming::Event(_, Event::Answered(answered, _))) = answered.recv().await else {
+            panic!("no answer")
+        };
+        assert_eq!(answered, id);
+        assert_eq!((metrics.calls_waiting.get(), metrics.calls_running.get()), (5, 0));
     }
 }

@@ -6,6 +6,7 @@ mod grpc;
 mod parts;
 mod pool;
 mod probe;
+mod room;
 mod server;
 mod ssrf;
 mod tls;

@@ -1,0 +1,81 @@
+//! Room that all calls share: taken by those who have a place before their target, and by nobody who waits for one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::parts::*;
+use super::server::Server;
+use crate::local::Activities;
+use crate::remote::{Directory, Everywhere, Wire};
+use crate::transport::{Call, Failure, Room, Transport};
+
+#[derive(Clone)]
+struct Slots(Arc<Semaphore>);
+
+impl Room for Slots {
+    type Held = OwnedSemaphorePermit;
+
+    async fn take(&self) -> Result<Self::Held, Failure> {
+        Ok(Arc::clone(&self.0).acquire_owned().await.unwrap())
+    }
+}
+
+fn slots(count: usize) -> Slots {
+    Slots(Arc::new(Semaphore::new(count)))
+}
+
+fn call_of(activity: &str) -> Call {
+    Call { activity: activity.to_owned(), ..call(json!(1)) }
+}
+
+async fn everywhere(stuck: &Server, able: &Server) -> Arc<Everywhere> {
+    let directory = Directory::new(outbound());
+    for (name, server) in [("stuck", stuck), ("able", able)] {
+        let mut declared = declared(Wire::Rest, &http(server.address), json!({"concurrency": 2}));
+        declared.activity.name = name.to_owned();
+        directory.put(declared).unwrap();
+    }
+    Arc::new(Everywhere::new(Activities::default(), Arc::new(directory)))
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_their_target_take_no_room_from_others() {
+    let (silent, able) = (Server::silent().await, Server::always(200, "1").await);
+    let (everywhere, slots) = (everywhere(&silent, &able).await, slots(3));
+    let mut waiting = JoinSet::new();
+    for _ in 0..20 {
+        let (everywhere, slots) = (Arc::clone(&everywhere), slots.clone());
+        waiting.spawn(async move { everywhere.deliver_in(call_of("stuck"), &slots).await });
+    }
+    silent.received(2).await;
+    for _ in 0..10 {
+        assert_eq!(result(everywhere.deliver_in(call_of("able"), &slots).await), Ok(json!(1)));
+    }
+    assert_eq!(slots.0.available_permits(), 1, "two are under way, and eighteen wait");
+    waiting.shutdown().await;
+    assert_eq!(slots.0.available_permits(), 3);
+}
+
+#[tokio::test]
+async fn waiting_for_room_is_no_part_of_the_attempt_but_of_the_deadline() {
+    let (silent, able) = (Server::silent().await, Server::always(200, "1").await);
+    let (everywhere, slots) = (everywhere(&silent, &able).await, slots(1));
+    tokio::time::pause();
+    for (deadline_epoch_ms, ended_ms) in [(None, 8_000), (Some(12_000), 2_000)] {
+        let held = slots.take().await.unwrap();
+        let mut call = Call { attempt_timeout_ms: 8_000, ..call_of("stuck") };
+        call.metadata.dispatched_at_epoch_ms = 0;
+        call.metadata.deadline_epoch_ms = deadline_epoch_ms;
+        let (everywhere, slots) = (Arc::clone(&everywhere), slots.clone());
+        let calling = tokio::spawn(async move { result(everywhere.deliver_in(call, &slots).await) });
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        drop(held);
+        let begun = tokio::time::Instant::now();
+        assert_eq!(told(&calling.await.unwrap()).0, "AttemptTimeout");
+        assert_eq!(begun.elapsed().as_millis() / 10, ended_ms / 10, "{deadline_epoch_ms:?}");
+    }
+}
