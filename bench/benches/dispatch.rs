@@ -36,7 +36,9 @@ fn main() {
         in_flight = vec![1, 64, 512];
     }
     let seconds = std::env::var("SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(4);
-    println!("wire       in flight   calls/s   p50 µs   p99 µs   CPU µs/call here   there   stolen %");
+    println!(
+        "wire       in flight   calls/s   p50 µs   p99 µs   CPU µs/call here   there   stolen %   bytes of a future"
+    );
     for wire in wires {
         for in_flight in &in_flight {
             let handlers = Handlers::start();
@@ -53,6 +55,7 @@ fn main() {
 async fn measure(wire: Wire, in_flight: usize, handlers: &Handlers, span: Duration) {
     let transport = Arc::new(transport(wire, handlers.port));
     let call = Arc::new(call());
+    let future_bytes = size_of_val(&transport.deliver((*call).clone()));
     while !matches!(transport.deliver((*call).clone()).await, Answer::Completed(_)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -90,7 +93,7 @@ async fn measure(wire: Wire, in_flight: usize, handlers: &Handlers, span: Durati
     let calls = taken.len() as f64;
     let at = |share: f64| taken.get((calls * share) as usize).map_or(0, Duration::as_micros);
     println!(
-        "{:<10} {in_flight:>9} {:>9.0} {:>8} {:>8} {:>18.1} {:>7.1} {stolen:>10.1}",
+        "{:<10} {in_flight:>9} {:>9.0} {:>8} {:>8} {:>18.1} {:>7.1} {stolen:>10.1} {future_bytes:>19}",
         wire.as_str(),
         calls / span.as_secs_f64(),
         at(0.5),

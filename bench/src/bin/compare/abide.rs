@@ -1,5 +1,6 @@
-//! Abide as it is measured: one process on the embedded store, activities inside it.
+//! Abide as it is measured: one process on the embedded store, activities inside it or in a process beside it, called over a wire.
 
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,13 +13,25 @@ use crate::load::Verdict;
 use crate::process::Place;
 use crate::system::{BRANCHES, KEYS, System, Workload};
 
-/// The activity of every task: it returns its input.
+/// The activity of every task, in process and beside it: both return their input.
 const ACTIVITY: &str = "core.echo";
+const ACTIVITY_BESIDE: &str = "bench.echo";
+/// Calls under way to the process beside it: as many as a node has under way altogether.
+const CONCURRENCY: usize = 1_000;
 const WORKFLOW: &str = "workload";
 const EVENT: &str = "Go";
 
+/// A wire that activities are called over.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Over {
+    Rest,
+    Grpc,
+}
+
 pub(crate) struct Abide {
     program: PathBuf,
+    /// What serves the activities, and how it is called; none if they are in process.
+    beside: Option<(PathBuf, Over)>,
     label: String,
 }
 
@@ -26,14 +39,49 @@ impl Abide {
     pub(crate) fn new(program: PathBuf) -> Self {
         Self {
             program,
+            beside: None,
             label: format!("Abide {}, embedded store, activities in process", env!("CARGO_PKG_VERSION")),
         }
     }
+
+    /// With activities in a process beside it.
+    pub(crate) fn calling(program: PathBuf, handlers: PathBuf, over: Over) -> Self {
+        let wire = if over == Over::Rest { "REST" } else { "gRPC" };
+        let version = env!("CARGO_PKG_VERSION");
+        let label = format!("Abide {version}, embedded store, activities in a process beside it, {wire}");
+        Self { program, beside: Some((handlers, over)), label }
+    }
+
+    fn activity(&self) -> &'static str {
+        if self.beside.is_some() { ACTIVITY_BESIDE } else { ACTIVITY }
+    }
+}
+
+/// The configuration that declares the activity at this port.
+pub(crate) fn configuration(over: Over, port: u16) -> String {
+    let (transport, path) = match over {
+        Over::Rest => ("rest", "/activities/bench.echo"),
+        Over::Grpc => ("grpc", ""),
+    };
+    format!(
+        "[dispatch]\n\
+         allow = [\"127.0.0.1\"]\n\
+         [[activities]]\n\
+         name = \"{ACTIVITY_BESIDE}\"\n\
+         category = \"other\"\n\
+         transport = \"{transport}\"\n\
+         endpoint = \"http://127.0.0.1:{port}{path}\"\n\
+         concurrency = {CONCURRENCY}\n"
+    )
 }
 
 impl System for Abide {
     fn key(&self) -> &'static str {
-        "abide"
+        match self.beside {
+            None => "abide",
+            Some((_, Over::Rest)) => "abideRest",
+            Some((_, Over::Grpc)) => "abideGrpc",
+        }
     }
 
     fn label(&self) -> &str {
@@ -44,7 +92,18 @@ impl System for Abide {
         let mut server = Command::new(&self.program);
         server.arg("serve").arg("--data").arg(place.folder().join("data"));
         server.arg("--listen").arg(format!("127.0.0.1:{}", place.api));
-        Ok(vec![server])
+        let Some((handlers, over)) = &self.beside else { return Ok(vec![server]) };
+        let config = place.folder().join("abide.toml");
+        fs::write(&config, configuration(*over, place.service))?;
+        server.arg("--config").arg(config);
+        let mut service = Command::new(handlers);
+        service.arg(format!("127.0.0.1:{}", place.service));
+        Ok(vec![server, service])
+    }
+
+    fn takes(&self, workload: Workload) -> bool {
+        // The others call no activity.
+        self.beside.is_none() || matches!(workload, Workload::W1 | Workload::W4)
     }
 
     fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)> {
@@ -53,9 +112,9 @@ impl System for Abide {
                 let route = json!({"entityType": "log", "action": "record"}).to_string();
                 return vec![(place.api, Request::put(&format!("/api/routes/{EVENT}"), &route))];
             }
-            Workload::W1 => abide_bench::three_tasks_of(ACTIVITY),
+            Workload::W1 => abide_bench::three_tasks_of(self.activity()),
             Workload::W3 => abide_bench::waiting(EVENT),
-            Workload::W4 => abide_bench::parallel_of(ACTIVITY, BRANCHES),
+            Workload::W4 => abide_bench::parallel_of(self.activity(), BRANCHES),
         };
         vec![(place.api, Request::post("/api/workflows", &definition.to_string()))]
     }
@@ -102,6 +161,10 @@ impl System for Abide {
 
     fn counters(&self) -> Option<Request> {
         Some(Request::get("/metrics"))
+    }
+
+    fn calls(&self) -> Option<Request> {
+        self.beside.as_ref().map(|_| Request::get("/counts"))
     }
 }
 

@@ -14,18 +14,26 @@ pub(crate) enum Figure {
     WaitingGrownMib,
     CpuMs,
     CpuServerMs,
+    StepServerUs,
+    StepServiceUs,
+    CallsPerStep,
     PeakMib,
+    PeakServerMib,
     ReadySeconds,
     SyncsPerSecond,
     SyncsPerWorkflow,
+    CommitsPerSecond,
     CommitsPerWorkflow,
     RowsPerWorkflow,
+    CallsRunning,
+    CallsWaiting,
     OthersPercent,
+    StolenPercent,
     Errors,
 }
 
 impl Figure {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 25] = [
         Self::WorkflowsPerSecond,
         Self::StepsPerSecond,
         Self::P50Ms,
@@ -35,13 +43,21 @@ impl Figure {
         Self::WaitingGrownMib,
         Self::CpuMs,
         Self::CpuServerMs,
+        Self::StepServerUs,
+        Self::StepServiceUs,
+        Self::CallsPerStep,
         Self::PeakMib,
+        Self::PeakServerMib,
         Self::ReadySeconds,
         Self::SyncsPerSecond,
         Self::SyncsPerWorkflow,
+        Self::CommitsPerSecond,
         Self::CommitsPerWorkflow,
         Self::RowsPerWorkflow,
+        Self::CallsRunning,
+        Self::CallsWaiting,
         Self::OthersPercent,
+        Self::StolenPercent,
         Self::Errors,
     ];
 
@@ -57,13 +73,21 @@ impl Figure {
             Self::WaitingGrownMib => ("waitingGrownMib", "RSS grown while they wait, MiB", 0),
             Self::CpuMs => ("cpuMsPerWorkflow", "CPU ms per workflow", 3),
             Self::CpuServerMs => ("cpuMsPerWorkflowServer", "  of it the server's", 3),
+            Self::StepServerUs => ("cpuUsPerStepServer", "CPU µs per step, the server's", 1),
+            Self::StepServiceUs => ("cpuUsPerStepService", "CPU µs per step, the called process's", 1),
+            Self::CallsPerStep => ("roundTripsPerStep", "round trips to it per step", 3),
             Self::PeakMib => ("peakRssMib", "peak RSS, MiB", 0),
+            Self::PeakServerMib => ("peakRssMibServer", "  of it the server's", 0),
             Self::ReadySeconds => ("readySeconds", "from nothing to the first workflow, s", 2),
             Self::SyncsPerSecond => ("fdatasyncPerSecond", "fdatasync/s (own run, strace)", 0),
             Self::SyncsPerWorkflow => ("fdatasyncPerWorkflow", "fdatasync per workflow (the same)", 3),
+            Self::CommitsPerSecond => ("commitsPerSecond", "commits/s", 0),
             Self::CommitsPerWorkflow => ("commitsPerWorkflow", "commits per workflow", 2),
             Self::RowsPerWorkflow => ("rowsPerWorkflow", "rows per workflow", 2),
+            Self::CallsRunning => ("callsRunning", "calls under way at the end", 0),
+            Self::CallsWaiting => ("callsWaiting", "calls that wait at the end", 0),
             Self::OthersPercent => ("othersPercent", "CPU taken by others, % of a core", 0),
+            Self::StolenPercent => ("stolenPercent", "CPU stolen by the host, % of a core", 1),
             Self::Errors => ("errors", "errors", 0),
         }
     }
@@ -94,6 +118,11 @@ struct Spread {
 impl Runs {
     pub(crate) fn push(&mut self, figures: Figures) {
         self.0.push(figures);
+    }
+
+    /// The median of a figure.
+    pub(crate) fn median(&self, figure: Figure) -> Option<f64> {
+        self.spread(figure).map(|spread| spread.median)
     }
 
     fn spread(&self, figure: Figure) -> Option<Spread> {

@@ -2,8 +2,8 @@
 //!
 //! Every run begins with an empty folder and ends with its processes killed and the folder removed. The systems take turns, run
 //! by run, so that a machine that grows slower or faster does so for both. Client, server and service share the machine, and all
-//! listen on 127.0.0.1 only. Abide's activities run inside its server, Restate's service is a process of its own: the tables
-//! say so, because that is part of the difference.
+//! listen on 127.0.0.1 only. Restate's service is a process of its own; Abide's activities run inside its server, and in a process of their
+//! own as well, called over REST and over gRPC: the tables say which, because that is part of the difference.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -16,15 +16,16 @@ mod measure;
 mod process;
 mod restate;
 mod system;
+mod targets;
 mod trace;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -41,8 +42,10 @@ const TRACED: Spans = Spans { warm_up: Duration::from_secs(2), measured: Duratio
 
 /// Measures Abide beside Restate.
 #[derive(Parser)]
-#[command(name = "scripts/bench compare", disable_version_flag = true)]
+#[command(name = "scripts/bench compare", disable_version_flag = true, subcommand_negates_reqs = true)]
 struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Only these workloads.
     #[arg(long, value_delimiter = ',', default_value = "w1,w2,w3,w4")]
     only: Vec<Workload>,
@@ -61,6 +64,9 @@ struct Options {
     /// Runs of each workload on each system.
     #[arg(long, default_value_t = 3)]
     runs: u32,
+    /// Where Abide's activities are: each is measured.
+    #[arg(long, value_delimiter = ',', default_value = "in-process,rest,grpc")]
+    activities: Vec<Activities>,
     /// Abide alone.
     #[arg(long)]
     skip_restate: bool,
@@ -76,12 +82,32 @@ struct Options {
     /// The program of Abide.
     #[arg(long, hide = true, default_value = "target/release/abide")]
     abide: PathBuf,
+    /// The program that serves activities beside it.
+    #[arg(long, hide = true, default_value = "target/release/handlers")]
+    handlers: PathBuf,
+    /// The program of targets that nobody would want to call.
+    #[arg(long, hide = true, default_value = "target/release/bad_targets")]
+    bad_targets: PathBuf,
     /// The program of Restate's server.
     #[arg(long, hide = true, required_unless_present = "skip_restate")]
     restate_server: Option<PathBuf>,
     /// The program of the service it calls.
     #[arg(long, hide = true, required_unless_present = "skip_restate")]
     restate_service: Option<PathBuf>,
+}
+
+/// What else is measured with the same client.
+#[derive(Subcommand)]
+enum Other {
+    Targets(targets::Options),
+}
+
+/// Where activities are.
+#[derive(Clone, Copy, ValueEnum)]
+enum Activities {
+    InProcess,
+    Rest,
+    Grpc,
 }
 
 fn main() -> ExitCode {
@@ -91,7 +117,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    match runtime.block_on(unless_interrupted(compare(&options))) {
+    let measured = async {
+        match &options.other {
+            None => compare(&options).await,
+            Some(Other::Targets(others)) => targets::run(others, &programs(&options)?).await,
+        }
+    };
+    match runtime.block_on(unless_interrupted(measured)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
@@ -113,7 +145,7 @@ async fn unless_interrupted(work: impl Future<Output = io::Result<()>>) -> io::R
 }
 
 async fn compare(options: &Options) -> io::Result<()> {
-    let systems = systems(options)?;
+    let every_system = systems(options)?;
     let spans = Spans {
         warm_up: Duration::from_secs(options.warm_up),
         measured: Duration::from_secs(options.seconds),
@@ -127,6 +159,8 @@ async fn compare(options: &Options) -> io::Result<()> {
     }
     let mut cells = Vec::new();
     for cell in plan(options) {
+        let takes = |system: &&Arc<dyn System>| system.takes(cell.workload);
+        let systems: Vec<Arc<dyn System>> = every_system.iter().filter(takes).cloned().collect();
         let mut all: Vec<Runs> = systems.iter().map(|_| Runs::default()).collect();
         for run in 1..=options.runs {
             for (system, runs) in systems.iter().zip(&mut all) {
@@ -145,7 +179,7 @@ async fn compare(options: &Options) -> io::Result<()> {
         // After every workload, so that what was measured is kept whatever comes next.
         if let Some(file) = &options.json {
             let labels: Map<String, Value> =
-                systems.iter().map(|system| (system.key().to_owned(), json!(system.label()))).collect();
+                every_system.iter().map(|system| (system.key().to_owned(), json!(system.label()))).collect();
             let document = json!({
                 "cores": cores, "runs": options.runs, "seconds": options.seconds,
                 "systems": labels, "workloads": cells,
@@ -156,13 +190,34 @@ async fn compare(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
+fn found(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+}
+
+fn programs(options: &Options) -> io::Result<targets::Programs> {
+    Ok(targets::Programs {
+        abide: found(&options.abide)?,
+        handlers: found(&options.handlers)?,
+        bad_targets: found(&options.bad_targets)?,
+    })
+}
+
 fn systems(options: &Options) -> io::Result<Vec<Arc<dyn System>>> {
-    let found = |path: &PathBuf| {
-        path.canonicalize().map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
-    };
     let mut systems: Vec<Arc<dyn System>> = Vec::new();
     if !options.skip_abide {
-        systems.push(Arc::new(abide::Abide::new(found(&options.abide)?)));
+        let program = found(&options.abide)?;
+        for activities in &options.activities {
+            let over = match activities {
+                Activities::InProcess => {
+                    systems.push(Arc::new(abide::Abide::new(program.clone())));
+                    continue;
+                }
+                Activities::Rest => abide::Over::Rest,
+                Activities::Grpc => abide::Over::Grpc,
+            };
+            let beside = abide::Abide::calling(program.clone(), found(&options.handlers)?, over);
+            systems.push(Arc::new(beside));
+        }
     }
     if let (false, Some(server), Some(service)) =
         (options.skip_restate, &options.restate_server, &options.restate_service)

@@ -40,7 +40,11 @@ pub(crate) async fn run(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> i
         Workload::W1 | Workload::W2 | Workload::W4 => closed_loop(system, &running, cell, spans).await,
     };
     figures.set(Figure::ReadySeconds, ready_seconds);
-    figures.set(Figure::PeakMib, running.usage().iter().map(|usage| usage.peak_mib).sum());
+    let usage = running.usage();
+    figures.set(Figure::PeakMib, usage.iter().map(|usage| usage.peak_mib).sum());
+    if let [server, _, ..] = usage.as_slice() {
+        figures.set(Figure::PeakServerMib, server.peak_mib);
+    }
     Ok(figures)
 }
 
@@ -72,15 +76,46 @@ fn looped(system: &Arc<dyn System>, running: &Running, cell: Cell) -> Load {
 }
 
 async fn closed_loop(system: &Arc<dyn System>, running: &Running, cell: Cell, spans: Spans) -> Figures {
+    let nothing = |_: &Running| std::future::ready(());
+    looped_beside(system, running, cell, spans, nothing).await.0
+}
+
+/// The figures of a closed loop beside something else, which is begun between warming up and measuring. What the server calls and counts about
+/// that is in the figures too.
+pub(crate) async fn beside<F: Future<Output = io::Result<()>>>(
+    system: &Arc<dyn System>,
+    running: &Running,
+    cell: Cell,
+    spans: Spans,
+    begin: impl FnOnce(&Running) -> F,
+) -> io::Result<Figures> {
+    let (mut figures, begun) = looped_beside(system, running, cell, spans, begin).await;
+    begun?;
+    if let Some(metrics) = metrics(system, running).await {
+        figures.set(Figure::CallsRunning, sum(&metrics, "abide_calls_running").unwrap_or(0.0));
+        figures.set(Figure::CallsWaiting, sum(&metrics, "abide_calls_waiting").unwrap_or(0.0));
+    }
+    Ok(figures)
+}
+
+async fn looped_beside<F: Future>(
+    system: &Arc<dyn System>,
+    running: &Running,
+    cell: Cell,
+    spans: Spans,
+    begin: impl FnOnce(&Running) -> F,
+) -> (Figures, F::Output) {
     let closed_loop = ClosedLoop::start(&looped(system, running, cell));
     tokio::time::sleep(spans.warm_up).await;
-    let (counted, watch) = (counters(system, running).await, Watch::begin(running));
+    let begun = begin(running).await;
+    let (counted, called) = (counters(system, running).await, calls(system, running).await);
+    let watch = Watch::begin(running);
     closed_loop.begin();
     tokio::time::sleep(spans.measured).await;
     let mut tally = closed_loop.end();
     let (workflows, mut figures) = (finished(&tally), Figures::default());
-    let seconds = watch.end(running, workflows, &mut figures);
-    let now_counted = counters(system, running).await;
+    let seconds = watch.end(running, workflows, cell.workload.steps(), &mut figures);
+    let (now_counted, now_called) = (counters(system, running).await, calls(system, running).await);
     figures.set(Figure::WorkflowsPerSecond, workflows / seconds);
     if cell.workload == Workload::W4 {
         figures.set(Figure::StepsPerSecond, workflows * system::BRANCHES as f64 / seconds);
@@ -88,11 +123,15 @@ async fn closed_loop(system: &Arc<dyn System>, running: &Running, cell: Cell, sp
     figures.set(Figure::P50Ms, tally.percentile_ms(0.50));
     figures.set(Figure::P99Ms, tally.percentile_ms(0.99));
     if let (Some(before), Some(after)) = (counted, now_counted) {
+        figures.set(Figure::CommitsPerSecond, (after.commits - before.commits) / seconds);
         figures.set(Figure::CommitsPerWorkflow, (after.commits - before.commits) / workflows);
         figures.set(Figure::RowsPerWorkflow, (after.rows - before.rows) / workflows);
     }
+    if let (Some(before), Some(after)) = (called, now_called) {
+        figures.set(Figure::CallsPerStep, (after - before) / (workflows * cell.workload.steps() as f64));
+    }
     errors(&mut figures, &tally);
-    figures
+    (figures, begun)
 }
 
 async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> Figures {
@@ -123,7 +162,7 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
     figures.set(Figure::StartSeconds, start_seconds);
     figures.set(Figure::FinishSeconds, raise_seconds + ask_seconds);
     figures.set(Figure::WaitingGrownMib, resident_waiting - resident_before);
-    watch.end(running, count as f64, &mut figures);
+    watch.end(running, count as f64, 0, &mut figures);
     errors(&mut figures, &tally);
     figures
 }
@@ -145,19 +184,27 @@ impl Watch {
     }
 
     /// Sets what a workflow cost and what others took meanwhile. Returns the seconds that have passed.
-    fn end(self, running: &Running, workflows: f64, figures: &mut Figures) -> f64 {
+    fn end(self, running: &Running, workflows: f64, steps: usize, figures: &mut Figures) -> f64 {
         let (seconds, machine, used) = (trace::moment() - self.began, process::machine(), running.usage());
         let spent = self.used.iter().zip(used).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
         let spent: Vec<f64> = spent.collect();
         let total = spent.iter().sum::<f64>();
         figures.set(Figure::CpuMs, total * 1000.0 / workflows);
-        // What the server calls is a process of its own in one of the systems: say whose time it was.
-        if let [server, _] = spent.as_slice() {
+        // What the server calls is a process of its own in most of the systems: say whose time it was.
+        let step_us = |seconds: f64| seconds * 1e6 / (workflows * steps as f64);
+        if let [server, _, ..] = spent.as_slice() {
             figures.set(Figure::CpuServerMs, server * 1000.0 / workflows);
+        }
+        for (figure, spent) in [Figure::StepServerUs, Figure::StepServiceUs].into_iter().zip(&spent) {
+            if steps > 0 {
+                figures.set(figure, step_us(*spent));
+            }
         }
         let client = machine.client_seconds - self.machine.client_seconds;
         let others = machine.busy_seconds - self.machine.busy_seconds - client - total;
-        figures.set(Figure::OthersPercent, others.max(0.0) * 100.0 / seconds);
+        let stolen = machine.stolen_seconds - self.machine.stolen_seconds;
+        figures.set(Figure::OthersPercent, (others - stolen).max(0.0) * 100.0 / seconds);
+        figures.set(Figure::StolenPercent, stolen * 100.0 / seconds);
         seconds
     }
 }
@@ -174,14 +221,24 @@ struct Counters {
     rows: f64,
 }
 
-async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counters> {
+async fn metrics(system: &Arc<dyn System>, running: &Running) -> Option<String> {
     let request: Request = system.counters()?;
     let answer = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
-    let text = String::from_utf8(answer.body).ok()?;
+    String::from_utf8(answer.body).ok()
+}
+
+async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counters> {
+    let text = metrics(system, running).await?;
     Some(Counters {
         commits: sum(&text, "abide_commits_total")?,
         rows: sum(&text, "abide_commit_rows_total")?,
     })
+}
+
+/// How many calls the process that the server calls has had.
+async fn calls(system: &Arc<dyn System>, running: &Running) -> Option<f64> {
+    let answer = http::once(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
+    serde_json::from_slice::<serde_json::Value>(&answer.body).ok()?.get("calls")?.as_f64()
 }
 
 /// The sum over all labels of a counter in the text format of Prometheus.

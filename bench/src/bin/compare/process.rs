@@ -131,6 +131,8 @@ impl Usage {
 /// CPU time of the whole machine, and of this process, which is the client.
 pub(crate) struct Machine {
     pub(crate) busy_seconds: f64,
+    /// Of them, given to other machines by the host.
+    pub(crate) stolen_seconds: f64,
     pub(crate) client_seconds: f64,
 }
 
@@ -138,11 +140,15 @@ pub(crate) fn machine() -> Machine {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     // user nice system idle iowait irq softirq steal; what follows is part of the first two.
-    let fields = first.split_whitespace().skip(1).take(8).enumerate();
-    let busy = fields.filter(|(number, _)| !matches!(number, 3 | 4));
-    let ticks: f64 = busy.filter_map(|(_, field)| field.parse::<f64>().ok()).sum();
+    let fields = first.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap_or(0.0));
+    let (mut busy, mut stolen): (f64, f64) = (0.0, 0.0);
+    for (number, ticks) in fields.enumerate().filter(|(number, _)| !matches!(number, 3 | 4)) {
+        busy += ticks;
+        stolen = if number == 7 { ticks } else { stolen };
+    }
     Machine {
-        busy_seconds: ticks / TICKS_PER_SECOND,
+        busy_seconds: busy / TICKS_PER_SECOND,
+        stolen_seconds: stolen / TICKS_PER_SECOND,
         client_seconds: Usage::of(&[std::process::id()]).cpu_seconds,
     }
 }

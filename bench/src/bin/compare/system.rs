@@ -39,6 +39,17 @@ pub(crate) enum Workload {
     W4,
 }
 
+impl Workload {
+    /// Tasks of one run.
+    pub(crate) fn steps(self) -> usize {
+        match self {
+            Self::W1 => 3,
+            Self::W4 => BRANCHES,
+            Self::W2 | Self::W3 => 0,
+        }
+    }
+}
+
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -56,6 +67,10 @@ pub(crate) trait System: Send + Sync {
     fn key(&self) -> &'static str;
     /// In the tables: with everything a reader must know to compare fairly.
     fn label(&self) -> &str;
+    /// Whether it is measured under this workload.
+    fn takes(&self, _: Workload) -> bool {
+        true
+    }
     /// What runs: the server first, then what it calls, if that is a process of its own.
     fn programs(&self, place: &Place) -> io::Result<Vec<Command>>;
     /// Ports and requests that make a workload known; repeated until they succeed.
@@ -72,6 +87,10 @@ pub(crate) trait System: Send + Sync {
     fn judge(&self, answer: &Answer) -> Verdict;
     /// Where the server counts its commits and their rows, if it does.
     fn counters(&self) -> Option<Request> {
+        None
+    }
+    /// Where the process that the server calls counts the calls, if it does.
+    fn calls(&self) -> Option<Request> {
         None
     }
 }
