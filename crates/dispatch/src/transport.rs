@@ -85,7 +85,7 @@ pub struct Failure {
     pub retryable: bool,
     /// Whether the activity may have run: true for timeouts and broken connections after sending.
     pub outcome_unknown: bool,
-    /// When another delivery makes sense, at the earliest, if the service said so. A hint: whoever decides on retries may use it.
+    /// When another delivery makes sense, at the earliest, if the service said so. Whoever decides on retries waits at least so long.
     pub retry_after_ms: Option<u64>,
     /// What the wire said, for diagnostics: such as `503 UNAVAILABLE`. None where nothing was answered.
     pub status: Option<String>,

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::ids::CommandId;
 use crate::instance::codec;
 use crate::json::Json;
+use crate::time::Timestamp;
 
 /// One message of an instance's inbox.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -84,6 +85,17 @@ pub enum Message {
         command: CommandId,
         /// Why not.
         failure: Failure,
+    },
+    /// As `ActivityFailed`, and whoever was called said when it makes sense to come back.
+    ActivityDeferred {
+        /// Which dispatch.
+        command: CommandId,
+        /// The attempt that failed, as the journal counts: possible deliveries before it.
+        attempt: u32,
+        /// Why.
+        failure: Failure,
+        /// Not earlier than this, if there is another delivery. A moment, so that it does not move while the message is held.
+        not_before: Timestamp,
     },
 }
 

@@ -196,6 +196,15 @@ impl Process {
         })
     }
 
+    /// When a call of the instance is delivered again, if one waits for that.
+    pub(crate) fn next_attempt_at(&self, id: &str) -> Option<i64> {
+        self.within(async {
+            let shard = self.node.shard_of_instance(&name(id));
+            let open = self.node.calls_of(shard).unwrap().open(None, None, 10).await.unwrap();
+            open.calls.into_iter().find_map(|(_, call)| Some(call?.next_attempt_at?.0))
+        })
+    }
+
     /// The dead letters of an instance: what each says, and what its message says.
     pub(crate) fn letters(&self, id: &str) -> Vec<(DeadLetter, Value)> {
         self.within(async {

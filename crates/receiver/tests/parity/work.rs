@@ -139,7 +139,11 @@ impl Handler for Work {
                 let mended = input["untilMended"].is_boolean() && self.book.mended.load(Ordering::SeqCst);
                 if u64::from(metadata.retry_attempt) < times && !mended {
                     let code = Code::from_name(input["status"].as_str().unwrap()).unwrap();
-                    return Err(Status::new(code, "as asked").into());
+                    let status = Status::new(code, "as asked");
+                    return Err(match input["waitMs"].as_u64() {
+                        Some(wait_ms) => status.with_retry_after_ms(wait_ms).into(),
+                        None => status.into(),
+                    });
                 }
             }
             "wait" => {

@@ -5,12 +5,13 @@
 
 use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
 use abide_dispatch::journal::{FailedFinal, FinalReason, Open, Sending, UNANSWERED_MAX};
+use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::{Answer, Call, Metadata};
 use abide_store::tables::dispatches::{self, Dispatch, DispatchInput, DispatchState};
 use abide_store::tables::encode;
 use abide_workflow::command::{StartActivity, StepIdentity};
 use abide_workflow::failure::code;
-use abide_workflow::{CommandId, Failure, Message, Timestamp};
+use abide_workflow::{CommandId, Duration, Failure, Message, Timestamp};
 
 use super::claim::Phase;
 use super::commits::After;
@@ -247,11 +248,20 @@ impl Shard {
             Answer::Failed(failure) => {
                 let retryable = failure.retryable || planted!(self, FinalRetried);
                 let told = Failure { code: failure.code, message: failure.message, state: None, retryable };
-                (Message::ActivityFailed { command, attempt, failure: told }, failure.status)
+                let wait = failure.retry_after_ms.filter(|_| retryable).map(|ms| ms.min(RETRY_AFTER_MS_MAX));
+                (self.failed(command, attempt, told, wait), failure.status)
             }
         };
         let envelope = Envelope { message, from: From::Call { command, status } };
         self.offer(&instance_id, Item::Message { run, envelope });
+    }
+
+    /// What a run is told of a failure. A wait that was asked for begins now, however long the run takes to hear of it.
+    fn failed(&self, command: CommandId, attempt: u32, failure: Failure, wait_ms: Option<u64>) -> Message {
+        match wait_ms.map(|ms| self.now.wall.plus(Duration(ms))) {
+            Some(not_before) => Message::ActivityDeferred { command, attempt, failure, not_before },
+            None => Message::ActivityFailed { command, attempt, failure },
+        }
     }
 
     /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
@@ -260,7 +270,9 @@ impl Shard {
         let Some(call) = run.calls.get_mut(command) else { return };
         call.out = false;
         call.answered = true;
-        if let Message::ActivityFailed { failure, .. } = &mut envelope.message {
+        if let Message::ActivityFailed { failure, .. } | Message::ActivityDeferred { failure, .. } =
+            &mut envelope.message
+        {
             if failure.code == code::ATTEMPT_TIMEOUT
                 && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
             {

@@ -177,7 +177,7 @@ fn open_bytes(call: &OpenCall) -> usize {
 
 fn failed_call(message: &Message) -> Option<CommandId> {
     match message {
-        Message::ActivityFailed { command, .. } => Some(*command),
+        Message::ActivityFailed { command, .. } | Message::ActivityDeferred { command, .. } => Some(*command),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Calls: recorded before they are made, settled with their answer, never counted too low.
 
-use abide_dispatch::Answer;
+use abide_dispatch::{Answer, Failure};
 use abide_runtime::Notice;
 use abide_store::rows::Batch;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
@@ -96,6 +96,66 @@ fn a_suspended_run_keeps_an_answer_and_decides_when_it_is_resumed() {
     world.order("a", Message::Resume { reason: String::new() });
     world.pass(10_000);
     assert_eq!(world.calls[0].1.metadata.retry_attempt, 1, "and a failure that may be retried is");
+}
+
+/// A failure that asks for this much patience.
+fn later(wait_ms: u64) -> Answer {
+    Answer::Failed(Failure { retry_after_ms: Some(wait_ms), ..Failure::retryable("Busy", "come back later") })
+}
+
+#[test]
+fn a_service_that_asks_for_patience_is_given_it_also_over_a_crash() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.answer(later(60_000));
+    for _ in 0..2 {
+        world.pass(29_500);
+        assert_eq!(world.calls.len(), 0, "it is not time yet");
+        world.crash();
+    }
+    world.pass(1_001);
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 1);
+    world.complete();
+    assert_eq!(world.status("a"), "Completed");
+    world.check();
+}
+
+#[test]
+fn patience_is_counted_from_the_answer_and_has_an_end() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.order("a", Message::Suspend { reason: String::new() });
+    world.answer(later(u64::MAX));
+    world.pass(3_590_000);
+    world.order("a", Message::Resume { reason: String::new() });
+    world.pass(9_999);
+    assert_eq!(world.calls.len(), 0, "an hour is not over");
+    world.pass(2);
+    assert_eq!(world.calls.len(), 1, "it began with the answer, not when the run heard of it");
+    world.complete();
+    world.check();
+}
+
+#[test]
+fn patience_beyond_the_deadline_of_the_step_is_the_end_of_the_step() {
+    let mut world = World::new();
+    let mut state = task("End");
+    state["timeout"] = json!("PT30S");
+    state["onError"] = json!([{"match": ["Timeout"], "next": "End"}]);
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.answer(later(29_000));
+    assert_eq!(world.status("a"), "Running");
+    world.pass(29_001);
+    world.answer(later(2_000));
+    assert_eq!(
+        (world.status("a").as_str(), world.calls.len()),
+        ("Completed", 0),
+        "caught as a timeout, at once"
+    );
+    world.check();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::json::{self, Json};
 use crate::message::Message;
 
 use super::pass::{Pass, keepable};
+use super::retry::FailedDelivery;
 
 impl Pass<'_> {
     /// Takes a message from the inbox: orders at once, the rest unless the run is suspended.
@@ -63,7 +64,11 @@ impl Pass<'_> {
         match message {
             Message::ActivityCompleted { command, result } => self.on_activity_completed(command, result),
             Message::ActivityFailed { command, attempt, failure } => {
-                self.on_activity_failed(command, attempt, failure)
+                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before: None })
+            }
+            Message::ActivityDeferred { command, attempt, failure, not_before } => {
+                let not_before = Some(not_before);
+                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before })
             }
             Message::TimerFired { timer } => self.on_timer_fired(timer),
             Message::EventRaised { name, payload } => self.on_event_raised(&name, payload),
@@ -121,6 +126,14 @@ impl Pass<'_> {
                 attempt: *attempt,
                 failure: failure.clone().bounded(),
             },
+            Message::ActivityDeferred { command, attempt, failure, not_before } => {
+                Message::ActivityDeferred {
+                    command: *command,
+                    attempt: *attempt,
+                    failure: failure.clone().bounded(),
+                    not_before: *not_before,
+                }
+            }
             Message::ChildFailed { command, failure } => {
                 Message::ChildFailed { command: *command, failure: failure.clone().bounded() }
             }
@@ -181,17 +194,13 @@ impl Pass<'_> {
         }
     }
 
-    fn on_activity_failed(
-        &mut self,
-        command: CommandId,
-        attempt: u32,
-        failure: Failure,
-    ) -> Result<(), Corrupt> {
+    fn on_activity_failed(&mut self, command: CommandId, failed: FailedDelivery) -> Result<(), Corrupt> {
         let Some(branch) = self.branch_of_dispatch(command)? else {
+            let FailedDelivery { attempt, failure, .. } = failed;
             self.record(Fact::TaskFailed { command, attempt, error: failure, retry_at: None, late: true });
             return Ok(());
         };
-        self.delivery_failed(branch, command, attempt, failure)
+        self.delivery_failed(branch, command, failed)
     }
 
     fn on_timer_fired(&mut self, timer: CommandId) -> Result<(), Corrupt> {

@@ -19,20 +19,32 @@ pub(super) enum Verdict {
     Never(Failure),
 }
 
-/// Decides on a failure, the `failures`-th of its step.
+/// A delivery that failed, as it was told.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct FailedDelivery {
+    /// Possible deliveries before it.
+    pub(super) attempt: u32,
+    pub(super) failure: Failure,
+    /// When it makes sense to come back, at the earliest, if whoever was called said so.
+    pub(super) not_before: Option<Timestamp>,
+}
+
+/// Decides on a failure, the `failures`-th of its step. Whoever was called may ask for more patience than the policy has, not for less.
 pub(super) fn judge(
     policy: &RetryPolicy,
     failures: u32,
-    failure: Failure,
+    failed: FailedDelivery,
     deadline: Option<Timestamp>,
     now: Timestamp,
     jitter: u64,
 ) -> Verdict {
+    let FailedDelivery { failure, not_before: asked_for, .. } = failed;
     let final_code = policy.non_retryable.contains(&failure.code);
     if !failure.retryable || final_code || failures >= policy.max_attempts {
         return Verdict::Never(failure);
     }
-    let not_before = now.plus(delay(policy, failures, jitter));
+    let own = now.plus(delay(policy, failures, jitter));
+    let not_before = asked_for.map_or(own, |asked_for| asked_for.max(own));
     match deadline {
         Some(deadline) if not_before >= deadline => {
             let message = format!(
@@ -73,9 +85,9 @@ impl Pass<'_> {
         &mut self,
         branch: BranchId,
         command: CommandId,
-        attempt: u32,
-        failure: Failure,
+        failed: FailedDelivery,
     ) -> Result<(), Corrupt> {
+        let FailedDelivery { attempt, ref failure, .. } = failed;
         let (at, state) = self.place(branch)?;
         let (own_policy, activity, mut delivery) = match (&at.phase, &state.kind) {
             (Phase::Task(delivery), StateKind::Task(task)) => {
@@ -91,37 +103,28 @@ impl Pass<'_> {
         };
         if attempt < delivery.attempt {
             // Its failure has been counted, and another delivery is out.
-            self.record(Fact::TaskFailed { command, attempt, error: failure, retry_at: None, late: true });
+            let error = failed.failure;
+            self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: true });
             return Ok(());
         }
         delivery.failures = delivery.failures.saturating_add(1);
-        self.count_failure(&failure);
+        self.count_failure(failure);
         let seed = self.instance.origin().seed;
         let jitter =
             digest_number(&[&seed.to_be_bytes(), &command.0.to_be_bytes(), &delivery.failures.to_be_bytes()]);
         let policy = self.plan.policy(own_policy, &activity);
-        match judge(policy, delivery.failures, failure.clone(), delivery.deadline, self.now, jitter) {
+        let error = failure.clone();
+        match judge(policy, delivery.failures, failed, delivery.deadline, self.now, jitter) {
             Verdict::Again(not_before) => {
-                self.record(Fact::TaskFailed {
-                    command,
-                    attempt,
-                    error: failure,
-                    retry_at: Some(not_before),
-                    late: false,
-                });
+                let retry_at = Some(not_before);
+                self.record(Fact::TaskFailed { command, attempt, error, retry_at, late: false });
                 let attempt = attempt.saturating_add(1);
                 delivery.attempt = attempt;
                 self.emit(CommandKind::Redeliver { dispatch: command, attempt, not_before });
                 self.set_delivery(branch, delivery)
             }
             Verdict::Never(last) => {
-                self.record(Fact::TaskFailed {
-                    command,
-                    attempt,
-                    error: failure,
-                    retry_at: None,
-                    late: false,
-                });
+                self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: false });
                 self.delivery_gave_up(branch, command, last)
             }
         }
@@ -158,7 +161,11 @@ mod tests {
     }
 
     fn failing(failures: u32, failure: Failure, deadline: Option<i64>, jitter: u64) -> Verdict {
-        judge(&policy(), failures, failure, deadline.map(Timestamp), Timestamp(0), jitter)
+        judge(&policy(), failures, failed(failure, None), deadline.map(Timestamp), Timestamp(0), jitter)
+    }
+
+    fn failed(failure: Failure, not_before: Option<i64>) -> FailedDelivery {
+        FailedDelivery { attempt: 0, failure, not_before: not_before.map(Timestamp) }
     }
 
     #[test]
@@ -177,8 +184,9 @@ mod tests {
         assert!(!again(failing(4, Failure::retryable("X", ""), None, 0)));
         assert!(!again(failing(1, Failure::last("X", ""), None, 0)));
         let policy = RetryPolicy { non_retryable: vec!["X".to_owned()], ..policy() };
-        assert!(!again(judge(&policy, 1, Failure::retryable("X", ""), None, Timestamp(0), 0)));
-        assert!(again(judge(&policy, 1, Failure::retryable("Y", ""), None, Timestamp(0), 0)));
+        let failing = |code| failed(Failure::retryable(code, ""), None);
+        assert!(!again(judge(&policy, 1, failing("X"), None, Timestamp(0), 0)));
+        assert!(again(judge(&policy, 1, failing("Y"), None, Timestamp(0), 0)));
     }
 
     #[test]
@@ -188,6 +196,32 @@ mod tests {
             panic!("it must not be tried at its deadline");
         };
         assert_eq!(failure.code, code::TIMEOUT);
+        assert!(failure.message.contains("X: boom"), "{}", failure.message);
+    }
+
+    #[test]
+    fn whoever_was_called_may_ask_for_more_patience_and_not_for_less() {
+        let capped = RetryPolicy { max_interval: Some(Duration::seconds(5)), ..policy() };
+        let asked = |not_before, deadline: Option<i64>| {
+            let failed = failed(Failure::retryable("X", "boom"), Some(not_before));
+            judge(&capped, 1, failed, deadline.map(Timestamp), Timestamp(1_000), 0)
+        };
+        assert_eq!(
+            asked(0, None),
+            Verdict::Again(Timestamp(6_000)),
+            "its time has come: the policy's wait is left"
+        );
+        assert_eq!(asked(5_999, None), Verdict::Again(Timestamp(6_000)));
+        assert_eq!(
+            asked(60_000, None),
+            Verdict::Again(Timestamp(60_000)),
+            "also beyond the policy's longest wait"
+        );
+        assert_eq!(asked(60_000, Some(60_001)), Verdict::Again(Timestamp(60_000)));
+        let Verdict::Never(failure) = asked(60_000, Some(60_000)) else {
+            panic!("it must not be tried at its deadline");
+        };
+        assert_eq!((failure.code.as_str(), failure.retryable), (code::TIMEOUT, false));
         assert!(failure.message.contains("X: boom"), "{}", failure.message);
     }
 

@@ -262,8 +262,14 @@ mod tests {
             Message::Terminate { reason: String::new() },
             Message::Rewind { reason: String::new() },
             Message::ActivityUnkeepable { command, failure: failure() },
+            Message::ActivityDeferred {
+                command,
+                attempt: 0,
+                failure: failure(),
+                not_before: crate::time::Timestamp(0),
+            },
         ];
-        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
     }
 
     #[test]

@@ -155,6 +155,7 @@ impl Message {
             | Self::EventRaised { payload, .. }
             | Self::ChildCompleted { output: payload, .. } => json::size(payload),
             Self::ActivityFailed { failure, .. }
+            | Self::ActivityDeferred { failure, .. }
             | Self::ChildFailed { failure, .. }
             | Self::ActivityUnkeepable { failure, .. } => (failure.message.len() + failure.code.len()) as u64,
             Self::Suspend { reason }

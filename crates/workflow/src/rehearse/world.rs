@@ -139,7 +139,8 @@ impl<'a> World<'a> {
         let dropped = match &message {
             Message::TimerFired { timer: command }
             | Message::ActivityCompleted { command, .. }
-            | Message::ActivityFailed { command, .. } => to.dropped.contains(command),
+            | Message::ActivityFailed { command, .. }
+            | Message::ActivityDeferred { command, .. } => to.dropped.contains(command),
             _ => false,
         };
         if dropped {
@@ -405,6 +406,7 @@ fn is_answer(message: &Message) -> bool {
         Message::TimerFired { .. }
             | Message::ActivityCompleted { .. }
             | Message::ActivityFailed { .. }
+            | Message::ActivityDeferred { .. }
             | Message::ActivityUnkeepable { .. }
             | Message::ChildCompleted { .. }
             | Message::ChildFailed { .. }

@@ -255,6 +255,19 @@ fn a_child_that_ends_cancels_its_timer() {
 }
 
 #[test]
+fn a_retry_is_not_earlier_than_whoever_was_called_wants_it() {
+    let mut run = Run::of("A", three_tasks(), json!({}));
+    let command = run.turn(&[]).commands[0].id;
+    let failure = abide_workflow::Failure::retryable("Busy", "");
+    let not_before = run.now.plus(abide_workflow::Duration::hours(1));
+    let turn = run.turn(&[Message::ActivityDeferred { command, attempt: 0, failure, not_before }]);
+    let told = CommandKind::Redeliver { dispatch: command, attempt: 1, not_before };
+    assert_eq!(turn.commands[0].kind, told);
+    let history = format!("{:?}", turn.history);
+    assert!(history.contains(&format!("retry_at: Some({not_before:?})")), "{history}");
+}
+
+#[test]
 fn retries_raise_the_attempt_from_what_the_journal_counted() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     let dispatch = run.turn(&[]).commands[0].id;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{error, status};
 use crate::over::{Over, WORK};
 use crate::process::one_task;
-use crate::world::World;
+use crate::world::{World, now};
 
 pub(crate) fn retries_that_are_used_up_end_in_a_dead_letter(over: Over) {
     let world = World::new(over);
@@ -45,6 +45,33 @@ pub(crate) fn retries_that_are_used_up_end_in_a_dead_letter(over: Over) {
         assert_eq!(message[name], value, "{name}");
     }
     assert_eq!(world.effects().len(), 0);
+}
+
+pub(crate) fn a_service_may_ask_for_patience(over: Over) {
+    const HALF_AN_HOUR_MS: i64 = 30 * 60_000;
+    for status in ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "ABORTED"] {
+        let world = World::new(over);
+        let process =
+            world.process(&one_task(&json!({"do": "fail", "status": status, "waitMs": HALF_AN_HOUR_MS}), 3));
+        let began = now();
+        process.start("a", json!({}));
+        world.until("the failure to be recorded", || process.next_attempt_at("a").is_some());
+        let waits_from = process.next_attempt_at("a").unwrap() - HALF_AN_HOUR_MS;
+        assert!(
+            (began..=now()).contains(&waits_from),
+            "{status}: since {began} until {}: {waits_from}",
+            now()
+        );
+        assert_eq!(world.arrivals().len(), 1);
+    }
+    // Not beyond the deadline: then there is no other delivery.
+    let world = World::new(over);
+    let mut limited = one_task(&json!({"do": "fail", "status": "UNAVAILABLE", "waitMs": HALF_AN_HOUR_MS}), 3);
+    limited["states"]["Begin"]["timeout"] = json!("PT20M");
+    let process = world.process(&limited);
+    let view = process.run("a", json!({})).unwrap();
+    assert_eq!((status(&view), error(&view)), ("Failed", ("Timeout", false)));
+    assert_eq!((world.arrivals().len(), process.letters("a").len()), (1, 1));
 }
 
 pub(crate) fn a_call_that_nobody_waits_for_is_dropped(over: Over) {
