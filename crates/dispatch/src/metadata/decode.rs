@@ -50,6 +50,9 @@ pub enum MalformedMetadata {
         /// The largest there is.
         max: u64,
     },
+    /// An envelope whose context says one thing and whose headers say another.
+    #[error("the envelope's context and the headers do not say the same")]
+    Disagreeing,
     /// The place where the metadata should be has something else.
     #[error("the metadata cannot be read: {reason}")]
     Unreadable {

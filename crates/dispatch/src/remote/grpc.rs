@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
-use prost::Message;
 use serde_json::Value;
 
 use super::exchange::{Ask, success, unreadable};
@@ -16,9 +15,7 @@ use crate::transport::{Call, Failure};
 use crate::wire::protobuf::v1::ProbeRequest;
 use crate::wire::{BODY_BYTES_MAX, Unreadable, grpc, protobuf};
 
-pub(super) const CONTENT_TYPE: &str = "application/grpc";
-/// Bytes before a message: whether it is compressed, and how long it is.
-pub(super) const PREFIX_BYTES: usize = 5;
+pub(super) use crate::wire::grpc::{CONTENT_TYPE, PREFIX_BYTES};
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// A timeout has eight digits at most.
@@ -27,15 +24,15 @@ const DIGITS_MAX: u128 = 99_999_999;
 /// Where on a server the methods are.
 pub(super) fn path(ask: Ask) -> &'static str {
     match ask {
-        Ask::Invoke => "/abide.dispatch.v1.Activities/Invoke",
-        Ask::Probe => "/abide.dispatch.v1.Activities/Probe",
+        Ask::Invoke => grpc::INVOKE,
+        Ask::Probe => grpc::PROBE,
     }
 }
 
 pub(super) fn write(call: &Call, ask: Ask) -> Bytes {
     match ask {
-        Ask::Invoke => framed(&protobuf::invoke(&call.activity, &call.input)),
-        Ask::Probe => framed(&ProbeRequest { activity: call.activity.clone() }),
+        Ask::Invoke => grpc::framed(&protobuf::invoke(&call.activity, &call.input)),
+        Ask::Probe => grpc::framed(&ProbeRequest { activity: call.activity.clone() }),
     }
 }
 
@@ -60,7 +57,7 @@ pub(super) fn read(exchanged: &Exchanged, target: &Target) -> Result<Value, Fail
         Some(told) if told.code() != tonic::Code::Ok => Err(grpc::read_failure(&told).into()),
         Some(_) => {
             let body = body.ok_or_else(|| too_large(target, BODY_BYTES_MAX))?;
-            let message = unframed(body).ok_or_else(|| unreadable(&Unreadable::NotProtobuf))?;
+            let message = grpc::unframed(body).ok_or_else(|| unreadable(&Unreadable::NotProtobuf))?;
             protobuf::read_response(message).map_err(|error| unreadable(&error))
         }
         None if body.is_none() => Err(too_large(target, BODY_BYTES_MAX)),
@@ -69,25 +66,6 @@ pub(super) fn read(exchanged: &Exchanged, target: &Target) -> Result<Value, Fail
             Err(Failure::retryable("UNKNOWN", message).with_outcome_unknown())
         }
     }
-}
-
-fn framed(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
-    bytes.push(0);
-    bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-    // A vector takes all there is.
-    let _ = message.encode(&mut bytes);
-    bytes.into()
-}
-
-/// The one message of a body. None if it is compressed, which nobody asked for, or if there is none or more than one.
-fn unframed(body: &Bytes) -> Option<Bytes> {
-    let (prefix, _) = body.split_first_chunk::<PREFIX_BYTES>()?;
-    let [compressed, a, b, c, d] = *prefix;
-    let message = body.slice(PREFIX_BYTES..);
-    let fits = u32::from_be_bytes([a, b, c, d]) as usize == message.len();
-    Some(message).filter(|_| compressed == 0 && fits)
 }
 
 /// What is left, as gRPC spells it.
@@ -111,20 +89,6 @@ mod tests {
             (Duration::MAX, "99999999S"),
         ] {
             assert_eq!(timeout(left), text);
-        }
-    }
-
-    #[test]
-    fn a_body_is_one_message_that_is_not_compressed() {
-        let message = protobuf::invoke("charge", &serde_json::json!({"a": 1}));
-        let body = framed(&message);
-        assert_eq!(unframed(&body).unwrap(), message.encode_to_vec());
-        let of = |bytes: &[u8]| unframed(&Bytes::copy_from_slice(bytes));
-        assert_eq!(of(&[0, 0, 0, 0, 0]), Some(Bytes::new()));
-        let compressed = [&[1], &body[1..]].concat();
-        let two = [body.as_ref(), &[0, 0, 0, 0, 0]].concat();
-        for wrong in [b"".as_slice(), b"\0\0\0\0", &body[..body.len() - 1], &compressed, &two] {
-            assert_eq!(of(wrong), None);
         }
     }
 }

@@ -22,7 +22,7 @@ pub const VERSION: &str = "tpf.envelope.v1";
 const OPERATOR: &str = "abide";
 
 /// The names of the metadata in a context, and whether they are numbers.
-const FIELDS: [(&str, &str, bool); 7] = [
+pub const FIELDS: [(&str, &str, bool); 7] = [
     (metadata::CORRELATION_ID, "correlationId", false),
     (metadata::EXECUTION_ID, "executionId", false),
     (metadata::IDEMPOTENCY_KEY, "idempotencyKey", false),

@@ -1,13 +1,43 @@
-//! gRPC beside its messages: the canonical metadata, and failures with their details in `grpc-status-details-bin`.
+//! gRPC around and beside its messages: their prefix, the canonical metadata, and failures with their details in `grpc-status-details-bin`.
 //!
 //! The one place of the contract where types of the gRPC library show.
 
 use bytes::Bytes;
+use prost::Message;
 use tonic::metadata::{AsciiMetadataValue, KeyAndValueRef, MetadataMap};
 
 use super::{About, protobuf};
 use crate::metadata::{MalformedMetadata, Metadata};
 use crate::status::{Code, Status};
+
+/// The content type of calls over gRPC.
+pub const CONTENT_TYPE: &str = "application/grpc";
+/// Where on a server work is called for.
+pub const INVOKE: &str = "/abide.dispatch.v1.Activities/Invoke";
+/// Where on a server it is asked about.
+pub const PROBE: &str = "/abide.dispatch.v1.Activities/Probe";
+/// Bytes before a message: whether it is compressed, and how long it is.
+pub const PREFIX_BYTES: usize = 5;
+
+/// A body of this one message.
+pub fn framed(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
+    bytes.push(0);
+    bytes.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    // A vector takes all there is.
+    let _ = message.encode(&mut bytes);
+    bytes.into()
+}
+
+/// The one message of a body. None if it is compressed, which nobody asked for, or if there is none or more than one.
+pub fn unframed(body: &Bytes) -> Option<Bytes> {
+    let (prefix, _) = body.split_first_chunk::<PREFIX_BYTES>()?;
+    let [compressed, a, b, c, d] = *prefix;
+    let message = body.slice(PREFIX_BYTES..);
+    let fits = u32::from_be_bytes([a, b, c, d]) as usize == message.len();
+    Some(message).filter(|_| compressed == 0 && fits)
+}
 
 /// Adds the canonical metadata.
 pub fn write_metadata(metadata: &Metadata, map: &mut MetadataMap) -> Result<(), MalformedMetadata> {
@@ -45,6 +75,20 @@ pub fn read_failure(told: &tonic::Status) -> Status {
 mod tests {
     use super::*;
     use crate::metadata::tests::metadata;
+
+    #[test]
+    fn a_body_is_one_message_that_is_not_compressed() {
+        let message = protobuf::invoke("charge", &serde_json::json!({"a": 1}));
+        let body = framed(&message);
+        assert_eq!(unframed(&body).unwrap(), message.encode_to_vec());
+        let of = |bytes: &[u8]| unframed(&Bytes::copy_from_slice(bytes));
+        assert_eq!(of(&[0, 0, 0, 0, 0]), Some(Bytes::new()));
+        let compressed = [&[1], &body[1..]].concat();
+        let two = [body.as_ref(), &[0, 0, 0, 0, 0]].concat();
+        for wrong in [b"".as_slice(), b"\0\0\0\0", &body[..body.len() - 1], &compressed, &two] {
+            assert_eq!(of(wrong), None);
+        }
+    }
 
     #[test]
     fn metadata_survives_and_binary_values_are_nobodys_business() {

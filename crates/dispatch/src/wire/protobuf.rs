@@ -54,10 +54,15 @@ pub fn read_request(body: Bytes) -> Result<InvokeRequest, Unreadable> {
     InvokeRequest::decode(body).map_err(|_| Unreadable::NotProtobuf)
 }
 
+/// The answer that a successful response's body is.
+pub fn read_answer(body: Bytes) -> Result<InvokeResponse, Unreadable> {
+    within(body.len(), BODY_BYTES_MAX)?;
+    InvokeResponse::decode(body).map_err(|_| Unreadable::NotProtobuf)
+}
+
 /// The output of a successful response's body.
 pub fn read_response(body: Bytes) -> Result<Value, Unreadable> {
-    within(body.len(), BODY_BYTES_MAX)?;
-    read_output(InvokeResponse::decode(body).map_err(|_| Unreadable::NotProtobuf)?)
+    read_output(read_answer(body)?)
 }
 
 /// The output of an answer.
