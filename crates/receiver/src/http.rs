@@ -65,7 +65,7 @@ async fn take<S: PrivateRows + 'static>(
         Ok(request) => request,
         Err(refused) => {
             let about = About { execution_id: "", activity: &name };
-            return failure(&wire, &refused, refused.code.http(), about);
+            return failure(&wire, &refused, refusals::http(&refused), about);
         }
     };
     let activity = request.activity.clone();
@@ -75,7 +75,7 @@ async fn take<S: PrivateRows + 'static>(
         Ok(output) => success(&wire, output),
         Err(status) => {
             let about = About { execution_id: &execution_id, activity: &activity };
-            failure(&wire, &status, status.code.http(), about)
+            failure(&wire, &status, refusals::http(&status), about)
         }
     }
 }
@@ -102,9 +102,15 @@ fn request(wire: &mut Wire, name: &str, headers: &HeaderMap, body: Bytes) -> Res
             Request { activity, metadata, input }
         }
         Wire::Envelope(control) => {
+            let told = of_headers(headers).map_err(malformed)?;
             let received = envelope::read_request(&body).map_err(unreadable)?;
+            let metadata = received.metadata.map_err(malformed)?;
+            // Headers only repeat the context. If they do not, one of the two is the wrong work.
+            if told.is_some() && told != metadata {
+                return Err(malformed(MalformedMetadata::Disagreeing));
+            }
             *control = received.control;
-            Request { activity: name.to_owned(), metadata: received.metadata, input: Some(received.input) }
+            Request { activity: name.to_owned(), metadata: Ok(metadata), input: Some(received.input) }
         }
     };
     Ok((is_probe, request))
@@ -134,7 +140,9 @@ async fn read(body: Body, bytes_max: usize, time_max: Duration) -> Result<Bytes,
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             let too_large = wire::Unreadable::TooLarge { bytes: bytes_max.saturating_add(1), max: bytes_max };
-            Err((refusals::body_malformed(&too_large), 413))
+            let refused = refusals::body_malformed(&too_large);
+            let http = refusals::http(&refused);
+            Err((refused, http))
         }
         Ok(Err(_)) => Err((refusals::body_broken(), 400)),
         Err(_) => Err((refusals::body_too_slow(), 408)),

@@ -55,6 +55,13 @@ pub(crate) fn body_malformed(unreadable: &Unreadable) -> Status {
     }
 }
 
+/// The HTTP status of a failure: its code's, but for a body that is too large, which HTTP has a better one for.
+pub(crate) fn http(status: &Status) -> u16 {
+    let is_ours = status.domain.as_deref() == Some(reason::DOMAIN);
+    let too_large = is_ours && status.reason.as_deref() == Some(reason::BODY_TOO_LARGE);
+    if too_large { 413 } else { status.code.http() }
+}
+
 pub(crate) fn body_broken() -> Status {
     refusal(Code::InvalidArgument, reason::BODY_MALFORMED, "the body broke off")
 }

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use abide_dispatch::Status;
 use abide_dispatch::wire::{ENVELOPE, JSON, PROBE, PROTOBUF, json, protobuf};
-use abide_dispatch::{Metadata, Status};
 use abide_receiver::{Clock, Invocation, OpenError, Options, Receiver, RegisterError};
 use abide_store::memory::MemoryStore;
 use axum::Router;
@@ -64,6 +64,38 @@ async fn a_content_type_that_nobody_reads_is_refused() {
     assert_eq!(status, 415);
     for fine in ["application/json", "Application/JSON; charset=utf-8", " application/json ;x=y"] {
         assert_eq!(answer(&router, post("/activities/echo", fine, "{}")).await.0, 200, "{fine}");
+    }
+}
+
+#[tokio::test]
+async fn headers_that_say_something_else_than_the_context_are_refused() {
+    let router = router().await;
+    let context = r#"{"executionId": "e/1", "idempotencyKey": "k", "retryAttempt": 1}"#;
+    let sent = |context: &str, headers: &[(&'static str, &'static str)]| {
+        let body = format!(
+            r#"{{"protocolVersion": "tpf.envelope.v1", "control": {{"context": {context}}}, "payload": {{"kind": "json", "data": 1}}}}"#
+        );
+        let mut request = post("/activities/echo", ENVELOPE, body);
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.parse().unwrap());
+        }
+        request
+    };
+    let same = [("x-tpf-execution-id", "e/1"), ("x-tpf-idempotency-key", "k"), ("x-tpf-retry-attempt", "1")];
+    for headers in [&[][..], &same] {
+        assert_eq!(answer(&router, sent(context, headers)).await.0, 200, "{headers:?}");
+    }
+    let [execution, key, attempt] = same;
+    for (context, headers) in [
+        (context, &[("x-tpf-execution-id", "e/2"), key, attempt][..]),
+        (context, &[execution, ("x-tpf-idempotency-key", "other"), attempt]),
+        (context, &[execution, key]),
+        (context, &[execution]),
+        ("null", &same),
+    ] {
+        let (status, _, body) = answer(&router, sent(context, headers)).await;
+        let told = json::read_failure(&body).unwrap();
+        assert_eq!((status, told.reason.as_deref()), (400, Some("METADATA_MALFORMED")), "{headers:?}");
     }
 }
 
@@ -148,27 +180,6 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 /// The context is the metadata of an envelope: what headers say besides is not looked at.
-#[tokio::test]
-async fn headers_beside_an_envelope_are_not_its_metadata() {
-    let router = router().await;
-    let metadata = Metadata::decode([("x-tpf-execution-id", &b"e"[..]), ("x-tpf-idempotency-key", b"k")]);
-    let metadata = metadata.unwrap().unwrap();
-    let request = |input: &Value| {
-        let call = abide_dispatch::wire::envelope::Request {
-            pipeline: "",
-            activity: "echo",
-            metadata: &metadata,
-            input,
-        };
-        let body = abide_dispatch::wire::envelope::write_request(&call);
-        let mut request = post("/activities/echo", ENVELOPE, body);
-        request.headers_mut().insert("x-tpf-retry-attempt", "nonsense".parse().unwrap());
-        request
-    };
-    let (status, _, first) = answer(&router, request(&json!(1))).await;
-    assert_eq!((status, answer(&router, request(&json!(2))).await.2), (200, first));
-}
-
 #[tokio::test]
 async fn handlers_have_names_of_their_own() {
     let opened = async |names: &[&str]| {
