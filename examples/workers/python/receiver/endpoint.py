@@ -6,7 +6,7 @@ import urllib.parse
 from . import metadata
 from .http import Request, Response
 from .receive import Answer, Call, Receiver, failure_answer
-from .status import Code, Failure, invalid
+from .status import Code, Failure, invalid, too_large
 from .wire import BY_CONTENT_TYPE, Wire
 
 BODY_BYTES_MAX = max(wire.body_bytes_max for wire in BY_CONTENT_TYPE.values())
@@ -33,8 +33,8 @@ class Endpoint:
 
     def refuse(self, status: int, message: str) -> Response:
         """Words the answer of a request that could not be read as HTTP."""
-        reason = "BODY_TOO_LARGE" if status == 413 else "REQUEST_REFUSED"
-        return _response(failure_answer(invalid(message, reason, http=status)))
+        refusal = too_large(message) if status == 413 else invalid(message, "REQUEST_REFUSED", http=status)
+        return _response(failure_answer(refusal))
 
     def _health(self) -> Response:
         body = json.dumps({"status": "ok", "incarnation": self._receiver.database.incarnation}).encode()
@@ -43,13 +43,13 @@ class Endpoint:
     async def _activity(self, name: str, request: Request) -> Answer:
         wire = _wire(request)
         if len(request.body) > wire.body_bytes_max:
-            raise invalid(f"the body is longer than {wire.body_bytes_max} bytes", "BODY_TOO_LARGE", http=413)
+            raise too_large(f"the body is longer than {wire.body_bytes_max} bytes")
         decoded = wire.decode(request.headers, request.body)
         if name not in self._receiver.activities:
             raise Failure(Code.NOT_FOUND, "this activity is not served here", reason="ACTIVITY_UNKNOWN")
         call = Call(
             activity=name,
-            metadata=decoded.metadata or metadata.fallback(name, request.body),
+            metadata=decoded.metadata or metadata.fallback(name, decoded.text),
             input=decoded.input,
             database=self._receiver.database,
             wire=wire,

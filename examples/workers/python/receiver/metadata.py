@@ -20,6 +20,8 @@ PARENT_ITEM_ID = "x-tpf-parent-item-id"
 KEYS = frozenset(
     {CORRELATION_ID, EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT, PARENT_ITEM_ID}
 )
+#: The keys whose values are numbers.
+NUMBERS = frozenset({RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT})
 
 VALUE_BYTES_MAX = 512
 _U32_MAX = 2**32 - 1
@@ -66,9 +68,9 @@ def decode(pairs: Iterable[tuple[str, str]]) -> Metadata | None:
     )
 
 
-def fallback(activity: str, body: bytes) -> Metadata:
-    """For a caller that sends no metadata at all: equal bodies are one piece of work."""
-    digest = hashlib.sha256(activity.encode() + b"\0" + body).hexdigest()
+def fallback(activity: str, text: bytes) -> Metadata:
+    """For a caller that sends no metadata at all: equal inputs, as the JSON text has them, are one piece of work."""
+    digest = hashlib.sha256(activity.encode() + b"\0" + text).hexdigest()
     return Metadata(execution_id="", idempotency_key=digest, correlation_id="")
 
 

@@ -193,7 +193,7 @@ class Receiver:
         """The effect and the record of its answer, in the one transaction `tx`."""
         try:
             with Savepoint(tx):
-                answer = Answer(200, _encode(call, effect(tx)), call.wire.content_type)
+                finished = Finished(200, _output(effect(tx)))
         except Exception as error:
             if not tx.in_transaction:
                 raise
@@ -202,25 +202,23 @@ class Receiver:
             if failure.code.is_retryable:
                 work.release(tx, call.identity())
                 return answer
-        work.finish(tx, call.identity(), claim, Finished(call.wire.name, answer.status, answer.body), self._clock())
-        return answer
+            finished = Finished(answer.status, answer.body)
+        work.finish(tx, call.identity(), claim, finished, self._clock())
+        return _recorded(finished, call)
 
 
-def _encode(call: Call, output: Any) -> bytes:
-    body = call.wire.encode(output, call.control)
-    if len(body) > call.wire.body_bytes_max:
-        message = f"the answer is longer than {call.wire.body_bytes_max} bytes"
+def _output(output: Any) -> bytes:
+    text = wires.encode_json(output)
+    if len(text) > wires.PAYLOAD_BYTES_MAX:
+        message = f"the output is longer than {wires.PAYLOAD_BYTES_MAX} bytes"
         raise Failure(Code.OUT_OF_RANGE, message, reason="OUTPUT_TOO_LARGE")
-    return body
+    return text
 
 
 def _recorded(finished: Finished, call: Call) -> Answer:
     if finished.status != 200:
         return Answer(finished.status, finished.body)
-    if finished.wire == call.wire.name:
-        return Answer(200, finished.body, call.wire.content_type)
-    output = wires.BY_NAME[finished.wire].output(finished.body)  # first answered over the other wire
-    return Answer(200, call.wire.encode(output, call.control), call.wire.content_type)
+    return Answer(200, call.wire.wrap(finished.body, call.control), call.wire.content_type)
 
 
 def _as_failure(call: Call, error: Exception) -> Failure:

@@ -84,3 +84,8 @@ class Failure(Exception):
 def invalid(message: str, reason: str, *, http: int | None = None) -> Failure:
     """What the caller sent is wrong and will stay wrong: a final refusal."""
     return Failure(Code.INVALID_ARGUMENT, message, reason=reason, http=http)
+
+
+def too_large(message: str) -> Failure:
+    """What the caller sent is more than anybody may send: a final refusal as well."""
+    return Failure(Code.OUT_OF_RANGE, message, reason="BODY_TOO_LARGE", http=413)

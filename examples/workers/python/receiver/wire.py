@@ -6,6 +6,9 @@ A failure looks the same on both wires (status.py), so only the answers of succe
 import dataclasses
 import json
 import math
+import re
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from . import metadata
@@ -32,41 +35,39 @@ _CONTEXT_KEYS = {
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """A request body, read. `control` is the envelope's, to be copied into its answer."""
+    """A request body, read. `text` is the input's JSON text, if there is no metadata to know the work by; `control`
+    is the envelope's, to be copied into its answer."""
 
     metadata: Metadata | None
     input: Any
+    text: bytes
     control: Any = None
 
 
 class Rest:
     """The body is the input, the answer's body is the output, metadata is in the headers."""
 
-    name = "rest"
     content_type = "application/json"
     body_bytes_max = PAYLOAD_BYTES_MAX
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
         # Metadata first: a request with several faults is refused for the same one everywhere.
-        return Decoded(metadata.decode(headers), decode_json(body))
+        return Decoded(metadata.decode(headers), decode_json(body), body)
 
-    def encode(self, output: Any, _control: Any) -> bytes:
-        return encode_json(output)
-
-    def output(self, answer: bytes) -> Any:
-        return json.loads(answer)
+    def wrap(self, output: bytes, _control: Any) -> bytes:
+        return output
 
 
 class Envelope:
     """Metadata, input and output are parts of one JSON document."""
 
-    name = "envelope"
     content_type = "application/vnd.tpf.envelope.v1+json"
     body_bytes_max = PAYLOAD_BYTES_MAX + ENVELOPE_BYTES_MAX
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
         in_headers = metadata.decode(headers)
-        envelope = decode_json(body)
+        # The input is two levels down.
+        envelope = decode_json(body, _MEMBERS, JSON_DEPTH_MAX + 2)
         if not isinstance(envelope, dict) or envelope.get("protocolVersion") != PROTOCOL:
             raise invalid(f"the protocol version is not {PROTOCOL}", "PROTOCOL_UNSUPPORTED")
         control, payload = envelope.get("control") or {}, envelope.get("payload")
@@ -79,30 +80,36 @@ class Envelope:
         # else, one of the two would be the wrong work.
         if in_headers is not None and in_headers != in_context:
             raise metadata.malformed("headers and context disagree")
-        return Decoded(in_context, payload.get("data"), control)
+        text = _data_text(body.decode()) if in_context is None else b""
+        return Decoded(in_context, payload.get("data"), text, control)
 
-    def encode(self, output: Any, control: Any) -> bytes:
-        payload = {"kind": "json", "contentType": "application/json", "data": output}
-        return encode_json({"protocolVersion": PROTOCOL, "control": control or {}, "payload": payload})
-
-    def output(self, answer: bytes) -> Any:
-        return json.loads(answer)["payload"]["data"]
+    def wrap(self, output: bytes, control: Any) -> bytes:
+        head = encode_json({"protocolVersion": PROTOCOL, "control": control or {}})[:-1]
+        return head + b',"payload":{"kind":"json","contentType":"application/json","data":' + output + b"}}"
 
 
 Wire = Rest | Envelope
 BY_CONTENT_TYPE: dict[str, Wire] = {wire.content_type: wire for wire in (Rest(), Envelope())}
-BY_NAME: dict[str, Wire] = {wire.name: wire for wire in BY_CONTENT_TYPE.values()}
 
 
 def encode_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
-def decode_json(body: bytes) -> Any:
+class Members(dict):
+    """An object, and which of its names were there more than once: of those only the last value is left."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]):
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs) if len(pairs) > len(self) else {}
+        self.repeated = {name for name, count in counts.items() if count > 1}
+
+
+def decode_json(body: bytes, decoder: json.JSONDecoder | None = None, depth: int = JSON_DEPTH_MAX) -> Any:
     """Strict: UTF-8, finite numbers, no lone surrogates, limited depth. What comes in can be sent out again."""
     try:
-        value = _DECODER.decode(body.decode())
-        _check(value, JSON_DEPTH_MAX)
+        value = (decoder or _DECODER).decode(body.decode())
+        _check(value, depth)
     except (ValueError, RecursionError) as error:
         raise invalid(f"the body is not acceptable JSON: {error}", "BODY_MALFORMED") from None
     return value
@@ -116,12 +123,42 @@ def _context_pairs(context: Any) -> list[tuple[str, str]]:
     pairs = []
     for name, key in _CONTEXT_KEYS.items():
         value = context.get(name)
+        if name in context.repeated:
+            raise metadata.malformed(f"{name} is there twice")
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (str, int)):
-            raise metadata.malformed(f"{name} is neither text nor a whole number")
+        if type(value) is not (int if key in metadata.NUMBERS else str):
+            raise metadata.malformed(f"{name} is not {'a whole number' if key in metadata.NUMBERS else 'a text'}")
         pairs.append((key, str(value)))
     return pairs
+
+
+def _data_text(text: str) -> bytes:
+    """The JSON text of /payload/data, as it stands in an envelope that has been read already."""
+    start, end = 0, len(text)
+    for wanted in ("payload", "data"):
+        spans = [span for name, span in _members(text, start) if name == wanted]
+        if not spans:
+            return b"null"
+        start, end = spans[-1]
+    return text[start:end].encode()
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The names of the object that begins there, and where the text of each value begins and ends."""
+    at = _past_blank(text, _past_blank(text, at) + 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        start = _past_blank(text, _past_blank(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, start)
+        yield name, (start, end)
+        at = _past_blank(text, end)
+        if text[at] == ",":
+            at = _past_blank(text, at + 1)
+
+
+def _past_blank(text: str, at: int) -> int:
+    return _BLANK.match(text, at).end()
 
 
 def _check(value: Any, depth: int) -> None:
@@ -150,4 +187,6 @@ def _finite(text: str) -> float:
 
 # Made once: json.loads and json.dumps would make new ones for every call that is not plain.
 _DECODER = json.JSONDecoder(parse_constant=_not_json, parse_float=_finite)
+_MEMBERS = json.JSONDecoder(parse_constant=_not_json, parse_float=_finite, object_pairs_hook=Members)
+_BLANK = re.compile(r"[ \t\n\r]*")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

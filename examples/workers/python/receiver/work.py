@@ -16,7 +16,6 @@ CREATE TABLE IF NOT EXISTS work (
     claim INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     finished_at INTEGER,
-    wire TEXT,
     status INTEGER,
     body BLOB,
     UNIQUE (execution_id, activity, idempotency_key)
@@ -48,7 +47,8 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    wire: str
+    """`body` is the JSON text of the output, whatever wire it went over, or the body of the failure."""
+
     status: int
     body: bytes
 
@@ -57,12 +57,12 @@ _IS = "execution_id = ? AND activity = ? AND idempotency_key = ?"
 
 
 def find(tx: sqlite3.Connection, identity: Identity) -> Claim | Finished | None:
-    columns = "incarnation, claim, expires_at, finished_at, wire, status, body"
+    columns = "incarnation, claim, expires_at, finished_at, status, body"
     row = tx.execute(f"SELECT {columns} FROM work WHERE {_IS}", identity.row()).fetchone()
     if row is None:
         return None
-    incarnation, number, expires_at, finished_at, wire, status, body = row
-    return Claim(incarnation, number, expires_at) if finished_at is None else Finished(wire, status, body)
+    incarnation, number, expires_at, finished_at, status, body = row
+    return Claim(incarnation, number, expires_at) if finished_at is None else Finished(status, body)
 
 
 def claim(tx: sqlite3.Connection, identity: Identity, claim: Claim) -> None:
@@ -79,11 +79,11 @@ def claim(tx: sqlite3.Connection, identity: Identity, claim: Claim) -> None:
 def finish(tx: sqlite3.Connection, identity: Identity, claim: Claim, finished: Finished, now: int) -> None:
     tx.execute(
         "INSERT INTO work (execution_id, activity, idempotency_key, incarnation, claim, expires_at,"
-        " finished_at, wire, status, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " finished_at, status, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (execution_id, activity, idempotency_key) DO UPDATE SET finished_at = excluded.finished_at,"
-        " wire = excluded.wire, status = excluded.status, body = excluded.body",
+        " status = excluded.status, body = excluded.body",
         (*identity.row(), claim.incarnation, claim.number, claim.expires_at)
-        + (now, finished.wire, finished.status, finished.body),
+        + (now, finished.status, finished.body),
     )
 
 

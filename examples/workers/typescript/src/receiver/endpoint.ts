@@ -3,7 +3,7 @@
 import type { Request, Response, Service } from "./http.js";
 import * as metadata from "./metadata.js";
 import { type Answer, failureAnswer, type Receiver } from "./receive.js";
-import { Failure, invalid } from "./status.js";
+import { Failure, invalid, tooLarge } from "./status.js";
 import { type Wire, WIRES } from "./wire.js";
 
 export const BODY_BYTES_MAX = Math.max(...WIRES.map((wire) => wire.bodyBytesMax));
@@ -27,8 +27,8 @@ export class Endpoint implements Service {
   }
 
   refuse(status: number, message: string): Response {
-    const reason = status === 413 ? "BODY_TOO_LARGE" : "REQUEST_REFUSED";
-    return respond(failureAnswer(invalid(message, reason, status)));
+    const refusal = status === 413 ? tooLarge(message) : invalid(message, "REQUEST_REFUSED", status);
+    return respond(failureAnswer(refusal));
   }
 
   async #route(request: Request): Promise<Answer> {
@@ -52,7 +52,7 @@ export class Endpoint implements Service {
   async #activity(name: string, request: Request): Promise<Answer> {
     const wire = wireOf(request);
     if (request.body.length > wire.bodyBytesMax) {
-      throw invalid(`the body is longer than ${wire.bodyBytesMax} bytes`, "BODY_TOO_LARGE", 413);
+      throw tooLarge(`the body is longer than ${wire.bodyBytesMax} bytes`);
     }
     const decoded = wire.decode(request.headers, request.body);
     const { activities, database } = this.#receiver;
@@ -62,7 +62,7 @@ export class Endpoint implements Service {
     }
     const call = {
       activity: name,
-      metadata: decoded.metadata ?? metadata.fallback(name, request.body),
+      metadata: decoded.metadata ?? metadata.fallback(name, decoded.text),
       input: decoded.input,
       database,
       wire,

@@ -3,6 +3,7 @@
 //     http.ts       Node's HTTP server with limits; knows nothing of activities
 //     endpoint.ts   requests to answers: routes, limits, content types
 //     wire.ts       the bodies of the wires `rest` and `envelope`
+//     text.ts       JSON as it is written
 //     metadata.ts   the seven x-tpf keys
 //     status.ts     status codes and failure bodies
 //     receive.ts    the order of the rules: recorded answer, in progress, deadline, claim, handler, record

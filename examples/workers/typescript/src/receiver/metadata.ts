@@ -21,6 +21,8 @@ const KEYS: ReadonlySet<string> = new Set([
   DISPATCHED_AT,
   PARENT_ITEM_ID,
 ]);
+/** The keys whose values are numbers. */
+export const NUMBERS: ReadonlySet<string> = new Set([RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT]);
 
 const VALUE_BYTES_MAX = 512;
 const U32_MAX = 2n ** 32n - 1n;
@@ -63,9 +65,9 @@ export function decode(pairs: Iterable<Pair>): Metadata | undefined {
   };
 }
 
-/** For a caller that sends no metadata at all: equal bodies are one piece of work. */
-export function fallback(activity: string, body: Uint8Array): Metadata {
-  const idempotencyKey = createHash("sha256").update(activity).update("\0").update(body).digest("hex");
+/** For a caller that sends no metadata at all: equal inputs, as the JSON text has them, are one piece of work. */
+export function fallback(activity: string, text: Uint8Array): Metadata {
+  const idempotencyKey = createHash("sha256").update(activity).update("\0").update(text).digest("hex");
   return {
     executionId: "",
     idempotencyKey,

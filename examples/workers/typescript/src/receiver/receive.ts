@@ -13,7 +13,7 @@ import { type Database, savepoint, TransactionUndone } from "./database.js";
 import type { Metadata } from "./metadata.js";
 import type { Transaction } from "./sqlite.js";
 import { type Code, Failure } from "./status.js";
-import { type Json, type JsonObject, type Wire, WIRES } from "./wire.js";
+import { type Json, type JsonObject, PAYLOAD_BYTES_MAX, type Wire } from "./wire.js";
 import * as work from "./work.js";
 import type { Claim, Finished, Identity } from "./work.js";
 
@@ -198,41 +198,37 @@ export class Receiver {
 
   /** The effect and the record of its answer, in the one transaction `tx`. */
   #settle(tx: Transaction, call: Call, claim: Claim, effect: Effect): Answer {
-    let answer: Answer;
+    let finished: Finished;
     try {
-      const body = savepoint(tx, () => encode(call, effect(tx)));
-      answer = { status: 200, body, contentType: call.wire.contentType };
+      finished = { status: 200, body: savepoint(tx, () => textOf(effect(tx))) };
     } catch (error) {
       if (error instanceof TransactionUndone) throw error;
       const failure = asFailure(call, error);
-      answer = failureAnswer(failure, call.metadata.executionId);
+      const answer = failureAnswer(failure, call.metadata.executionId);
       if (failure.isRetryable) {
         work.release(tx, identityOf(call));
         return answer;
       }
+      finished = { status: answer.status, body: answer.body };
     }
-    const finished = { wire: call.wire.name, status: answer.status, body: answer.body };
     work.finish(tx, identityOf(call), claim, finished, this.#clock());
-    return answer;
+    return recorded(finished, call);
   }
 }
 
-function encode({ wire, control }: Call, output: Json | undefined): Buffer {
-  const body = wire.encode(output ?? null, control);
-  if (body.length > wire.bodyBytesMax) {
-    const message = `the answer is longer than ${wire.bodyBytesMax} bytes`;
+/** The JSON text of an output. */
+function textOf(output: Json | undefined): Buffer {
+  const text = Buffer.from(JSON.stringify(output ?? null));
+  if (text.length > PAYLOAD_BYTES_MAX) {
+    const message = `the output is longer than ${PAYLOAD_BYTES_MAX} bytes`;
     throw new Failure("OUT_OF_RANGE", message, { reason: "OUTPUT_TOO_LARGE" });
   }
-  return body;
+  return text;
 }
 
-function recorded({ wire, status, body }: Finished, call: Call): Answer {
+function recorded({ status, body }: Finished, { wire, control }: Call): Answer {
   if (status !== 200) return { status, body, contentType: "application/json" };
-  const { contentType } = call.wire;
-  const first = WIRES.find(({ name }) => name === wire);
-  if (first === undefined || first === call.wire) return { status, body, contentType };
-  // First answered over the other wire.
-  return { status, body: call.wire.encode(first.output(body), call.control), contentType };
+  return { status, body: wire.wrap(body, control), contentType: wire.contentType };
 }
 
 function refusal(call: Call, code: Code, reason: string, message: string): Answer {

@@ -81,6 +81,11 @@ export class Failure extends Error {
   }
 }
 
+/** What the caller sent is more than anybody may send: a final refusal as well. */
+export function tooLarge(message: string): Failure {
+  return new Failure("OUT_OF_RANGE", message, { reason: "BODY_TOO_LARGE", http: 413 });
+}
+
 /** What the caller sent is wrong and will stay wrong: a final refusal. */
 export function invalid(message: string, reason: string, http?: number): Failure {
   return new Failure("INVALID_ARGUMENT", message, http === undefined ? { reason } : { reason, http });

@@ -6,12 +6,13 @@ import { isDeepStrictEqual } from "node:util";
 import * as metadata from "./metadata.js";
 import { type Metadata, type Pair } from "./metadata.js";
 import { invalid } from "./status.js";
+import { members, textAt } from "./text.js";
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
 
 const JSON_DEPTH_MAX = 64;
-const PAYLOAD_BYTES_MAX = 1024 * 1024;
+export const PAYLOAD_BYTES_MAX = 1024 * 1024;
 /** What an envelope may have around its payload. */
 const ENVELOPE_BYTES_MAX = 64 * 1024;
 const PROTOCOL = "tpf.envelope.v1";
@@ -27,52 +28,46 @@ const CONTEXT_KEYS: Readonly<Record<string, string>> = {
   parentItemId: metadata.PARENT_ITEM_ID,
 };
 
-/** A request body, read. `control` is the envelope's, to be copied into its answer. */
+/** A request body, read. `text` is the input's JSON text, `control` the envelope's, to be copied into its answer. */
 export interface Decoded {
   readonly metadata: Metadata | undefined;
   readonly input: Json;
+  readonly text: Uint8Array;
   readonly control?: JsonObject;
 }
 
 export interface Wire {
-  readonly name: string;
   readonly contentType: string;
   readonly bodyBytesMax: number;
   decode(headers: readonly Pair[], body: Uint8Array): Decoded;
-  encode(output: Json, control?: JsonObject): Buffer;
-  /** The output in an answer of success. */
-  output(answer: Buffer): Json;
+  /** The body of success, around the JSON text of the output. */
+  wrap(output: Buffer, control?: JsonObject): Buffer;
 }
 
 /** The body is the input, the answer's body is the output, metadata is in the headers. */
 export const REST: Wire = {
-  name: "rest",
   contentType: "application/json",
   bodyBytesMax: PAYLOAD_BYTES_MAX,
 
   decode(headers, body) {
     // Metadata first: a request with several faults is refused for the same one everywhere.
-    return { metadata: metadata.decode(headers), input: decodeJson(body) };
+    return { metadata: metadata.decode(headers), input: decodeJson(body), text: body };
   },
 
-  encode(output) {
-    return Buffer.from(JSON.stringify(output));
-  },
-
-  output(answer) {
-    return JSON.parse(answer.toString()) as Json;
+  wrap(output) {
+    return output;
   },
 };
 
 /** Metadata, input and output are parts of one JSON document. */
 export const ENVELOPE: Wire = {
-  name: "envelope",
   contentType: "application/vnd.tpf.envelope.v1+json",
   bodyBytesMax: PAYLOAD_BYTES_MAX + ENVELOPE_BYTES_MAX,
 
   decode(headers, body) {
     const inHeaders = metadata.decode(headers);
-    const envelope = decodeJson(body);
+    // The input is two levels down.
+    const envelope = decodeJson(body, JSON_DEPTH_MAX + 2);
     if (!isObject(envelope) || envelope["protocolVersion"] !== PROTOCOL) {
       throw invalid(`the protocol version is not ${PROTOCOL}`, "PROTOCOL_UNSUPPORTED");
     }
@@ -84,22 +79,21 @@ export const ENVELOPE: Wire = {
     if (payload["kind"] !== "json") {
       throw invalid("this worker takes payloads of kind json only", "BODY_MALFORMED");
     }
-    const inContext = metadata.decode(contextPairs(control["context"]));
+    const text = Buffer.from(body).toString();
+    const inContext = metadata.decode(contextPairs(control["context"], textAt(text, "control", "context")));
     // The context is the metadata of this wire. Headers may be left out; if they are there and say something else,
     // one of the two would be the wrong work.
     if (inHeaders !== undefined && !isDeepStrictEqual(inHeaders, inContext)) {
       throw metadata.malformed("headers and context disagree");
     }
-    return { metadata: inContext, input: payload["data"] ?? null, control };
+    const data = Buffer.from(textAt(text, "payload", "data"));
+    return { metadata: inContext, input: payload["data"] ?? null, text: data, control };
   },
 
-  encode(output, control = {}) {
-    const payload = { kind: "json", contentType: "application/json", data: output };
-    return Buffer.from(JSON.stringify({ protocolVersion: PROTOCOL, control, payload }));
-  },
-
-  output(answer) {
-    return (JSON.parse(answer.toString()) as { payload: { data: Json } }).payload.data;
+  wrap(output, control = {}) {
+    const head = JSON.stringify({ protocolVersion: PROTOCOL, control }).slice(0, -1);
+    const payload = `${head},"payload":{"kind":"json","contentType":"application/json","data":`;
+    return Buffer.concat([Buffer.from(payload), output, Buffer.from("}}")]);
   },
 };
 
@@ -110,10 +104,10 @@ export function isObject(value: Json | undefined): value is JsonObject {
 }
 
 /** Strict: UTF-8, finite numbers, no lone surrogates, limited depth. What comes in can be sent out again. */
-function decodeJson(body: Uint8Array): Json {
+function decodeJson(body: Uint8Array, depth = JSON_DEPTH_MAX): Json {
   try {
     const value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body)) as Json;
-    check(value, JSON_DEPTH_MAX);
+    check(value, depth);
     return value;
   } catch (error) {
     throw invalid(`the body is not acceptable JSON: ${(error as Error).message}`, "BODY_MALFORMED");
@@ -135,17 +129,22 @@ function check(value: Json, depth: number): void {
   }
 }
 
-function contextPairs(context: Json | undefined): Pair[] {
+/** Numbers are taken as they are written: JavaScript would round large ones, and read 1e3 and 1.0 as whole. */
+function contextPairs(context: Json | undefined, text: string): Pair[] {
   if (context === undefined || context === null) return [];
   if (!isObject(context)) throw metadata.malformed("the context is not an object");
   const pairs: Pair[] = [];
-  for (const [name, key] of Object.entries(CONTEXT_KEYS)) {
-    const value = context[name];
-    if (value === undefined || value === null) continue;
-    if (typeof value !== "string" && !Number.isSafeInteger(value)) {
-      throw metadata.malformed(`${name} is neither text nor a whole number`);
+  for (const [name, written] of members(text)) {
+    const key = Object.hasOwn(CONTEXT_KEYS, name) ? CONTEXT_KEYS[name] : undefined;
+    if (key === undefined) continue;
+    const value = JSON.parse(written) as Json;
+    if (value === null) {
+      pairs.push([key, ""]);
+    } else if (metadata.NUMBERS.has(key) ? typeof value === "number" : typeof value === "string") {
+      pairs.push([key, typeof value === "string" ? value : written]);
+    } else {
+      throw metadata.malformed(`${name} is not ${metadata.NUMBERS.has(key) ? "a whole number" : "a text"}`);
     }
-    pairs.push([key, String(value)]);
   }
   return pairs;
 }

@@ -14,7 +14,6 @@ CREATE TABLE IF NOT EXISTS work (
     claim INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     finished_at INTEGER,
-    wire TEXT,
     status INTEGER,
     body BLOB,
     UNIQUE (execution_id, activity, idempotency_key)
@@ -32,8 +31,8 @@ export interface Claim {
   readonly expiresAt: number;
 }
 
+/** `body` is the JSON text of the output, whatever wire it went over, or the body of the failure. */
 export interface Finished {
-  readonly wire: string;
   readonly status: number;
   readonly body: Buffer;
 }
@@ -41,7 +40,7 @@ export interface Finished {
 export type Found = { readonly claim: Claim } | { readonly finished: Finished } | undefined;
 
 const IS = "execution_id = ? AND activity = ? AND idempotency_key = ?";
-const FIND = `SELECT incarnation, claim, expires_at, finished_at, wire, status, body FROM work WHERE ${IS}`;
+const FIND = `SELECT incarnation, claim, expires_at, finished_at, status, body FROM work WHERE ${IS}`;
 
 export function find(tx: Transaction, identity: Identity): Found {
   const row = tx.get(FIND, ...identity);
@@ -66,16 +65,15 @@ export function take(tx: Transaction, identity: Identity, claim: Claim): void {
 export function finish(tx: Transaction, identity: Identity, claim: Claim, finished: Finished, now: number): void {
   tx.run(
     `INSERT INTO work (execution_id, activity, idempotency_key, incarnation, claim, expires_at,
-                       finished_at, wire, status, body)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                       finished_at, status, body)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (execution_id, activity, idempotency_key) DO UPDATE SET finished_at = excluded.finished_at,
-     wire = excluded.wire, status = excluded.status, body = excluded.body`,
+     status = excluded.status, body = excluded.body`,
     ...identity,
     claim.incarnation,
     claim.number,
     claim.expiresAt,
     now,
-    finished.wire,
     finished.status,
     finished.body,
   );
@@ -106,6 +104,6 @@ function readClaim(row: Row): Claim {
 }
 
 function readFinished(row: Row): Finished {
-  const { wire, status, body } = row;
-  return { wire: String(wire), status: Number(status), body: Buffer.from(body as Uint8Array) };
+  const { status, body } = row;
+  return { status: Number(status), body: Buffer.from(body as Uint8Array) };
 }
