@@ -90,6 +90,8 @@ enum Command {
     /// Calls of activities, where they stand and how they ended
     #[command(subcommand)]
     Dispatches(commands::dispatches::Command),
+    /// Check whether a service that runs activities keeps the dispatch contract
+    Conform(commands::conform::Args),
     /// What could not be delivered
     #[command(subcommand)]
     Dlq(commands::dlq::Command),
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
         Command::Route(command) => commands::route::run(&command),
         Command::Send(args) => commands::send::run(&args),
         Command::Dispatches(command) => commands::dispatches::run(&command),
+        Command::Conform(args) => commands::conform::run(&args),
         Command::Dlq(command) => commands::dlq::run(&command),
         Command::Backup(args) => commands::backup::backup(&args),
         Command::Restore(args) => commands::backup::restore(&args),

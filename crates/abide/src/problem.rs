@@ -23,6 +23,9 @@ pub(crate) enum Problem {
     /// An argument that cannot be used, and what it must be.
     #[error("{0}")]
     Usage(String),
+    /// Somebody else than a server of ours is not there.
+    #[error("{0}")]
+    Unreachable(String),
     /// Somebody was asked, and did not want it.
     #[error("nothing was done")]
     Declined,
@@ -90,6 +93,7 @@ impl Problem {
                 | ClientError::Unexpected { .. } => exit::UNREACHABLE,
             },
             Self::Declined => exit::NOT_OK,
+            Self::Unreachable(_) => exit::UNREACHABLE,
             Self::File(_) | Self::Usage(_) | Self::System(_) => exit::UNUSABLE,
         }
     }
@@ -120,7 +124,7 @@ impl Problem {
         match self {
             // As the server said it.
             Self::Client(ClientError::Refused(refusal)) => json!(refusal),
-            Self::Client(_) if self.code() == exit::UNREACHABLE => {
+            Self::Client(_) | Self::Unreachable(_) if self.code() == exit::UNREACHABLE => {
                 json!({"code": "UNREACHABLE", "message": message})
             }
             Self::Declined => json!({"code": "DECLINED", "message": message}),

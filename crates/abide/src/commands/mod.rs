@@ -2,6 +2,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod completions;
+pub(crate) mod conform;
 pub(crate) mod demo;
 pub(crate) mod dispatches;
 pub(crate) mod dlq;

@@ -44,6 +44,7 @@ pages! {
     the_api_of_durable_functions_works_as_it_stands: "docs/reference/durable-functions.md",
     playing_the_examples_works_as_it_stands: "examples/README.md",
     calling_a_worker_twice_works_as_it_stands: "examples/workers/README.md",
+    checking_a_service_works_as_it_stands: "docs/reference/dispatch.md",
 }
 
 /// Pages that are added later are played without being named here; they take nothing for granted.

@@ -41,7 +41,7 @@ pub(crate) fn of(page: &str) -> &'static Setting {
     SETTINGS.iter().find(|setting| setting.page == page).unwrap_or(&Setting::NOTHING)
 }
 
-pub(crate) const SETTINGS: &[Setting] = &[README, RUN, DURABLE_FUNCTIONS, EXAMPLES, WORKERS];
+pub(crate) const SETTINGS: &[Setting] = &[README, RUN, DURABLE_FUNCTIONS, EXAMPLES, WORKERS, DISPATCH];
 
 /// Shows the definition below the commands that use it, and another one by the same name later.
 const README: Setting = Setting {
@@ -106,5 +106,12 @@ const EXAMPLES: Setting = Setting {
 const WORKERS: Setting = Setting {
     page: "examples/workers/README.md",
     given: r#"cp -R "$repository/examples/workers/python/." ."#,
+    ..Setting::NOTHING
+};
+
+/// Is read in the folder of the repository, of which it needs one worker.
+const DISPATCH: Setting = Setting {
+    page: "docs/reference/dispatch.md",
+    given: r#"mkdir -p examples/workers && cp -R "$repository/examples/workers/python" examples/workers/"#,
     ..Setting::NOTHING
 };
