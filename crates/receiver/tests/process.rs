@@ -5,6 +5,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use abide_dispatch::wire::protobuf::v1::ProbeRequest;
 use abide_dispatch::wire::protobuf::v1::activities_client::ActivitiesClient;
 use abide_dispatch::wire::{grpc, protobuf};
 use abide_dispatch::{Metadata, wire};
@@ -25,6 +26,7 @@ impl Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_abide-receiver"))
             .env("PORT", "0")
             .env("ABIDE_RECEIVER_DATA", data.path())
+            .env("ABIDE_RECEIVER_LOG", data.path().join("deliveries.log"))
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -65,6 +67,15 @@ impl Process {
              x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
         );
         while self.exchange(&head, "{}").await.0 != 409 {}
+    }
+
+    /// A probe is told that nobody did it.
+    async fn is_unknown(&self, activity: &str, key: &str) {
+        let head = format!(
+            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
+             x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
+        );
+        assert_eq!(self.exchange(&head, "{}").await.0, 404);
     }
 
     /// Idempotency keys of all entries of the ledger.
@@ -206,6 +217,28 @@ async fn told_to_stop_it_answers_what_it_has_begun() {
     tokio::join!(call, stop);
     let ended = tokio::time::timeout(Duration::from_secs(20), process.child.wait()).await;
     assert!(ended.unwrap().unwrap().success());
+}
+
+/// Over whatever wire, and under the names by which a sender may know one activity over several.
+#[tokio::test]
+async fn every_delivery_is_written_down_before_it_is_dealt_with() {
+    let data = TempDir::new().unwrap();
+    let process = Process::start(&data).await;
+    assert_eq!(process.call("ledger.add.protobuf", "k", &json!({})).await.0, 200);
+    process.is_unknown("ledger.add", "l").await;
+    let mut client = process.grpc().await;
+    let again = Metadata { retry_attempt: 3, ..metadata("k") };
+    let mut request = tonic::Request::new(protobuf::invoke("ledger.add.grpc", &json!({})));
+    grpc::write_metadata(&again, request.metadata_mut()).unwrap();
+    client.invoke(request).await.unwrap();
+    let mut probe = tonic::Request::new(ProbeRequest { activity: "ledger.add.grpc".to_owned() });
+    grpc::write_metadata(&metadata("k"), probe.metadata_mut()).unwrap();
+    client.probe(probe).await.unwrap();
+    let log = std::fs::read_to_string(data.path().join("deliveries.log")).unwrap();
+    assert_eq!(
+        log, "e/1\tk\t\tdelivery\ne/1\tl\t\tprobe\ne/1\tk\t3\tdelivery\ne/1\tk\t0\tprobe\n",
+        "an attempt that is not told is none"
+    );
 }
 
 #[tokio::test]

@@ -9,8 +9,17 @@ use serde_json::{Value, json};
 /// Where the ledger's entries are among the rows of the handlers.
 pub(crate) const LEDGER: &[u8] = b"ledger/";
 
+/// Behind the name of an activity that counts: over these wires the name travels in the message, and a sender that calls it over several
+/// knows it by a name for each.
+const ALSO: [&str; 2] = ["grpc", "protobuf"];
+
 /// With all of them.
 pub(crate) fn all<S: PrivateRows + 'static>(builder: Builder<S>, effects: &Effects<S>) -> Builder<S> {
+    let builder = ALSO.into_iter().fold(builder, |builder, wire| {
+        builder
+            .handler(&format!("{}.{wire}", conformance::NAME), Conformance::new(effects.clone()))
+            .handler(&format!("ledger.add.{wire}"), add)
+    });
     builder
         .handler(conformance::NAME, Conformance::new(effects.clone()))
         .handler("ledger.add", add)
@@ -25,6 +34,7 @@ async fn add(invocation: Invocation) -> Result<Done, Status> {
     getrandom::fill(&mut drawn).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
     let metadata = &invocation.metadata;
     let entry = json!({
+        "activity": invocation.activity,
         "executionId": metadata.execution_id,
         "idempotencyKey": metadata.idempotency_key,
         "correlationId": metadata.correlation_id,

@@ -5,10 +5,12 @@
 //! | `PORT` | where to listen on 127.0.0.1; 0 takes any, and the first line says which |
 //! | `ABIDE_RECEIVER_DATA` | the folder that everything is kept in |
 //! | `ABIDE_RECEIVER_SYNC` | `every-commit`, or `operating-system`, which a power cut makes lose answers |
+//! | `ABIDE_RECEIVER_LOG` | a file that gets a line for every delivery that came; none without it |
 //!
 //! `GET /effects` has every effect that `ledger.add` ever had, one JSON object a line. SIGTERM stops in order.
 
 mod activities;
+mod deliveries;
 mod effects;
 
 use std::error::Error;
@@ -28,6 +30,7 @@ struct Setting {
     port: u16,
     data: PathBuf,
     sync: SyncMode,
+    log: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -53,7 +56,7 @@ fn setting() -> Result<Setting, Box<dyn Error>> {
         Some(other) => return Err(format!("ABIDE_RECEIVER_SYNC is {other:?}").into()),
     };
     let port = port.parse().map_err(|_| format!("PORT is {port:?}"))?;
-    Ok(Setting { port, data: data.into(), sync })
+    Ok(Setting { port, data: data.into(), sync, log: variable("ABIDE_RECEIVER_LOG").map(PathBuf::from) })
 }
 
 fn run(setting: Setting) -> Result<(), Box<dyn Error>> {
@@ -71,7 +74,11 @@ async fn until_stopped(setting: Setting) -> Result<(), Box<dyn Error>> {
     let builder = Receiver::builder(store, Clock::system());
     let effects = builder.effects()?;
     let receiver = activities::all(builder, &effects).open().await?;
-    let router = receiver.router().merge(effects::router(effects));
+    let mut router = receiver.router();
+    if let Some(log) = &setting.log {
+        router = deliveries::logged(router, log)?;
+    }
+    let router = router.merge(effects::router(effects));
     let sweeping = tokio::spawn({
         let receiver = receiver.clone();
         async move { receiver.keep_swept().await }
