@@ -1,10 +1,11 @@
 //! `crash`: breaks the server and the store in every way a machine can, and compares what is left with what was acknowledged.
 //!
-//! The rigs on the whole server are in `server`. A rig on the store starts this same program as a *writer*, which commits as fast as it
+//! The rigs on the whole server are in `server`, the one on the server and its receivers in `dispatch`. A rig on the store starts this same program as a *writer*, which commits as fast as it
 //! can and says on its standard output what was acknowledged; does something terrible to it; opens what is left and *checks* it against a
 //! model that knows what every commit wrote. Run by `scripts/crash`; figures go to docs/guides/crash.md.
 
 mod check;
+mod dispatch;
 mod faults;
 mod kill;
 mod ledger;
@@ -68,6 +69,26 @@ enum Rig {
         #[arg(long)]
         abide: Option<PathBuf>,
     },
+    /// kill -9 of the server and of the receivers that it calls, some of them at a time.
+    Dispatch {
+        #[arg(long, default_value_t = 20)]
+        cycles: u32,
+        /// Where everything is kept; a new folder.
+        #[arg(long)]
+        folder: PathBuf,
+        /// The server; `abide-receiver` is beside it. Those beside this program without it.
+        #[arg(long)]
+        abide: Option<PathBuf>,
+        /// The example workers, installed and compiled.
+        #[arg(long, default_value = "examples/workers")]
+        workers: PathBuf,
+        /// The control: one receiver forgets what it has done. The rig must find doubled effects.
+        #[arg(long)]
+        forget: bool,
+    },
+    /// The forgetful receiver of the rig before.
+    #[command(hide = true)]
+    ReceiveAndForget,
     /// kill -9 of a writer at full load.
     StoreKill {
         #[arg(long, default_value_t = 50)]
@@ -120,6 +141,10 @@ fn main() -> ExitCode {
         Rig::Sessions { cycles, sessions, events, folder, abide } => {
             server::sessions::run(server::sessions::Plan { cycles, sessions, events }, &folder, abide)
         }
+        Rig::Dispatch { cycles, folder, abide, workers, forget } => {
+            dispatch::run::run(cycles, &folder, dispatch::run::Programs { abide, workers, forget })
+        }
+        Rig::ReceiveAndForget => dispatch::forgetful::run(),
         Rig::StoreKill { cycles, folder } => kill::run(cycles, &folder),
         Rig::StorePower { cycles, folder, without_sync } => {
             let sync = if without_sync { SyncMode::OperatingSystem } else { SyncMode::EveryCommit };

@@ -8,14 +8,14 @@
 //! ```
 //! Clients, ledger and receiver live in the rig's process, which nobody kills.
 
-mod client;
+pub(crate) mod client;
 mod definitions;
 mod events;
 pub(crate) mod kill;
 mod ledger;
 mod load;
 pub(crate) mod power;
-mod process;
+pub(crate) mod process;
 mod receiver;
 mod script;
 pub(crate) mod sessions;

@@ -1,6 +1,8 @@
-//! `abide serve` as a process: started, ready, killed, stopped in order; and `abide fsck` on what it leaves.
+//! `abide serve` as a process: started, ready, killed, stopped in order; and `abide fsck` on what it leaves. Other programs that say where
+//! they listen are started likewise.
 
 use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -45,10 +47,15 @@ impl Setup {
         Ok(Self { program, data, config, log: folder.join("server.log") })
     }
 
+    /// Adds to the configuration.
+    pub(crate) fn configure(&self, more: &str) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.config.display());
+        let mut config = OpenOptions::new().append(true).open(&self.config).map_err(failed)?;
+        config.write_all(more.as_bytes()).map_err(failed)
+    }
+
     /// Starts a server, which may die at a named point.
     pub(crate) fn start(&self, crash_at: Option<&str>) -> Result<Server, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", self.program.display());
-        let log = OpenOptions::new().create(true).append(true).open(&self.log).map_err(failed)?;
         let mut command = Command::new(&self.program);
         command.arg("serve").args(["--listen", "127.0.0.1:0"]);
         command.arg("--data").arg(&self.data).arg("--config").arg(&self.config);
@@ -57,10 +64,7 @@ impl Setup {
             Some(point) => command.env("ABIDE_CRASH_AT", point),
             None => command.env_remove("ABIDE_CRASH_AT"),
         };
-        command.stdout(Stdio::piped()).stderr(log).stdin(Stdio::null()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(failed)?;
-        let output = child.stdout.take().ok_or("the server has no output")?;
-        Ok(Server { child, output: BufReader::new(output) })
+        Server::spawn(command, &self.log)
     }
 
     /// What `abide fsck` says of a store that nobody uses.
@@ -100,6 +104,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Starts a program that says where it listens when it is ready. What it complains about goes to the log.
+    pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self, String> {
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let failed = |error: std::io::Error| format!("{program}: {error}");
+        let log = OpenOptions::new().create(true).append(true).open(log).map_err(failed)?;
+        command.stdout(Stdio::piped()).stderr(log).stdin(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed)?;
+        let output = child.stdout.take().ok_or("the server has no output")?;
+        Ok(Self { child, output: BufReader::new(output) })
+    }
+
     /// Its address once it says that it is ready; `None` if it ends before.
     pub(crate) async fn ready(&mut self) -> Result<Option<SocketAddr>, String> {
         let mut line = String::new();
@@ -109,7 +124,7 @@ impl Server {
             Ok(Err(error)) => Err(error.to_string()),
             Ok(Ok(0)) => Ok(None),
             Ok(Ok(_)) => {
-                let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
+                let address = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
                 let address = address.and_then(|address| address.parse().ok());
                 address.map(Some).ok_or_else(|| format!("the server said {line:?}"))
             }

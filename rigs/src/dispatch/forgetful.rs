@@ -1,0 +1,91 @@
+//! The control: a receiver that keeps no promise. Every delivery is new work to it, so what is delivered twice is done twice.
+//!
+//! It is the real receiver behind a door that gives every delivery a key of its own; over the envelope, whose metadata is in the body, it
+//! remembers as it should.
+
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use abide_dispatch::Status;
+use abide_dispatch::metadata::{IDEMPOTENCY_KEY, RETRY_ATTEMPT};
+use abide_receiver::conformance::{self, Conformance};
+use abide_receiver::{Clock, Done, Effect, Invocation, Receiver, ServeOptions, serve};
+use abide_store_embedded::{EmbeddedStore, Options};
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::middleware::{Next, from_fn};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+/// Serves until it is killed or told to stop; settings as `abide-receiver` has them.
+pub(crate) fn run() -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(receive())
+}
+
+async fn receive() -> Result<(), String> {
+    let variable = |name: &str| std::env::var(name).map_err(|error| format!("{name}: {error}"));
+    let port: u16 = variable("PORT")?.parse().map_err(|_| "PORT is not a port")?;
+    let data = PathBuf::from(variable("ABIDE_RECEIVER_DATA")?);
+    let log = variable("ABIDE_RECEIVER_LOG")?;
+    let failed = |error: &dyn std::fmt::Display| error.to_string();
+    let log =
+        std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(|error| failed(&error))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| failed(&error))?;
+    let store = EmbeddedStore::open(&data, Options::default()).map_err(|error| failed(&error))?;
+    let mut builder = Receiver::builder(Arc::new(store), Clock::system());
+    let effects = builder.effects().map_err(|error| failed(&error))?;
+    for wire in ["", ".grpc", ".protobuf"] {
+        builder = builder
+            .handler(&format!("{}{wire}", conformance::NAME), Conformance::new(effects.clone()))
+            .handler(&format!("ledger.add{wire}"), add);
+    }
+    let receiver = builder.open().await.map_err(|error| failed(&error))?;
+    let (log, serial) = (Arc::new(log), Arc::new(AtomicU64::new(0)));
+    let router = receiver.router().layer(from_fn(move |mut request: Request, next: Next| {
+        let text =
+            |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_probe =
+            request.headers().contains_key("x-abide-probe") || request.uri().path().ends_with("/Probe");
+        let kind = if is_probe { "probe" } else { "delivery" };
+        let execution = text("x-tpf-execution-id");
+        let (key, attempt) = (text(IDEMPOTENCY_KEY), text(RETRY_ATTEMPT));
+        let line = format!("{execution}\t{key}\t{attempt}\t{kind}\n");
+        // Nobody is told: the rig finds out what is missing.
+        drop((&*log).write_all(line.as_bytes()));
+        let other = format!("{key}#{}-{}", std::process::id(), serial.fetch_add(1, Ordering::Relaxed));
+        if let Ok(other) = HeaderValue::try_from(other) {
+            request.headers_mut().insert(IDEMPOTENCY_KEY, other);
+        }
+        next.run(request)
+    }));
+    let address = listener.local_addr().map_err(|error| failed(&error))?;
+    println!("listening on http://{address}");
+    let stop = async {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
+        match &mut terminate {
+            Some(terminate) => drop(terminate.recv().await),
+            None => std::future::pending().await,
+        }
+    };
+    serve(listener, router, ServeOptions::default(), stop).await;
+    Ok(())
+}
+
+/// An entry as `abide-receiver` writes it, under the key that was sent.
+async fn add(invocation: Invocation) -> Result<Done, Status> {
+    let metadata = &invocation.metadata;
+    let sent = metadata.idempotency_key.split('#').next().unwrap_or_default();
+    let entry = json!({
+        "activity": invocation.activity,
+        "executionId": metadata.execution_id,
+        "idempotencyKey": sent,
+        "attempt": metadata.retry_attempt,
+        "input": invocation.input,
+    });
+    let row = format!("ledger/{}", metadata.idempotency_key);
+    Ok(Done::with(json!({"added": true}), vec![Effect::create(row, entry.to_string())]))
+}
