@@ -87,7 +87,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible
     let Ok(body) = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await else {
         return Ok(whole(StatusCode::PAYLOAD_TOO_LARGE, JSON, Bytes::new()));
     };
-    Ok(match echo(body.to_bytes()) {
+    Ok(match echo(&body.to_bytes()) {
         Ok((content_type, body)) => whole(StatusCode::OK, content_type, body),
         Err(_) => whole(StatusCode::BAD_REQUEST, JSON, Bytes::new()),
     })
@@ -95,17 +95,17 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible
 
 type Echoed = Result<(&'static str, Bytes), Unreadable>;
 
-fn as_it_is(body: Bytes) -> Echoed {
-    Ok((JSON, body))
+fn as_it_is(body: &Bytes) -> Echoed {
+    Ok((JSON, body.clone()))
 }
 
-fn through_protobuf(body: Bytes) -> Echoed {
-    let input = protobuf::json_of(protobuf::read_request(body)?.input)?;
+fn through_protobuf(body: &Bytes) -> Echoed {
+    let input = protobuf::json_of(protobuf::read_request(body.clone())?.input)?;
     Ok((PROTOBUF, protobuf::write(&protobuf::answer(input)).into()))
 }
 
-fn through_envelope(body: Bytes) -> Echoed {
-    let received = envelope::read_request(&body)?;
+fn through_envelope(body: &Bytes) -> Echoed {
+    let received = envelope::read_request(body)?;
     Ok((ENVELOPE, envelope::write_response(&received.control, &received.input)?.into()))
 }
 
