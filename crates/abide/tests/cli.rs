@@ -238,3 +238,41 @@ fn run_refuses_what_cannot_be_run_and_says_why() {
             .contains("/0: exactly one of")
     );
 }
+
+#[test]
+fn conform_tells_broken_rules_from_wrong_arguments_and_from_nobody() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // Somebody who knows nothing of activities, for as long as this test runs.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let mut head = [0; 4_096];
+            let _ = std::io::Read::read(&mut stream, &mut head);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nwelcome";
+            let _ = std::io::Write::write_all(&mut stream, answer);
+        }
+    });
+    let broken = abide(&["conform", &url]);
+    assert_eq!(code(&broken), 1);
+    let text = out(&broken);
+    for part in [
+        "FAIL     serves ",
+        "expected: op run: {\"runs\":1}",
+        "53 rules over rest: 0 pass, 1 FAIL, 52 skipped",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let line: Value = serde_json::from_str(out(&abide(&["conform", &url, "--json"])).trim()).unwrap();
+    assert_eq!((line["check"].as_str(), line["verdict"].as_str()), (Some("serves"), Some("FAIL")));
+    let nobody = abide(&["conform", "http://127.0.0.1:1", "--transport", "grpc"]);
+    assert_eq!((code(&nobody), out(&nobody).as_str()), (3, ""));
+    for wrong in [
+        &["conform", "nowhere"][..],
+        &["conform", &url, "--timeout", "1s"],
+        &["conform", &url, "--bearer-env", "ABIDE_TEST_NO_SUCH_VARIABLE"],
+        &["conform", &url, "--transport", "pigeon"],
+    ] {
+        assert_eq!(code(&abide(wrong)), 2, "{wrong:?}");
+    }
+}
