@@ -12,7 +12,8 @@ pub(crate) type Work = (String, String);
 pub(crate) struct Came {
     /// The attempts that deliveries said they were, in the order they came.
     pub attempts: Vec<u32>,
-    pub probes: u64,
+    /// Those that were asked about before.
+    pub probes: Vec<u32>,
 }
 
 /// What came, by work, and lines that cannot be read.
@@ -27,7 +28,7 @@ pub(crate) fn read(log: &Path) -> Result<(BTreeMap<Work, Came>, Vec<String>), St
         };
         let of = came.entry(((*execution).to_owned(), (*key).to_owned())).or_default();
         match (*kind, attempt.parse()) {
-            ("probe", Ok(_)) => of.probes += 1,
+            ("probe", Ok(attempt)) => of.probes.push(attempt),
             ("delivery", Ok(attempt)) => of.attempts.push(attempt),
             _ => unreadable.push(line.to_owned()),
         }

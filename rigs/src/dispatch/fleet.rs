@@ -14,6 +14,7 @@ use super::lines::{Who, configuration};
 use crate::server::client::{Answer, Ask};
 use crate::server::process::{Server, Setup};
 
+const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 /// Where receivers listen: below what the system gives to connections, one of which might take the port of a receiver that is down.
 const PORTS: std::ops::Range<u16> = 21_000..30_000;
@@ -40,6 +41,10 @@ pub(crate) struct Fleet {
     running: BTreeMap<Who, (Server, Instant)>,
     pub(crate) kills: BTreeMap<Who, u64>,
     pub(crate) while_starting: u64,
+    /// The point at which the server is to die, if there is one.
+    point: Option<String>,
+    /// How often it did.
+    pub(crate) at_points: u64,
     pub(crate) slowest_start: BTreeMap<Who, Duration>,
 }
 
@@ -62,6 +67,8 @@ impl Fleet {
             running: BTreeMap::new(),
             kills: BTreeMap::new(),
             while_starting: 0,
+            point: None,
+            at_points: 0,
             slowest_start: BTreeMap::new(),
         };
         for who in Who::RECEIVERS {
@@ -83,7 +90,7 @@ impl Fleet {
     fn spawn(&self, who: Who) -> Result<Server, String> {
         let (folder, workers) = (&self.folder, &self.programs.workers);
         let mut command = match who {
-            Who::Server => return self.setup.start(None),
+            Who::Server => return self.setup.start(self.point.as_deref()),
             Who::Rust => self.receiver()?,
             Who::Python => {
                 let mut command = Command::new("python3");
@@ -121,16 +128,33 @@ impl Fleet {
         self.folder.join(format!("{}.log", who.name()))
     }
 
-    /// Starts these and waits until they are ready.
-    pub(crate) async fn start(&mut self, whom: &[Who], world: &World) -> Result<(), String> {
+    /// Starts these and waits until they are ready. The server may be told to die at a named point.
+    pub(crate) async fn start(
+        &mut self,
+        whom: &[Who],
+        point: Option<String>,
+        world: &World,
+    ) -> Result<(), String> {
         let begun = now();
         let mut started = Vec::new();
+        if whom.contains(&Who::Server) {
+            self.point = point;
+        }
         for who in whom {
             started.push((*who, self.spawn(*who)?));
         }
         for (who, mut process) in started {
             let name = who.name();
-            let Some(address) = process.ready().await.map_err(|error| format!("{name}: {error}"))? else {
+            let mut address = process.ready().await.map_err(|error| format!("{name}: {error}"))?;
+            if address.is_none() && who == Who::Server && self.is_doomed() {
+                // It came to its point before it was ready.
+                self.killed(who, process).await?;
+                self.at_points += 1;
+                self.point = None;
+                process = self.spawn(who)?;
+                address = process.ready().await?;
+            }
+            let Some(address) = address else {
                 let status = process.ended().await?;
                 return Err(format!("{name} does not start: {status}: {}", self.last_words(who)));
             };
@@ -146,6 +170,10 @@ impl Fleet {
 
     async fn tell(&self, address: SocketAddr, world: &World) -> Result<(), String> {
         world.set_up(Some(address));
+        if self.point.is_some() {
+            // It may be gone already.
+            return Ok(());
+        }
         match world.client().ask(Ask::get("/readyz")).await {
             Answer::Told(200, _) => Ok(()),
             other => Err(format!("the server says that it is ready, and /readyz is answered by {other:?}")),
@@ -154,6 +182,7 @@ impl Fleet {
 
     /// Starts these and kills them so long afterwards, ready or not.
     pub(crate) async fn start_in_vain(&mut self, whom: &[Who], after: Duration) -> Result<(), String> {
+        self.point = None;
         let mut started = Vec::new();
         for who in whom {
             started.push((*who, self.spawn(*who)?));
@@ -161,7 +190,7 @@ impl Fleet {
         tokio::time::sleep(after).await;
         for (who, process) in started {
             self.while_starting += 1;
-            killed(who, process).await.map_err(|problem| format!("{problem}: {}", self.last_words(who)))?;
+            self.killed(who, process).await?;
         }
         Ok(())
     }
@@ -169,12 +198,30 @@ impl Fleet {
     /// SIGKILL.
     pub(crate) async fn kill(&mut self, who: Who, world: &World) -> Result<(), String> {
         let Some((process, _)) = self.running.remove(&who) else { return Ok(()) };
-        *self.kills.entry(who).or_default() += 1;
-        let ended = killed(who, process).await;
+        let ended = self.killed(who, process).await;
         if who == Who::Server {
             world.set_up(None);
         }
-        ended.map_err(|problem| format!("{problem}: {}", self.last_words(who)))
+        match ended? {
+            SIGKILL => *self.kills.entry(who).or_default() += 1,
+            _ => self.at_points += 1,
+        }
+        Ok(())
+    }
+
+    /// The signal by which a process ended: that of its kill, or of its point.
+    async fn killed(&self, who: Who, process: Server) -> Result<i32, String> {
+        let status = process.kill().await?;
+        match status.signal() {
+            Some(SIGKILL) => Ok(SIGKILL),
+            Some(SIGABRT) if who == Who::Server && self.point.is_some() => Ok(SIGABRT),
+            _ => Err(format!("{} ended by itself: {status}: {}", who.name(), self.last_words(who))),
+        }
+    }
+
+    /// Whether the server is to die at a point, and perhaps has.
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.point.is_some()
     }
 
     /// How long it has been up.
@@ -198,13 +245,5 @@ impl Fleet {
         let text = fs::read_to_string(self.log(who)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
-    }
-}
-
-async fn killed(who: Who, process: Server) -> Result<(), String> {
-    let status = process.kill().await?;
-    match status.signal() {
-        Some(SIGKILL) => Ok(()),
-        _ => Err(format!("{} ended by itself: {status}", who.name())),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use abide_dispatch::Status;
-use abide_dispatch::metadata::{IDEMPOTENCY_KEY, RETRY_ATTEMPT};
+use abide_dispatch::metadata::{EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT};
 use abide_receiver::conformance::{self, Conformance};
 use abide_receiver::{Clock, Done, Effect, Invocation, Receiver, ServeOptions, serve};
 use abide_store_embedded::{EmbeddedStore, Options};
@@ -51,7 +51,7 @@ async fn receive() -> Result<(), String> {
         let is_probe =
             request.headers().contains_key("x-abide-probe") || request.uri().path().ends_with("/Probe");
         let kind = if is_probe { "probe" } else { "delivery" };
-        let execution = text("x-tpf-execution-id");
+        let execution = text(EXECUTION_ID);
         let (key, attempt) = (text(IDEMPOTENCY_KEY), text(RETRY_ATTEMPT));
         let line = format!("{execution}\t{key}\t{attempt}\t{kind}\n");
         // Nobody is told: the rig finds out what is missing.
@@ -83,6 +83,7 @@ async fn add(invocation: Invocation) -> Result<Done, Status> {
         "activity": invocation.activity,
         "executionId": metadata.execution_id,
         "idempotencyKey": sent,
+        "recordedUnder": metadata.idempotency_key,
         "attempt": metadata.retry_attempt,
         "input": invocation.input,
     });

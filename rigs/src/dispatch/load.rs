@@ -11,9 +11,9 @@ use super::flows::Kind;
 use super::ledger::{Broken, Flow, World};
 use crate::server::client::{Answer, Ask, Client};
 
-const CLIENTS: u64 = 24;
+const CLIENTS: u64 = 48;
 /// The longest a client rests between two flows.
-const REST_MS: u64 = 400;
+const REST_MS: u64 = 200;
 /// How long it waits before it looks at a flow again.
 const LOOK_MS: u64 = 250;
 /// The longest that a slow call takes: less than a server lives, or a call might never be answered by any.

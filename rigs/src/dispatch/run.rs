@@ -61,7 +61,7 @@ async fn whole(
     world: &World,
     snapshots: &mut Snapshots,
 ) -> Result<Figures, String> {
-    fleet.start(&Who::ALL, world).await?;
+    fleet.start(&Who::ALL, None, world).await?;
     let mut client = world.client();
     for definition in flows::definitions() {
         match client.ask(Ask::post("/api/workflows", &definition)).await {
@@ -123,13 +123,14 @@ fn report(fleet: &Fleet, world: &World, cycles: u32, time: Duration, is_control:
     println!(
         "{cycles} cycles in {:.0} s, {} kills{}",
         time.as_secs_f64(),
-        kills + fleet.while_starting,
+        kills + fleet.while_starting + fleet.at_points,
         if is_control { ", a receiver that forgets (the control)" } else { "" }
     );
     for who in Who::ALL {
         let slowest = fleet.slowest_start.get(&who).copied().unwrap_or_default();
         println!("  {:<26}  {} (slowest start {:.3} s)", who.name(), of(who), slowest.as_secs_f64());
     }
+    println!("  server, at named points     {}", fleet.at_points);
     println!("  while starting              {}", fleet.while_starting);
     let ledger = world.ledger();
     println!("  flows acknowledged          {}", ledger.acknowledged().count());

@@ -93,7 +93,9 @@ async fn of_receiver(store: &Path) -> Result<Done, String> {
         let told: Value = serde_json::from_slice(&value).map_err(|error| failed(&error))?;
         let execution = text(&told, "executionId").unwrap_or_default();
         let key = text(&told, "idempotencyKey").unwrap_or_default();
-        let pairs = [(EXECUTION_ID, execution.as_bytes()), (IDEMPOTENCY_KEY, key.as_bytes())];
+        // Only the control records under another key than it was sent.
+        let recorded = text(&told, "recordedUnder").unwrap_or_else(|| key.clone());
+        let pairs = [(EXECUTION_ID, execution.as_bytes()), (IDEMPOTENCY_KEY, recorded.as_bytes())];
         let request = Request {
             activity: text(&told, "activity").unwrap_or_default(),
             metadata: Metadata::decode(pairs),
