@@ -136,6 +136,7 @@ fn call() -> Call {
         attempt_timeout_ms: 10_000,
         ask_first: false,
         secrets: Vec::new(),
+        waited: Duration::ZERO,
     }
 }
 

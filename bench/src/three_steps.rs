@@ -109,6 +109,8 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
         target: None,
         first_failure_at: None,
         status: None,
+        may_have_run: false,
+        unsent: false,
         not_before: None,
         reason: None,
         secrets: Vec::new(),

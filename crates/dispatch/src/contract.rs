@@ -85,7 +85,7 @@ impl Contract {
 
 /// An input that an activity cannot work with; `mismatch` says where and why.
 pub(crate) fn input_invalid(mismatch: &str) -> Failure {
-    Failure::for_good("InputInvalid", format!("the input at {mismatch}"))
+    Failure::for_good("InputInvalid", format!("the input at {mismatch}")).with_not_sent()
 }
 
 /// An output that nobody can work with; `what` is wrong with it.

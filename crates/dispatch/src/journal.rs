@@ -21,6 +21,10 @@ pub struct Record {
     pub attempt: u32,
     /// Deliveries in a row that nobody answered.
     pub unanswered: u32,
+    /// A delivery may have run of which no answer is known: whoever can be asked is asked before there is another.
+    pub may_have_run: bool,
+    /// The last delivery surely never left, so its number is used again.
+    pub unsent: bool,
     /// When the call was promised.
     pub created_at: i64,
     /// When the whole call is given up, retries included, if ever.
@@ -149,7 +153,14 @@ pub struct Sending {
 impl Pending {
     /// A call that has just been decided upon.
     pub fn new(created_at: i64, deadline_at: Option<i64>) -> Self {
-        Self(Record { attempt: 0, unanswered: 0, created_at, deadline_at })
+        Self(Record {
+            attempt: 0,
+            unanswered: 0,
+            may_have_run: false,
+            unsent: false,
+            created_at,
+            deadline_at,
+        })
     }
 
     /// The first delivery, or the end if there is no time left for one.
@@ -169,9 +180,23 @@ impl Sent {
         Acked { record: self.record, settled_at: at }
     }
 
-    /// Answered with a failure that another delivery may cure.
+    /// Answered with a failure that another delivery may cure. Whoever answers knows what became of earlier deliveries.
     pub fn fail_retryable(mut self, reason: String) -> FailedRetryable {
         self.record.unanswered = 0;
+        self.record.may_have_run = false;
+        FailedRetryable { record: self.record, reason }
+    }
+
+    /// Failed, and whether the activity ran is unknown: the answer did not come, or only from whoever was asked about earlier deliveries.
+    pub fn fail_unknown(mut self, reason: String) -> FailedRetryable {
+        self.record.unanswered = 0;
+        self.record.may_have_run = true;
+        FailedRetryable { record: self.record, reason }
+    }
+
+    /// It never left. What is unknown of earlier deliveries stays unknown.
+    pub fn not_sent(mut self, reason: String) -> FailedRetryable {
+        self.record.unsent = true;
         FailedRetryable { record: self.record, reason }
     }
 
@@ -188,6 +213,7 @@ impl Sent {
     /// The answer will not come. Whether the activity ran is unknown.
     pub fn orphaned(mut self) -> FailedRetryable {
         self.record.unanswered = self.record.unanswered.saturating_add(1);
+        self.record.may_have_run = true;
         FailedRetryable { record: self.record, reason: "outcome_unknown".to_owned() }
     }
 }
@@ -198,7 +224,9 @@ impl FailedRetryable {
         if self.record.unanswered >= UNANSWERED_MAX {
             return Err(self.record.end(FinalReason::Poison, sending.at));
         }
-        self.record.attempt = self.record.attempt.saturating_add(1);
+        if !std::mem::take(&mut self.record.unsent) {
+            self.record.attempt = self.record.attempt.saturating_add(1);
+        }
         deliver(self.record, sending)
     }
 
@@ -214,6 +242,11 @@ impl FailedRetryable {
 }
 
 impl Record {
+    /// Deliveries there may have been; `pending` says that none was ever begun.
+    pub fn deliveries(&self, pending: bool) -> u32 {
+        self.attempt.saturating_add(u32::from(!pending && !self.unsent))
+    }
+
     fn end(self, reason: FinalReason, at: i64) -> FailedFinal {
         FailedFinal { record: self, reason, settled_at: at }
     }
@@ -276,6 +309,29 @@ mod tests {
         let answered = sent.fail_retryable("503".to_owned()).send(sending(0)).unwrap();
         assert_eq!(answered.record.unanswered, 0);
         assert!(answered.orphaned().send(sending(0)).is_ok());
+    }
+
+    #[test]
+    fn a_delivery_that_never_left_is_not_counted() {
+        let sent = Pending::new(0, None).send(sending(0)).unwrap();
+        let again = sent.not_sent("refused".to_owned());
+        assert_eq!(again.record.deliveries(false), 0);
+        let again = again.send(sending(1)).unwrap();
+        assert_eq!((again.record.attempt, again.record.deliveries(false)), (0, 1));
+        assert_eq!(again.fail_retryable("503".to_owned()).send(sending(2)).unwrap().record.attempt, 1);
+    }
+
+    #[test]
+    fn what_may_have_run_is_remembered_until_somebody_answers() {
+        let sent = || Pending::new(0, None).send(sending(0)).unwrap();
+        assert!(!sent().record.may_have_run);
+        for unknown in [sent().orphaned(), sent().fail_unknown("lost".to_owned())] {
+            let again = unknown.send(sending(1)).unwrap();
+            assert!(again.record.may_have_run);
+            assert!(again.clone().not_sent("refused".to_owned()).record.may_have_run);
+            assert!(again.clone().fail_unknown("nobody to ask".to_owned()).record.may_have_run);
+            assert!(!again.fail_retryable("503".to_owned()).record.may_have_run);
+        }
     }
 
     #[test]

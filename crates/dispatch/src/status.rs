@@ -178,6 +178,7 @@ impl From<Status> for Failure {
             message,
             retryable: code.is_retryable(),
             outcome_unknown: false,
+            not_sent: false,
             retry_after_ms,
             status: Some(format!("{} {code}", code.http())),
             target: None,

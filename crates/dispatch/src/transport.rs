@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::metadata::Metadata;
 
@@ -27,6 +28,8 @@ pub struct Call {
     /// The places in the input, JSON pointers, where the author of a definition wrote a reference to a secret. Whoever delivers puts the
     /// secret there; what is in other places is data, whatever it looks like.
     pub secrets: Vec<String>,
+    /// How long ago it left when it is handed over. What was left of its deadline then is less by as much; its own limit is not.
+    pub waited: Duration,
 }
 
 impl Call {
@@ -38,17 +41,14 @@ impl Call {
         match self.deadline_left() {
             None => Ok(own),
             Some(left) if !left.is_zero() => Ok(own.min(left)),
-            Some(_) => Err(Failure::for_good(
-                "DeadlineExceeded",
-                "the deadline had passed before the activity was called",
-            )),
+            Some(_) => Err(Failure::expired()),
         }
     }
 
-    /// What was left of the whole call when it was sent, if that is limited.
+    /// What is left of the whole call when it is handed over, if that is limited.
     pub fn deadline_left(&self) -> Option<Duration> {
         let left = self.metadata.deadline_epoch_ms?.saturating_sub(self.metadata.dispatched_at_epoch_ms);
-        Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)))
+        Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)).saturating_sub(self.waited))
     }
 }
 
@@ -83,8 +83,11 @@ pub struct Failure {
     pub message: String,
     /// Whether another delivery may help.
     pub retryable: bool,
-    /// Whether the activity may have run: true for timeouts and broken connections after sending.
+    /// Whether the activity may have run: true for timeouts and broken connections after sending, and where only somebody was asked about an
+    /// earlier delivery.
     pub outcome_unknown: bool,
+    /// Whether it surely never left: such a delivery counts as none.
+    pub not_sent: bool,
     /// When another delivery makes sense, at the earliest, if the service said so. Whoever decides on retries waits at least so long.
     pub retry_after_ms: Option<u64>,
     /// What the wire said, for diagnostics: such as `503 UNAVAILABLE`. None where nothing was answered.
@@ -101,6 +104,7 @@ impl Failure {
             message: message.into(),
             retryable: false,
             outcome_unknown: false,
+            not_sent: false,
             retry_after_ms: None,
             status: None,
             target: None,
@@ -116,6 +120,18 @@ impl Failure {
     #[must_use]
     pub fn with_outcome_unknown(self) -> Self {
         Self { outcome_unknown: true, ..self }
+    }
+
+    /// The same failure, of a delivery that surely never left.
+    #[must_use]
+    pub fn with_not_sent(self) -> Self {
+        Self { not_sent: true, ..self }
+    }
+
+    /// The deadline of the whole call has passed, and nothing was sent.
+    pub(crate) fn expired() -> Self {
+        let message = "the deadline had passed before the activity was called";
+        Self::for_good("DeadlineExceeded", message).with_not_sent()
     }
 
     /// The same failure, with what the wire said.
@@ -178,8 +194,12 @@ pub trait Transport: Send + Sync {
     /// calls to others. Waiting for room is no part of the attempt.
     fn deliver_in<R: Room>(&self, call: Call, room: &R) -> impl Future<Output = Answer> + Send {
         async move {
+            let begun = Instant::now();
             match room.take().await {
-                Ok(_held) => self.deliver(call).await,
+                Ok(_held) => {
+                    let waited = call.waited + begun.elapsed();
+                    self.deliver(Call { waited, ..call }).await
+                }
                 Err(failure) => Answer::Failed(failure),
             }
         }

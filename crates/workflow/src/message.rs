@@ -86,7 +86,7 @@ pub enum Message {
         /// Why not.
         failure: Failure,
     },
-    /// As `ActivityFailed`, and whoever was called said when it makes sense to come back.
+    /// As `ActivityFailed`, and whoever was called said when it makes sense to come back, or was not reached at all.
     ActivityDeferred {
         /// Which dispatch.
         command: CommandId,
@@ -96,6 +96,8 @@ pub enum Message {
         failure: Failure,
         /// Not earlier than this, if there is another delivery. A moment, so that it does not move while the message is held.
         not_before: Timestamp,
+        /// Whether it may have reached anybody: the attempt counts only those that may.
+        sent: bool,
     },
 }
 

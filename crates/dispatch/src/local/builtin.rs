@@ -143,6 +143,7 @@ mod tests {
             attempt_timeout_ms: 86_460_000,
             ask_first: false,
             secrets: Vec::new(),
+            waited: Duration::ZERO,
         };
         match activities.deliver(call).await {
             Answer::Completed(output) => Ok((*output).clone()),

@@ -120,11 +120,12 @@ impl Remote {
             Probed::Finished(answer) => Some(answer),
             Probed::InProgress => {
                 let failure = Failure::retryable(IN_PROGRESS, "an earlier delivery is still being worked on");
-                Some(Answer::Failed(failure.with_target(self.target.to_string())))
+                let failure = failure.with_outcome_unknown().with_target(self.target.to_string());
+                Some(Answer::Failed(failure))
             }
-            // Who does not answer the question would not answer the delivery. Asking runs nothing, so this much is known.
+            // Who does not answer the question would not answer the delivery. What became of the earlier one is as unknown as before.
             Probed::Unanswered(failure) if failure.retryable => {
-                Some(Answer::Failed(Failure { outcome_unknown: false, ..failure }))
+                Some(Answer::Failed(failure.with_outcome_unknown()))
             }
             Probed::Unknown | Probed::Unsupported | Probed::Unanswered(_) => None,
         }
@@ -147,30 +148,53 @@ impl Remote {
             // Said by whoever stands before the activity, which was not asked.
             Some(Code::Unauthenticated | Code::PermissionDenied) => Probed::Unanswered(failure),
             Some(code) if !code.is_retryable() => Probed::Finished(Answer::Failed(failure)),
+            // What was kept cannot be used, and would not be any better if it were asked for again.
+            None if failure.status.is_none() && !failure.retryable && !failure.not_sent => {
+                Probed::Finished(Answer::Failed(failure))
+            }
             _ => Probed::Unanswered(failure),
         }
     }
 
-    /// One exchange, of which all that happens since `begun` is a part, except waiting for room.
+    /// One exchange. Waiting before it is no part of the attempt, but the deadline of the call does not wait.
     async fn ask(&self, call: &Call, ask: Ask, begun: Instant, room: &impl Room) -> Result<Value, Failure> {
-        let until = begun + call.time_left()?.min(ATTEMPT_MAX);
-        let malformed = call.metadata.check();
-        malformed.map_err(|error| Failure::for_good("MetadataInvalid", error.to_string()))?;
-        self.contract.check_input(&call.input)?;
-        let place = self.gate.place(until).await?;
-        let waiting = Instant::now();
-        let _held = room.take().await?;
-        let until = until + waiting.elapsed();
-        let until = call.deadline_left().map_or(until, |left| until.min(begun + left));
-        let mut passage = self.gate.turn(place, until).await?;
-        let outgoing = self.outgoing(call, ask, begun, until).await?;
+        let deadline = call.deadline_left().map(|left| begun + left.min(ATTEMPT_MAX));
+        let waiting = async {
+            self.check(call)?;
+            let until = deadline.unwrap_or(begun + ATTEMPT_MAX);
+            let place = self.gate.place(until).await?;
+            let held = room.take().await?;
+            Ok((self.gate.turn(place, until).await?, held))
+        };
+        let (mut passage, _held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
+        let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_MAX);
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let outgoing = self.outgoing(call, ask, begun, until).await;
+        let outgoing = outgoing.map_err(|failure| in_time(failure, deadline))?;
+        // The last look before anything is written.
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(Failure::expired());
+        }
         let exchanged = self.origin.exchange(outgoing, until).await;
+        let exchanged = exchanged.map_err(|failure| Failure {
+            // What is neither answered nor unknown has not left.
+            not_sent: failure.status.is_none() && !failure.outcome_unknown,
+            ..failure
+        });
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
         passage.found(verdict(&answered));
         drop(passage);
         let output = answered?;
         self.contract.check_output(&output)?;
         Ok(output)
+    }
+
+    /// What must hold of a call before anybody is asked.
+    fn check(&self, call: &Call) -> Result<(), Failure> {
+        call.time_left()?;
+        let malformed = call.metadata.check();
+        malformed.map_err(|error| Failure::for_good("MetadataInvalid", error.to_string()))?;
+        self.contract.check_input(&call.input)
     }
 
     async fn outgoing(
@@ -200,6 +224,14 @@ impl Remote {
 
     fn read(&self, exchanged: &Exchanged) -> Result<Value, Failure> {
         exchange::read(self.declaration.transport, exchanged, &self.target)
+    }
+}
+
+/// A failure before anything was sent. Whoever waited until the deadline has none of its time left.
+fn in_time(failure: Failure, deadline: Option<Instant>) -> Failure {
+    match deadline {
+        Some(deadline) if failure.retryable && deadline <= Instant::now() => Failure::expired(),
+        _ => failure.with_not_sent(),
     }
 }
 

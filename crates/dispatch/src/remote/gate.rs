@@ -1,8 +1,8 @@
 //! The gate before an activity: how many deliveries are under way to it, how many are begun in a second, and none while its target's
 //! circuit is open.
 //!
-//! Waiting happens inside the attempt's time. Whoever does not get through has sent nothing, so a slow or dead target holds no more than its
-//! own places. A place comes first and a turn last, so that what else a delivery needs can be taken in between by those who have a place. Knows
+//! Waiting is no part of an attempt: a burst that the target works off in time uses up nobody's retries. Whoever does not get through has
+//! sent nothing, so a slow or dead target holds no more than its own places. A place comes first and a turn last, so that what else a delivery needs can be taken in between by those who have a place. Knows
 //! nothing of connections.
 
 use std::num::NonZeroU32;

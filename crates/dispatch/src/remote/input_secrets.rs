@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::secrets::{SecretError, SecretRef, Secrets};
 use crate::transport::{Call, Failure};
@@ -31,12 +32,15 @@ pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<Call
         }
         Ok::<_, Failure>(())
     };
-    let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
+    let late =
+        |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time").with_not_sent();
+    let begun = Instant::now();
     tokio::time::timeout(Duration::from_millis(call.attempt_timeout_ms), all).await.map_err(late)??;
+    call.waited += begun.elapsed();
     call.input = Arc::new(input);
     Ok(call)
 }
 
 fn unavailable(message: String) -> Failure {
-    Failure::for_good("SecretUnavailable", message)
+    Failure::for_good("SecretUnavailable", message).with_not_sent()
 }

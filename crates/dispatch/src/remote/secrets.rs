@@ -81,10 +81,11 @@ impl From<SecretError> for Failure {
     /// Nothing was sent. A file may come back; the rest needs people.
     fn from(error: SecretError) -> Self {
         let code = "SecretUnavailable";
-        match &error {
+        let failure = match &error {
             SecretError::Unreadable { .. } => Self::retryable(code, error.to_string()),
             _ => Self::for_good(code, error.to_string()),
-        }
+        };
+        failure.with_not_sent()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use abide_dispatch::{Answer, Call, Failure, Room, Transport};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::carrier::Incoming;
 use super::metrics::{Held, Metrics};
@@ -48,7 +49,7 @@ impl<T: Transport + 'static> Calls<T> {
             let answered = Answering { id: Some(named), claim, answers: &answers };
             let slot = Slot {
                 slots: &slots,
-                left: call.deadline_left().unwrap_or(WAIT_MAX),
+                until: Instant::now() + call.deadline_left().unwrap_or(WAIT_MAX).min(WAIT_MAX),
                 waiting: Mutex::new(Some(metrics.calls_waiting.hold())),
                 metrics: &metrics,
             };
@@ -83,7 +84,7 @@ impl<T: Transport + 'static> Calls<T> {
 /// place before its target needs none yet, or one dead target with enough calls would have them all.
 struct Slot<'c> {
     slots: &'c Semaphore,
-    left: Duration,
+    until: Instant,
     waiting: Mutex<Option<Held<'c>>>,
     metrics: &'c Metrics,
 }
@@ -93,8 +94,8 @@ impl<'c> Room for Slot<'c> {
 
     async fn take(&self) -> Result<Self::Held, Failure> {
         // Waiting for a slot is no delivery, but the step's deadline does not wait.
-        let Ok(Ok(slot)) = tokio::time::timeout(self.left, self.slots.acquire()).await else {
-            return Err(Failure::retryable("AttemptTimeout", "no slot was free in time"));
+        let Ok(Ok(slot)) = tokio::time::timeout_at(self.until, self.slots.acquire()).await else {
+            return Err(Failure::retryable("AttemptTimeout", "no slot was free in time").with_not_sent());
         };
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok((slot, self.metrics.calls_running.hold()))
@@ -173,7 +174,18 @@ mod tests {
         };
         let (activity, input) = (activity.to_owned(), Arc::new(serde_json::Value::Null));
         let secrets = Vec::new();
-        (id, Call { activity, input, metadata, attempt_timeout_ms: 1_000, ask_first: false, secrets })
+        (
+            id,
+            Call {
+                activity,
+                input,
+                metadata,
+                attempt_timeout_ms: 1_000,
+                ask_first: false,
+                secrets,
+                waited: Duration::ZERO,
+            },
+        )
     }
 
     #[tokio::test]

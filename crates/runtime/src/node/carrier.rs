@@ -182,7 +182,12 @@ impl<S: Store> Carrier<S> {
         calls: &mut Calls<T>,
     ) -> Option<Stopped> {
         match effect {
-            Effect::Call(id, call) => calls.begin(id, *call),
+            Effect::Call(id, mut call) => {
+                // The commit before it took its time.
+                let since = self.clock.now().wall.0.saturating_sub(call.metadata.dispatched_at_epoch_ms);
+                call.waited = Duration::from_millis(u64::try_from(since).unwrap_or(0));
+                calls.begin(id, *call);
+            }
             Effect::CancelCall(id) => calls.cancel(&id),
             Effect::Reply(ticket, reply) => {
                 crash::point("before-reply");

@@ -110,7 +110,7 @@ impl JournaledCall {
             },
             attempt: settled.attempt,
             created_at: Timestamp(settled.created_at),
-            sent_at: Some(Timestamp(settled.sent_at)),
+            sent_at: Some(Timestamp(settled.sent_at)).filter(|at| at.0 != SettledCall::NEVER),
             settled_at: Some(Timestamp(at)),
             deadline_at: None,
             next_attempt_at: None,

@@ -16,11 +16,14 @@ use abide_workflow::{CommandId, Duration, Failure, Message, Timestamp};
 use super::claim::Phase;
 use super::commits::After;
 use super::schedule::{DueKey, What};
-use super::slot::{Envelope, From, Item, OpenCall, Run};
+use super::slot::{Came, Envelope, From, Item, OpenCall, Run};
 use super::timers::Since;
 use super::{Shard, journal, planted};
 use crate::config::Config;
 use crate::event::{CallId, Effect, Notice};
+
+/// What a transport says if the deadline passed before it could send anything.
+const NOT_IN_TIME: &str = "DeadlineExceeded";
 
 impl Shard {
     /// Deliveries under way from here.
@@ -58,6 +61,8 @@ impl Shard {
             target: None,
             first_failure_at: None,
             status: None,
+            may_have_run: false,
+            unsent: false,
         };
         let call = OpenCall::new(key, dispatch, start.input);
         run.calls.insert(command, call);
@@ -89,7 +94,7 @@ impl Shard {
                 return self.end_call(run, command, ended);
             }
         };
-        let ask_first = call.dispatch.unanswered > 0;
+        let ask_first = sent.record.may_have_run;
         let attempt = call.dispatch.attempt;
         journal::note_sent(&mut call.dispatch, &sent);
         if planted!(self, AttemptNotPersisted) && ask_first {
@@ -134,7 +139,7 @@ impl Shard {
         let Some(call) = run.calls.get_mut(&command) else { return };
         if let Open::Sent(sent) = journal::open(&call.dispatch) {
             let reason = call.dispatch.reason.take().unwrap_or_default();
-            journal::note_failed(&mut call.dispatch, sent.fail_retryable(reason));
+            journal::note_failed(&mut call.dispatch, journal::fail(sent, call.came, reason));
         }
         call.out = false;
         call.answered = false;
@@ -212,7 +217,8 @@ impl Shard {
         call.note_failure(&failure, None, self.now.wall);
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
-        run.push(Envelope { message, from: From::Call { command, status: None } });
+        // Nothing was sent, and nothing will be.
+        run.push(Envelope { message, from: From::Call { command, status: None, came: Came::Back } });
     }
 
     /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
@@ -243,40 +249,59 @@ impl Shard {
     pub(super) fn on_answered(&mut self, call: CallId, answer: Answer) {
         self.calling.remove(&call);
         let CallId { instance_id, run, command, attempt } = call;
-        let (message, status) = match answer {
-            Answer::Completed(result) => (Message::ActivityCompleted { command, result }, None),
+        let (message, status, came) = match answer {
+            Answer::Completed(result) => (Message::ActivityCompleted { command, result }, None, Came::Answer),
             Answer::Failed(failure) => {
+                let came = match (failure.not_sent, failure.outcome_unknown) {
+                    (true, _) => Came::Back,
+                    (false, true) => Came::Nothing,
+                    (false, false) => Came::Answer,
+                };
                 let retryable = failure.retryable || planted!(self, FinalRetried);
                 let told = Failure { code: failure.code, message: failure.message, state: None, retryable };
                 let wait = failure.retry_after_ms.filter(|_| retryable).map(|ms| ms.min(RETRY_AFTER_MS_MAX));
-                (self.failed(command, attempt, told, wait), failure.status)
+                (self.failed(command, attempt, told, wait, came), failure.status, came)
             }
         };
-        let envelope = Envelope { message, from: From::Call { command, status } };
+        let envelope = Envelope { message, from: From::Call { command, status, came } };
         self.offer(&instance_id, Item::Message { run, envelope });
     }
 
     /// What a run is told of a failure. A wait that was asked for begins now, however long the run takes to hear of it.
-    fn failed(&self, command: CommandId, attempt: u32, failure: Failure, wait_ms: Option<u64>) -> Message {
-        match wait_ms.map(|ms| self.now.wall.plus(Duration(ms))) {
-            Some(not_before) => Message::ActivityDeferred { command, attempt, failure, not_before },
-            None => Message::ActivityFailed { command, attempt, failure },
+    fn failed(
+        &self,
+        command: CommandId,
+        attempt: u32,
+        failure: Failure,
+        wait_ms: Option<u64>,
+        came: Came,
+    ) -> Message {
+        let sent = came != Came::Back;
+        if sent && wait_ms.is_none() {
+            return Message::ActivityFailed { command, attempt, failure };
         }
+        let not_before = self.now.wall.plus(Duration(wait_ms.unwrap_or(0)));
+        Message::ActivityDeferred { command, attempt, failure, not_before, sent }
     }
 
     /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
     pub(super) fn note_answer(&mut self, run: &mut Run, envelope: &mut Envelope) {
-        let From::Call { command, status } = &mut envelope.from else { return };
+        let From::Call { command, status, came } = &mut envelope.from else { return };
         let Some(call) = run.calls.get_mut(command) else { return };
+        call.came = *came;
+        journal::note_came(&mut call.dispatch, *came);
         call.out = false;
         call.answered = true;
         if let Message::ActivityFailed { failure, .. } | Message::ActivityDeferred { failure, .. } =
             &mut envelope.message
         {
-            if failure.code == code::ATTEMPT_TIMEOUT
+            if matches!(failure.code.as_str(), code::ATTEMPT_TIMEOUT | NOT_IN_TIME)
                 && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
             {
                 *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
+                if let (Open::Sent(sent), Came::Back) = (journal::open(&call.dispatch), *came) {
+                    call.ended = Some(sent.fail_final(FinalReason::DeadlineExpired, self.now.wall.0));
+                }
             }
             call.note_failure(failure, status.take(), self.now.wall);
         }
@@ -294,7 +319,7 @@ impl Shard {
             run.held.push(command);
             if let Open::Sent(sent) = journal::open(&call.dispatch) {
                 let reason = call.dispatch.reason.take().unwrap_or_default();
-                journal::note_failed(&mut call.dispatch, sent.fail_retryable(reason));
+                journal::note_failed(&mut call.dispatch, journal::fail(sent, call.came, reason));
                 self.write_call(number, call);
             }
             return;
@@ -363,6 +388,7 @@ fn outgoing(
         left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
     let (activity, input) = (dispatch.activity.clone(), call.input.clone());
     let secrets = dispatch.secrets.clone();
-    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first, secrets };
+    let waited = std::time::Duration::ZERO;
+    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first, secrets, waited };
     Some((id, call))
 }

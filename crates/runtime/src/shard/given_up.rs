@@ -10,9 +10,9 @@ use abide_store::tables::engine_dlq::{self, DeadLetter, DeadLetterStatus};
 use abide_workflow::json::Json;
 use serde_json::json;
 
-use super::Shard;
 use super::commits::After;
 use super::slot::{OpenCall, Run};
+use super::{Shard, journal};
 use crate::event::{Effect, Notice};
 
 /// Bytes of the row of a call, without the names of its run, each of which it has up to four times.
@@ -53,6 +53,7 @@ fn letter(run: &Run, key: &[u8; 32], dispatch: &Dispatch, input: &Json, ended: &
         Some(Some((transport, target))) => (transport, Some(target)),
         _ => ("local", None),
     };
+    let deliveries = journal::deliveries(dispatch);
     let message = json!({
         "executionId": format!("{}/{}", dispatch.instance_id, dispatch.run_number),
         "step": dispatch.step,
@@ -61,7 +62,8 @@ fn letter(run: &Run, key: &[u8; 32], dispatch: &Dispatch, input: &Json, ended: &
         "terminalReason": ended.reason.as_str(),
         "transport": transport,
         "target": target,
-        "attempts": ended.record.attempt.saturating_add(1),
+        "attempts": deliveries,
+        "outcomeUnknown": dispatch.may_have_run,
         "lastStatus": dispatch.status,
         "inputDigest": identity::digest(&serde_json::to_vec(&**input).unwrap_or_default()),
     });
@@ -72,7 +74,7 @@ fn letter(run: &Run, key: &[u8; 32], dispatch: &Dispatch, input: &Json, ended: &
         original_queue: dispatch.activity.clone(),
         original_message: message.to_string(),
         error_message: dispatch.reason.clone().unwrap_or_else(|| ended.reason.as_str().to_owned()),
-        dequeue_count: ended.record.attempt.saturating_add(1),
+        dequeue_count: deliveries,
         first_failure_at: dispatch.first_failure_at.unwrap_or(ended.settled_at),
         last_failure_at: ended.settled_at,
         status: DeadLetterStatus::Pending,

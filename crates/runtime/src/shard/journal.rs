@@ -7,11 +7,15 @@ use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, P
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::pages::{CallEnd, SettledCall};
 
+use super::slot::Came;
+
 /// Where a recorded call stands.
 pub(super) fn open(dispatch: &Dispatch) -> Open {
     let record = Record {
         attempt: dispatch.attempt,
         unanswered: dispatch.unanswered,
+        may_have_run: dispatch.may_have_run || dispatch.unanswered > 0,
+        unsent: dispatch.unsent,
         created_at: dispatch.created_at,
         deadline_at: dispatch.deadline_at,
     };
@@ -52,6 +56,35 @@ fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
     dispatch.state = state;
     dispatch.attempt = record.attempt;
     dispatch.unanswered = record.unanswered;
+    dispatch.may_have_run = record.may_have_run;
+    dispatch.unsent = record.unsent;
+}
+
+/// The delivery that is out ended without being the last one.
+pub(super) fn fail(sent: Sent, came: Came, reason: String) -> FailedRetryable {
+    match came {
+        Came::Answer => sent.fail_retryable(reason),
+        Came::Nothing => sent.fail_unknown(reason),
+        Came::Back => sent.not_sent(reason),
+    }
+}
+
+/// What is known of the delivery that was out, whether there is another or not.
+pub(super) fn note_came(dispatch: &mut Dispatch, came: Came) {
+    match came {
+        Came::Answer => dispatch.may_have_run = false,
+        Came::Nothing => dispatch.may_have_run = true,
+        Came::Back => dispatch.unsent = true,
+    }
+}
+
+/// Deliveries there may have been.
+pub(super) fn deliveries(dispatch: &Dispatch) -> u32 {
+    let pending = dispatch.state == DispatchState::Pending;
+    let (Open::Pending(Pending(record))
+    | Open::Sent(Sent { record, .. })
+    | Open::FailedRetryable(FailedRetryable { record, .. })) = open(dispatch);
+    record.deliveries(pending)
 }
 
 /// What is kept of a call that was answered with success. A delivery that was given up and answers after all counts as one more.
@@ -81,6 +114,7 @@ pub(super) fn failed(key: [u8; 32], dispatch: Dispatch, ended: &FailedFinal) -> 
 }
 
 fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u32) -> SettledCall {
+    let sent_at = if deliveries(&dispatch) == 0 { SettledCall::NEVER } else { dispatch.sent_at };
     SettledCall {
         command: dispatch.command,
         idempotency_key,
@@ -89,7 +123,7 @@ fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u3
         end,
         attempt,
         created_at: dispatch.created_at,
-        sent_at: dispatch.sent_at,
+        sent_at,
         target: dispatch.target,
         reason: dispatch.reason,
     }

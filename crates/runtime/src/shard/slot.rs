@@ -176,13 +176,24 @@ pub(super) enum From {
     /// A client: answer, and keep the answer if it may ask again.
     Client(Ticket, Option<Repeat>),
     /// A call: settle it. What the wire said of a failure is for diagnostics.
-    Call { command: CommandId, status: Option<String> },
+    Call { command: CommandId, status: Option<String>, came: Came },
     /// A timer: delete its row.
     Timer(DueKey),
     /// The inbox: delete its row.
     Inbox(u64),
     /// The inbox, for an event from outside: delete its row, and give the event up if it is refused.
     Routed(u64, Box<Routed>),
+}
+
+/// What came of a delivery that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Came {
+    /// An answer.
+    Answer,
+    /// Nothing that tells whether the activity ran.
+    Nothing,
+    /// The call itself: it never left.
+    Back,
 }
 
 /// A run in memory. It may be ahead of the store.
@@ -256,6 +267,8 @@ pub(super) struct OpenCall {
     pub(super) recorded: bool,
     /// Whether the last failure may be cured by another delivery.
     pub(super) retryable: bool,
+    /// What came of the last delivery.
+    pub(super) came: Came,
     /// How it ended without another delivery.
     pub(super) ended: Option<FailedFinal>,
 }
@@ -275,6 +288,7 @@ impl OpenCall {
             answered: false,
             recorded: false,
             retryable: true,
+            came: Came::Answer,
             ended: None,
         }
     }

@@ -14,6 +14,14 @@ fn one(world: &World) {
     world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
 }
 
+/// As [`one`], with more deliveries than any of these tests makes.
+fn one_patient(world: &World) {
+    let mut state = task("End");
+    let policy = json!({"maxAttempts": 20, "initialInterval": "PT1S", "maxInterval": "PT10S"});
+    state.as_object_mut().unwrap().insert("retryPolicy".to_owned(), policy);
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+}
+
 #[test]
 fn a_call_is_made_again_after_a_crash_under_the_same_key_and_the_next_attempt() {
     let mut world = World::new();
@@ -155,6 +163,74 @@ fn patience_beyond_the_deadline_of_the_step_is_the_end_of_the_step() {
         ("Completed", 0),
         "caught as a timeout, at once"
     );
+    world.check();
+}
+
+#[test]
+fn a_delivery_of_unknown_outcome_is_asked_about_until_somebody_answers() {
+    let unknown = || Answer::Failed(Failure::retryable("AttemptTimeout", "").with_outcome_unknown());
+    for suspended in [false, true] {
+        let mut world = World::new();
+        one_patient(&world);
+        world.start("one", "a");
+        assert!(!world.calls[0].1.ask_first, "nothing was sent before");
+        if suspended {
+            world.order("a", Message::Suspend { reason: String::new() });
+        }
+        world.answer(unknown());
+        if suspended {
+            world.crash();
+            world.order("a", Message::Resume { reason: String::new() });
+        }
+        world.pass(60_000);
+        assert!(world.calls[0].1.ask_first);
+        world.answer(Answer::Failed(Failure::retryable("ConnectFailed", "").with_not_sent()));
+        world.crash();
+        world.pass(60_000);
+        assert!(world.calls[0].1.ask_first, "who was not reached has said nothing");
+        world.answer(failure(true));
+        world.pass(60_000);
+        assert!(!world.calls[0].1.ask_first, "who answers knows");
+        world.complete();
+        world.check();
+    }
+}
+
+#[test]
+fn a_delivery_that_never_left_is_not_counted() {
+    let mut world = World::new();
+    one_patient(&world);
+    world.start("one", "a");
+    for _ in 0..2 {
+        world.answer(Answer::Failed(Failure::retryable("CircuitOpen", "").with_not_sent()));
+        world.crash();
+        world.pass(60_000);
+        assert_eq!(world.calls[0].1.metadata.retry_attempt, 0);
+    }
+    world.answer(failure(true));
+    world.pass(60_000);
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 1);
+    world.crash();
+    assert_eq!(world.calls[0].1.metadata.retry_attempt, 2, "this one may have been");
+    world.complete();
+    assert_eq!(world.status("a"), "Completed");
+    world.check();
+}
+
+#[test]
+fn a_call_that_never_left_says_so_when_it_is_given_up() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    for _ in 0..3 {
+        world.answer(Answer::Failed(Failure::retryable("ConnectFailed", "refused").with_not_sent()));
+        world.pass(60_000);
+    }
+    assert_eq!(world.status("a"), "Failed");
+    let kept = world.settled("a");
+    assert_eq!((kept[0].attempt, kept[0].sent_at), (0, abide_store::tables::pages::SettledCall::NEVER));
+    let letters = world.dead_letters();
+    assert_eq!(letters[0].dequeue_count, 0, "nobody was ever asked");
     world.check();
 }
 

@@ -120,3 +120,19 @@ fn a_delivery_that_was_recorded_and_forgotten_is_found_by_reconciliation() {
     world.pass(600_000);
     assert_eq!(world.status("a"), "Failed", "one that is forgotten again and again ends as poison");
 }
+
+/// A run whose other branch is always busy never leaves memory.
+#[cfg(feature = "faults")]
+#[test]
+fn a_forgotten_delivery_of_a_run_that_is_busy_is_found_too() {
+    let mut world = World::with(|config| config.bug = Some(abide_runtime::planted::Bug::DeliveryForgotten));
+    one(&world);
+    world.start("one", "a");
+    let attempt = |world: &World| world.run("a").unwrap().calls.first().map(|call| call.dispatch.attempt);
+    for _ in 0..60 {
+        world.pass(1_000);
+        let event = Message::EventRaised { name: "Noise".to_owned(), payload: json!(null).into() };
+        world.order("a", event);
+    }
+    assert!(attempt(&world) > Some(0), "{:?}", attempt(&world));
+}

@@ -67,6 +67,10 @@ pub struct Dispatch {
     pub first_failure_at: Option<i64>,
     /// What the wire said of the last failure, such as `503 UNAVAILABLE`.
     pub status: Option<String>,
+    /// A delivery may have run of which no answer is known.
+    pub may_have_run: bool,
+    /// The last delivery surely never left, so its number is used again.
+    pub unsent: bool,
 }
 
 /// The input of a call. Stored by place: append only.
@@ -80,11 +84,14 @@ pub enum DispatchInput {
 
 impl Stored for Dispatch {
     const TABLE: Table = Table::Dispatch;
-    const FORMAT: u8 = 2;
+    const FORMAT: u8 = 3;
 
     /// None of what was appended was known.
-    fn appended_since(_format: u8) -> &'static [u8] {
-        &[0, 0, 0]
+    fn appended_since(format: u8) -> &'static [u8] {
+        match format {
+            1 => &[0, 0, 0, 0, 0],
+            _ => &[0, 0],
+        }
     }
 }
 
@@ -131,16 +138,16 @@ mod tests {
                 any::<Vec<u8>>().prop_map(DispatchInput::Inline),
                 any::<[u8; 32]>().prop_map(DispatchInput::Stored),
             ],
-            known: (Option<String>, Option<i64>, Option<String>),
+            known: (Option<String>, Option<i64>, Option<String>, bool, bool),
         ) {
-            let (target, first_failure_at, status) = known;
+            let (target, first_failure_at, status, may_have_run, unsent) = known;
             let (run_number, command, attempt, unanswered, fencing_token, attempt_timeout_ms) = counts;
             let [instance_id, correlation_id, activity, step, _] = texts;
             let (created_at, sent_at, deadline_at, not_before) = times;
             value_round_trips(&Dispatch {
                 instance_id, run_number, correlation_id, command, activity, step, parent_item, state, attempt,
                 unanswered, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, reason,
-                secrets, input, target, first_failure_at, status,
+                secrets, input, target, first_failure_at, status, may_have_run, unsent,
             });
         }
 

@@ -42,12 +42,17 @@ pub struct SettledCall {
     pub attempt: u32,
     /// When it was promised. All times are milliseconds of UTC since 1970.
     pub created_at: i64,
-    /// When it was last sent.
+    /// When it was last sent, or [`Self::NEVER`].
     pub sent_at: i64,
     /// Where it was sent to last; absent for activities in process.
     pub target: Option<String>,
     /// Why it failed last, if it ever did.
     pub reason: Option<String>,
+}
+
+impl SettledCall {
+    /// The moment of what did not happen.
+    pub const NEVER: i64 = i64::MIN;
 }
 
 /// How a call ended. Stored by place: append only.

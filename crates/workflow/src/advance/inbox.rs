@@ -63,12 +63,13 @@ impl Pass<'_> {
     pub(super) fn apply(&mut self, message: Message) -> Result<(), Corrupt> {
         match message {
             Message::ActivityCompleted { command, result } => self.on_activity_completed(command, result),
-            Message::ActivityFailed { command, attempt, failure } => {
-                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before: None })
-            }
-            Message::ActivityDeferred { command, attempt, failure, not_before } => {
+            Message::ActivityFailed { command, attempt, failure } => self.on_activity_failed(
+                command,
+                FailedDelivery { attempt, failure, not_before: None, sent: true },
+            ),
+            Message::ActivityDeferred { command, attempt, failure, not_before, sent } => {
                 let not_before = Some(not_before);
-                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before })
+                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before, sent })
             }
             Message::TimerFired { timer } => self.on_timer_fired(timer),
             Message::EventRaised { name, payload } => self.on_event_raised(&name, payload),
@@ -126,12 +127,13 @@ impl Pass<'_> {
                 attempt: *attempt,
                 failure: failure.clone().bounded(),
             },
-            Message::ActivityDeferred { command, attempt, failure, not_before } => {
+            Message::ActivityDeferred { command, attempt, failure, not_before, sent } => {
                 Message::ActivityDeferred {
                     command: *command,
                     attempt: *attempt,
                     failure: failure.clone().bounded(),
                     not_before: *not_before,
+                    sent: *sent,
                 }
             }
             Message::ChildFailed { command, failure } => {

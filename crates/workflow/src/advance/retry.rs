@@ -27,6 +27,8 @@ pub(super) struct FailedDelivery {
     pub(super) failure: Failure,
     /// When it makes sense to come back, at the earliest, if whoever was called said so.
     pub(super) not_before: Option<Timestamp>,
+    /// Whether it may have reached anybody. One that did not leaves its number to the next.
+    pub(super) sent: bool,
 }
 
 /// Decides on a failure, the `failures`-th of its step. Whoever was called may ask for more patience than the policy has, not for less.
@@ -87,7 +89,7 @@ impl Pass<'_> {
         command: CommandId,
         failed: FailedDelivery,
     ) -> Result<(), Corrupt> {
-        let FailedDelivery { attempt, ref failure, .. } = failed;
+        let FailedDelivery { attempt, ref failure, sent, .. } = failed;
         let (at, state) = self.place(branch)?;
         let (own_policy, activity, mut delivery) = match (&at.phase, &state.kind) {
             (Phase::Task(delivery), StateKind::Task(task)) => {
@@ -118,7 +120,7 @@ impl Pass<'_> {
             Verdict::Again(not_before) => {
                 let retry_at = Some(not_before);
                 self.record(Fact::TaskFailed { command, attempt, error, retry_at, late: false });
-                let attempt = attempt.saturating_add(1);
+                let attempt = attempt.saturating_add(u32::from(sent));
                 delivery.attempt = attempt;
                 self.emit(CommandKind::Redeliver { dispatch: command, attempt, not_before });
                 self.set_delivery(branch, delivery)
@@ -165,7 +167,7 @@ mod tests {
     }
 
     fn failed(failure: Failure, not_before: Option<i64>) -> FailedDelivery {
-        FailedDelivery { attempt: 0, failure, not_before: not_before.map(Timestamp) }
+        FailedDelivery { attempt: 0, failure, not_before: not_before.map(Timestamp), sent: true }
     }
 
     #[test]

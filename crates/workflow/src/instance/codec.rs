@@ -267,6 +267,7 @@ mod tests {
                 attempt: 0,
                 failure: failure(),
                 not_before: crate::time::Timestamp(0),
+                sent: false,
             },
         ];
         assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());

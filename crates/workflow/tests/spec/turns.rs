@@ -260,7 +260,8 @@ fn a_retry_is_not_earlier_than_whoever_was_called_wants_it() {
     let command = run.turn(&[]).commands[0].id;
     let failure = abide_workflow::Failure::retryable("Busy", "");
     let not_before = run.now.plus(abide_workflow::Duration::hours(1));
-    let turn = run.turn(&[Message::ActivityDeferred { command, attempt: 0, failure, not_before }]);
+    let turn =
+        run.turn(&[Message::ActivityDeferred { command, attempt: 0, failure, not_before, sent: true }]);
     let told = CommandKind::Redeliver { dispatch: command, attempt: 1, not_before };
     assert_eq!(turn.commands[0].kind, told);
     let history = format!("{:?}", turn.history);

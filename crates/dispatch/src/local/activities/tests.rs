@@ -17,6 +17,7 @@ fn call(activity: &str, input: Value) -> Call {
         attempt_timeout_ms: 1_000,
         ask_first: false,
         secrets: Vec::new(),
+        waited: std::time::Duration::ZERO,
     }
 }
 
@@ -212,4 +213,23 @@ fn neither_inputs_nor_handlers_are_shown() {
     assert_eq!(format!("{activities:?}"), "{\"a\"}");
     let invocation = Invocation { input: Arc::new(json!("s3cret")), metadata: metadata() };
     assert!(!format!("{invocation:?}").contains("s3cret"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_room_until_its_deadline_is_not_run() {
+    struct Late;
+    impl crate::transport::Room for Late {
+        type Held = ();
+
+        async fn take(&self) -> Result<(), Failure> {
+            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            Ok(())
+        }
+    }
+    let (activities, runs) = counting(declared("echo"));
+    let mut call = call("echo", json!(1));
+    call.metadata.deadline_epoch_ms = Some(call.metadata.dispatched_at_epoch_ms + 2_000);
+    let Answer::Failed(failure) = activities.deliver_in(call, &Late).await else { panic!("it ran") };
+    assert_eq!((failure.code.as_str(), failure.not_sent), ("DeadlineExceeded", true));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
 }

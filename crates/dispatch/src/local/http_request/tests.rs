@@ -51,6 +51,7 @@ async fn deliver(activities: &Activities, input: Value) -> Result<Value, Failure
         attempt_timeout_ms: 10_000,
         ask_first: false,
         secrets: Vec::new(),
+        waited: Duration::ZERO,
     };
     match activities.deliver(call).await {
         Answer::Completed(output) => Ok((*output).clone()),

@@ -83,6 +83,7 @@ pub(super) fn call(input: Value) -> Call {
         attempt_timeout_ms: 8_000,
         ask_first: false,
         secrets: Vec::new(),
+        waited: std::time::Duration::ZERO,
     }
 }
 

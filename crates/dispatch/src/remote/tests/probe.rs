@@ -91,8 +91,8 @@ async fn a_delivery_whose_predecessor_may_have_run_asks_first() {
     for ((status, body), expected, deliveries) in [
         (finished, Ok(json!(7)), 0),
         (unknown, Ok(json!("done")), 1),
-        (busy, Err(unsent("IN_PROGRESS")), 0),
-        (away, Err(unsent("Http503")), 0),
+        (busy, Err(super::parts::unknown("IN_PROGRESS")), 0),
+        (away, Err(super::parts::unknown("Http503")), 0),
         ((404, ""), Ok(json!("done")), 1),
     ] {
         let server = Server::answering(move |received| match received.header("x-abide-probe") {

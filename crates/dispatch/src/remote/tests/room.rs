@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::parts::*;
-use super::server::Server;
+use super::server::{Server, reply};
 use crate::local::Activities;
 use crate::remote::{Directory, Everywhere, Wire};
 use crate::transport::{Call, Failure, Room, Transport};
@@ -78,4 +78,61 @@ async fn waiting_for_room_is_no_part_of_the_attempt_but_of_the_deadline() {
         assert_eq!(told(&calling.await.unwrap()).0, "AttemptTimeout");
         assert_eq!(begun.elapsed().as_millis() / 10, ended_ms / 10, "{deadline_epoch_ms:?}");
     }
+}
+
+#[tokio::test]
+async fn a_burst_is_worked_off_without_using_up_attempts() {
+    let slow = Server::start(None, |_| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            reply(200, &[], "1")
+        })
+    });
+    let (slow, able) = (slow.await, Server::always(200, "1").await);
+    let everywhere = everywhere(&slow, &able).await;
+    tokio::time::pause();
+    let mut calling = JoinSet::new();
+    for _ in 0..8 {
+        let everywhere = Arc::clone(&everywhere);
+        let mut call = Call { attempt_timeout_ms: 8_000, ..call_of("stuck") };
+        call.metadata.deadline_epoch_ms = None;
+        calling.spawn(async move { result(everywhere.deliver(call).await) });
+    }
+    while let Some(answer) = calling.join_next().await {
+        assert_eq!(answer.unwrap(), Ok(json!(1)), "the last of them waited for fifteen seconds");
+    }
+}
+
+#[tokio::test]
+async fn what_waited_until_its_deadline_is_not_sent() {
+    let (silent, able) = (Server::silent().await, Server::always(200, "1").await);
+    let everywhere = everywhere(&silent, &able).await;
+    let mut places = JoinSet::new();
+    for _ in 0..2 {
+        let everywhere = Arc::clone(&everywhere);
+        places.spawn(async move { everywhere.deliver(call_of("stuck")).await });
+    }
+    silent.received(2).await;
+    let with_deadline = |activity: &str, waited| {
+        let mut call = Call { waited: Duration::from_millis(waited), ..call_of(activity) };
+        call.metadata.dispatched_at_epoch_ms = 0;
+        call.metadata.deadline_epoch_ms = Some(3_000);
+        call
+    };
+    let slots = slots(1);
+    let held = slots.take().await.unwrap();
+    let behind = tokio::spawn({
+        let (everywhere, slots, call) = (Arc::clone(&everywhere), slots.clone(), with_deadline("able", 0));
+        async move { result(everywhere.deliver_in(call, &slots).await) }
+    });
+    tokio::time::pause();
+    let line = everywhere.deliver(with_deadline("stuck", 0)).await;
+    drop(held);
+    for answer in
+        [result(line), behind.await.unwrap(), result(everywhere.deliver(with_deadline("able", 3_000)).await)]
+    {
+        let failure = answer.as_ref().unwrap_err();
+        assert_eq!((told(&answer), failure.not_sent), (last("DeadlineExceeded"), true));
+    }
+    assert_eq!((silent.requests().len(), able.requests().len()), (2, 0));
 }

@@ -26,7 +26,15 @@ fn again(arrival: &Arrival, input: &Value) -> Call {
 
 fn call_of(metadata: Metadata, input: &Value) -> Call {
     let (activity, input) = (WORK.to_owned(), Arc::new(input.clone()));
-    Call { activity, input, metadata, attempt_timeout_ms: 10_000, ask_first: false, secrets: Vec::new() }
+    Call {
+        activity,
+        input,
+        metadata,
+        attempt_timeout_ms: 10_000,
+        ask_first: false,
+        secrets: Vec::new(),
+        waited: std::time::Duration::ZERO,
+    }
 }
 
 /// What an activity answers that did its work once.

@@ -26,9 +26,11 @@ fn fails(process: &Process, id: &str, input: Value, code: &str) {
     assert_eq!((status(&view), error(&view)), ("Failed", (code, false)), "{id}");
     let letters = process.letters(id);
     assert_eq!(letters.len(), 1, "{id}");
+    let deliveries = if code == "InputInvalid" { 0 } else { 1 };
     assert_eq!(
         (&letters[0].1["terminalReason"], &letters[0].1["attempts"]),
-        (&json!("non_retryable"), &json!(1))
+        (&json!("non_retryable"), &json!(deliveries)),
+        "what does not fit is not sent"
     );
     assert!(
         letters[0].0.error_message.contains(if code == "InputInvalid" { "/n" } else { "output" }),
