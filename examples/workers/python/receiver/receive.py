@@ -208,6 +208,10 @@ class Receiver:
 
 
 def _output(output: Any) -> bytes:
+    """The JSON text of an output. What no sender would take is refused while the effect can still be undone."""
+    if wires.is_deeper(output, wires.JSON_DEPTH_MAX):
+        message = f"the output is nested more than {wires.JSON_DEPTH_MAX} deep"
+        raise Failure(Code.OUT_OF_RANGE, message, reason="OUTPUT_TOO_LARGE")
     text = wires.encode_json(output)
     if len(text) > wires.PAYLOAD_BYTES_MAX:
         message = f"the output is longer than {wires.PAYLOAD_BYTES_MAX} bytes"

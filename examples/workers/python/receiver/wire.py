@@ -96,6 +96,16 @@ def encode_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
+def is_deeper(value: Any, depth: int) -> bool:
+    """Whether the JSON text of a value is nested deeper. Looks no further than that, so a value that is within itself
+    is deeper as well."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return depth == 0 or any(is_deeper(item, depth - 1) for item in value)
+
+
 class Members(dict):
     """An object, and which of its names were there more than once: of those only the last value is left."""
 

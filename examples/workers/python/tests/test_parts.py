@@ -1,7 +1,9 @@
 """What needs a clock or an inside view: expiry of claims, retention, how the database commits."""
 
 import asyncio
+import dataclasses
 import functools
+import json
 import pathlib
 import sys
 import tempfile
@@ -82,6 +84,24 @@ class Parts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(answers[0], answers[1])
         self.assertIn(b"OUTPUT_TOO_LARGE", answers[0].body)
         self.assertEqual(await self.count("notes"), 0)
+
+    async def test_an_answer_that_is_nested_too_deep_is_a_final_failure_without_effect(self):
+        def nested(depth):
+            return functools.reduce(lambda inner, n: (inner,) if n % 2 else {"a": [inner]}, range(depth), [])
+
+        def run(call, tx):
+            tx.execute("INSERT INTO notes VALUES ('x')")
+            return json.loads("[" * call.input + "]" * call.input) if call.input else nested(10_000)
+
+        receiver = self.receiver(deep=Transactional(run))
+        for depth in (65, 0):
+            call = dataclasses.replace(self.call("deep", str(depth)), input=depth)
+            answers = [await receiver.receive(call) for _ in range(2)]
+            self.assertEqual(answers[0], answers[1])
+            self.assertIn(b"OUTPUT_TOO_LARGE", answers[0].body)
+        self.assertEqual(await self.count("notes"), 0)
+        most = await receiver.receive(dataclasses.replace(self.call("deep", "64"), input=64))
+        self.assertEqual((most.status, await self.count("notes")), (200, 1))
 
     async def test_records_are_kept_for_the_retention_then_deleted_a_bounded_number_at_a_time(self):
         receiver = self.receiver(nothing=Transactional(lambda _call, _tx: None))

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, test } from "node:test";
 import { Database } from "../src/receiver/database.js";
 import { decode, fallback } from "../src/receiver/metadata.js";
 import { type Activity, type Call, Receiver, SWEEP_MAX } from "../src/receiver/receive.js";
-import { REST } from "../src/receiver/wire.js";
+import { type Json, REST } from "../src/receiver/wire.js";
 import * as work from "../src/receiver/work.js";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -102,6 +102,23 @@ test("an answer that is too long is a final failure without effect", async () =>
   assert.match(answers[0] ?? "", /OUTPUT_TOO_LARGE/);
   assert.equal(answers[0], answers[1]);
   assert.equal(await count("notes"), 0);
+});
+
+test("an answer that is nested too deep is a final failure without effect", async () => {
+  let depth = 65;
+  const { receive } = receiverOf({
+    run(_call, tx) {
+      tx.run("INSERT INTO notes VALUES ('x')");
+      return JSON.parse("[".repeat(depth) + "]".repeat(depth)) as Json;
+    },
+  });
+  const answers = [await receive("k"), await receive("k")];
+  assert.match(answers[0] ?? "", /OUTPUT_TOO_LARGE/);
+  assert.equal(answers[0], answers[1]);
+  assert.equal(await count("notes"), 0);
+  depth = 64;
+  assert.equal(await receive("most"), "[".repeat(64) + "]".repeat(64));
+  assert.equal(await count("notes"), 1);
 });
 
 test("records are kept for the retention, then deleted a bounded number at a time", async () => {

@@ -13,7 +13,7 @@ import { type Database, savepoint, TransactionUndone } from "./database.js";
 import type { Metadata } from "./metadata.js";
 import type { Transaction } from "./sqlite.js";
 import { type Code, Failure } from "./status.js";
-import { type Json, type JsonObject, PAYLOAD_BYTES_MAX, type Wire } from "./wire.js";
+import { isDeeper, type Json, JSON_DEPTH_MAX, type JsonObject, PAYLOAD_BYTES_MAX, type Wire } from "./wire.js";
 import * as work from "./work.js";
 import type { Claim, Finished, Identity } from "./work.js";
 
@@ -216,8 +216,12 @@ export class Receiver {
   }
 }
 
-/** The JSON text of an output. */
+/** The JSON text of an output. What no sender would take is refused while the effect can still be undone. */
 function textOf(output: Json | undefined): Buffer {
+  if (isDeeper(output, JSON_DEPTH_MAX)) {
+    const message = `the output is nested more than ${JSON_DEPTH_MAX} deep`;
+    throw new Failure("OUT_OF_RANGE", message, { reason: "OUTPUT_TOO_LARGE" });
+  }
   const text = Buffer.from(JSON.stringify(output ?? null));
   if (text.length > PAYLOAD_BYTES_MAX) {
     const message = `the output is longer than ${PAYLOAD_BYTES_MAX} bytes`;

@@ -11,7 +11,7 @@ import { members, textAt } from "./text.js";
 export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
 
-const JSON_DEPTH_MAX = 64;
+export const JSON_DEPTH_MAX = 64;
 export const PAYLOAD_BYTES_MAX = 1024 * 1024;
 /** What an envelope may have around its payload. */
 const ENVELOPE_BYTES_MAX = 64 * 1024;
@@ -101,6 +101,14 @@ export const WIRES: readonly Wire[] = [REST, ENVELOPE];
 
 export function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Whether a value is nested deeper. Looks no further than that, so a value that is within itself is deeper as well.
+ */
+export function isDeeper(value: Json | undefined, depth: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return depth === 0 || Object.values(value).some((item) => isDeeper(item, depth - 1));
 }
 
 /** Strict: UTF-8, finite numbers, no lone surrogates, limited depth. What comes in can be sent out again. */
