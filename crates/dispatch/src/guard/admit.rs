@@ -120,6 +120,23 @@ impl Guard {
         self.admit_all(addresses, target, self.config.allow.iter().any(is_listed))
     }
 
+    /// Whether what is sent to the target in the clear stays where the operator knows the way: at a private address, at the host itself, or
+    /// at what is on the list. Whether it may be called at all is another question.
+    pub(crate) fn is_near(&self, target: &Target) -> bool {
+        let listed = |address: Option<IpAddr>| {
+            self.config.allow.iter().any(|allowed| match allowed {
+                Allowed::Network(network) => address.is_some_and(|address| network.contains(address)),
+                Allowed::Host(host) => target.name() == Some(host),
+            })
+        };
+        match target.address().map(|address| address.to_canonical()) {
+            Some(address) => {
+                matches!(ranges::standing(address), Standing::Private(_)) || listed(Some(address))
+            }
+            None => target.name() == Some("localhost") || listed(None),
+        }
+    }
+
     fn admit_all(
         &self,
         addresses: Vec<IpAddr>,

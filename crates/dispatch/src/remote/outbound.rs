@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio_rustls::TlsConnector;
 
 use super::breaker::{Breaker, BreakerConfig};
-use super::declaration::Tls;
+use super::declaration::{DeclarationError, RemoteDeclaration, Tls};
 use super::pool::{Origin, Speaks};
 use super::secrets::Secrets;
 use super::tls_profile::TlsProfile;
-use crate::guard::{Guard, Target};
+use crate::guard::{Guard, Scheme, Target};
 use crate::http::{Connector, Offer, TlsError, TlsRoots};
 
 /// The way out. Cheap to clone; clones share everything.
@@ -47,6 +47,21 @@ impl Outbound {
         let (either, http2) = (tls(Offer::Either)?, tls(Offer::Http2)?);
         let (origins, breakers) = (Users::default(), Users::default());
         Ok(Self(Arc::new(Shared { connector, secrets, breaker, either, http2, origins, breakers })))
+    }
+
+    /// Whether the declaration's token would be sent where others can read it: over the networks of others without TLS. A key that requests
+    /// are signed with is never sent.
+    pub fn check_auth(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
+        let target = Target::read(&declaration.endpoint)?;
+        if declaration.auth.bearer.is_none()
+            || target.scheme() == Scheme::Https
+            || self.guard().is_near(&target)
+        {
+            return Ok(());
+        }
+        let expected =
+            "absent where the endpoint is http, unless its host is a private address or in dispatch.allow";
+        Err(DeclarationError::Wrong { field: "auth.bearer".to_owned(), expected })
     }
 
     /// What decides who may be called.
@@ -105,5 +120,53 @@ impl<K: Eq + Hash, V> Users<K, V> {
         let one = Arc::new(make());
         all.insert(key, Arc::downgrade(&one));
         one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::GuardConfig;
+    use crate::remote::{SecretsConfig, SystemSecrets};
+    use serde_json::json;
+
+    #[test]
+    fn a_token_is_not_sent_in_the_clear_over_the_networks_of_others() {
+        let allow = ["ledger.internal", "192.0.2.0/24"].map(|entry| entry.parse().unwrap()).to_vec();
+        let guard = Guard::new(GuardConfig { allow, ..GuardConfig::default() });
+        let secrets = SystemSecrets::new(SecretsConfig { env_prefix: String::new(), folders: Vec::new() });
+        let outbound = Outbound::new(guard, secrets, BreakerConfig::default()).unwrap();
+        let bearer = json!({"bearer": {"secretRef": "env:TOKEN"}});
+        let hmac = json!({"hmac": {"keyId": "k", "secret": {"secretRef": "env:KEY"}}});
+        let check = |endpoint: &str, auth: &serde_json::Value| {
+            let declared = json!({
+                "name": "a", "category": "other", "transport": "rest", "endpoint": endpoint, "auth": auth,
+            });
+            outbound.check_auth(&RemoteDeclaration::read(&declared).unwrap())
+        };
+        for endpoint in [
+            "http://pay.test/",
+            "http://1.1.1.1/",
+            "http://[2606:4700::1111]/",
+            "http://169.254.169.254/",
+            "http://ledger.internal.test/",
+            "http://localhost.test/",
+            "http://[::ffff:1.1.1.1]/",
+        ] {
+            let refused = check(endpoint, &bearer).unwrap_err();
+            assert!(refused.to_string().starts_with("auth.bearer must be absent"), "{endpoint}: {refused}");
+            assert_eq!(check(endpoint, &hmac), Ok(()), "a key is never sent");
+            assert_eq!(check(&endpoint.replace("http:", "https:"), &bearer), Ok(()));
+        }
+        for endpoint in [
+            "http://127.0.0.1:8080/",
+            "http://[::1]/",
+            "http://10.1.2.3/",
+            "http://localhost:8080/",
+            "http://ledger.internal./",
+            "http://192.0.2.7/",
+        ] {
+            assert_eq!(check(endpoint, &bearer), Ok(()), "{endpoint}");
+        }
     }
 }
