@@ -3,9 +3,10 @@
 //! Rows of one partition that any node may write, each created once. What a declaration says is not known here; it is JSON text, the same
 //! for the same declaration.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_store::rows::{Batch, CommitOutcome, Partition, PartitionError, PrivateRows, StoreError};
+use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PartitionError, PrivateRows, StoreError};
 use abide_store::tables::activities::{self, DeclaredActivity};
 use abide_store::tables::{TableError, decode, encode};
 
@@ -25,6 +26,31 @@ pub struct DeclaredVersion {
     pub version: u64,
     /// What was declared.
     pub activity: DeclaredActivity,
+}
+
+/// An activity whose last version cannot be read. It can be declared anew, or taken away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// The activity.
+    pub name: String,
+    /// Which version.
+    pub version: u64,
+    /// What is wrong with it.
+    pub reason: TableError,
+}
+
+/// The last version of an activity, if it can be read.
+pub type Latest = Result<DeclaredVersion, Unreadable>;
+
+/// What is declared, as far as it can be read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Every activity that is in force, by name.
+    pub in_force: Vec<DeclaredVersion>,
+    /// Those that nobody can tell of whether they are.
+    pub unreadable: Vec<Unreadable>,
+    /// Rows that are not those of any activity, as the store and the table tell of them.
+    pub lost: Vec<String>,
 }
 
 /// What declaring an activity came to.
@@ -58,7 +84,7 @@ pub enum DeclareError {
 
 /// Declared activities of one store.
 pub const ACTIVITIES_MAX: usize = 1_000;
-/// Versions of one activity.
+/// Versions of one activity; one more may take it away.
 pub const VERSIONS_MAX: u64 = 10_000;
 /// Attempts to write a version that others write at the same time, or whose outcome was unknown.
 const ATTEMPTS_MAX: usize = 16;
@@ -70,35 +96,64 @@ impl<S: PrivateRows> DeclaredActivities<S> {
     }
 
     /// The version of an activity that is in force, or with which it was taken away.
-    pub async fn latest(&self, name: &str) -> Result<Option<DeclaredVersion>, DeclareError> {
+    pub async fn latest(&self, name: &str) -> Result<Option<Latest>, DeclareError> {
         let scan = activities::versions(name).backwards().at_most(1);
         let page = self.store.scan(&self.partition, scan).await?;
-        let row = page.rows.first();
-        row.map(|row| read(&row.key, &row.value)).transpose()
+        page.rows.first().map(|row| Ok(read(&row.key, &row.value)?)).transpose()
     }
 
     /// One version of an activity.
     pub async fn version(&self, name: &str, version: u64) -> Result<Option<DeclaredVersion>, DeclareError> {
         let row = self.store.read(&self.partition, &activities::key(name, version)).await?;
-        row.map(|row| read(&row.key, &row.value)).transpose()
+        let found = row.map(|row| read(&row.key, &row.value)).transpose()?;
+        Ok(found.transpose().map_err(|unreadable| unreadable.reason)?)
     }
 
-    /// Every activity that is in force, by name.
-    pub async fn all(&self) -> Result<Vec<DeclaredVersion>, DeclareError> {
-        let mut latest: Vec<DeclaredVersion> = Vec::new();
-        let mut next = Some(activities::all());
-        while let Some(scan) = next {
-            let page = self.store.scan(&self.partition, scan).await?;
-            for row in page.rows {
-                let found = read(&row.key, &row.value)?;
-                // A name's versions follow each other, the last of them in force.
-                latest.pop_if(|before| before.name == found.name);
-                latest.push(found);
-            }
-            next = page.next;
+    /// What is declared. Costs a read for every activity there ever was, however many versions it has.
+    pub async fn all(&self) -> Result<Standing, DeclareError> {
+        let mut found = Found::default();
+        let mut scan = activities::all();
+        // From behind: the first row that is met of a name is its last version.
+        loop {
+            let page = match self.store.scan(&self.partition, scan.clone().backwards().at_most(1)).await {
+                Ok(page) => page,
+                Err(damage @ StoreError::Corrupt { .. }) => {
+                    found.lost.push(damage.to_string());
+                    self.before_damage(&mut found).await?;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let Some(row) = page.rows.first() else { break };
+            scan = match found.take(&row.key, &row.value) {
+                Some(name) => activities::before(&name),
+                None => scan.backwards().after(row.key.clone()),
+            };
         }
-        latest.retain(|version| version.activity.declaration.is_some());
-        Ok(latest)
+        Ok(found.standing())
+    }
+
+    /// What can be read from the other end, until that comes to the damage as well.
+    async fn before_damage(&self, found: &mut Found) -> Result<(), DeclareError> {
+        let mut scan = activities::all();
+        loop {
+            let page = match self.store.scan(&self.partition, scan.clone().at_most(1)).await {
+                Ok(page) => page,
+                Err(StoreError::Corrupt { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            let Some(row) = page.rows.first() else { return Ok(()) };
+            let Ok((name, _)) = activities::read_key(&row.key) else {
+                scan = scan.after(row.key.clone());
+                continue;
+            };
+            match self.store.scan(&self.partition, activities::versions(&name).backwards().at_most(1)).await {
+                Ok(last) => drop(last.rows.first().and_then(|row| found.take(&row.key, &row.value))),
+                Err(StoreError::Corrupt { .. }) => found.lost.push(format!("the last version of {name:?}")),
+                Err(error) => return Err(error.into()),
+            }
+            scan = activities::after(&name);
+        }
     }
 
     /// Declares an activity, or takes it away: a new version, unless the one in force says the same.
@@ -109,21 +164,25 @@ impl<S: PrivateRows> DeclaredActivities<S> {
         now: i64,
     ) -> Result<Declared, DeclareError> {
         for _ in 0..ATTEMPTS_MAX {
-            let latest = self.latest(name).await?;
-            let said = latest.as_ref().and_then(|latest| latest.activity.declaration.as_deref());
-            if let Some(latest) = &latest
-                && said == declaration
-            {
-                return Ok(Declared::Unchanged(latest.clone()));
+            let (before, said) = match self.latest(name).await? {
+                Some(Ok(latest)) if latest.activity.declaration.as_deref() == declaration => {
+                    return Ok(Declared::Unchanged(latest));
+                }
+                Some(Ok(latest)) => (latest.version, latest.activity.declaration),
+                // Whatever it said, it is said anew.
+                Some(Err(unreadable)) => (unreadable.version, None),
+                None => (0, None),
+            };
+            // What is taken away makes room: it is never too much.
+            if declaration.is_some() {
+                if said.is_none() && self.all().await?.in_force.len() >= ACTIVITIES_MAX {
+                    return Err(DeclareError::TooMany);
+                }
+                if before >= VERSIONS_MAX {
+                    return Err(DeclareError::TooManyVersions);
+                }
             }
-            // Only one that is not in force takes a place.
-            if said.is_none() && self.all().await?.len() >= ACTIVITIES_MAX {
-                return Err(DeclareError::TooMany);
-            }
-            let version = latest.map_or(0, |latest| latest.version) + 1;
-            if version > VERSIONS_MAX {
-                return Err(DeclareError::TooManyVersions);
-            }
+            let version = before.saturating_add(1);
             let activity = DeclaredActivity { declaration: declaration.map(str::to_owned), declared_at: now };
             let batch = Batch::checked().create(activities::key(name, version), encode(&activity));
             match self.store.commit(&self.partition, batch).await {
@@ -141,76 +200,50 @@ impl<S: PrivateRows> DeclaredActivities<S> {
     }
 }
 
-fn read(key: &abide_store::rows::Key, value: &[u8]) -> Result<DeclaredVersion, DeclareError> {
+/// What a walk over the rows has found, in any order.
+#[derive(Default)]
+struct Found {
+    by_name: BTreeMap<String, Latest>,
+    lost: Vec<String>,
+}
+
+impl Found {
+    /// Takes the last row of a name, and says which; none if the row is nobody's.
+    fn take(&mut self, key: &Key, value: &[u8]) -> Option<String> {
+        match read(key, value) {
+            Ok(latest) => {
+                let name = latest.as_ref().map_or_else(|one| &one.name, |one| &one.name).clone();
+                self.by_name.insert(name.clone(), latest);
+                Some(name)
+            }
+            Err(error) => {
+                self.lost.push(error.to_string());
+                None
+            }
+        }
+    }
+
+    fn standing(self) -> Standing {
+        let mut standing = Standing { lost: self.lost, ..Standing::default() };
+        for latest in self.by_name.into_values() {
+            match latest {
+                Ok(version) if version.activity.declaration.is_some() => standing.in_force.push(version),
+                Ok(_) => {}
+                Err(unreadable) => standing.unreadable.push(unreadable),
+            }
+        }
+        standing
+    }
+}
+
+/// A row; an error if it is nobody's.
+fn read(key: &Key, value: &[u8]) -> Result<Latest, TableError> {
     let (name, version) = activities::read_key(key)?;
-    Ok(DeclaredVersion { name, version, activity: decode(value)? })
+    Ok(match decode(value) {
+        Ok(activity) => Ok(DeclaredVersion { name, version, activity }),
+        Err(reason) => Err(Unreadable { name, version, reason }),
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use abide_store::memory::{MemoryStore, Personality};
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
-
-    fn ready<T>(future: impl Future<Output = T>) -> T {
-        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => value,
-            Poll::Pending => panic!("the reference store answers at once"),
-        }
-    }
-
-    fn declared() -> (Arc<MemoryStore>, DeclaredActivities<MemoryStore>) {
-        let store = Arc::new(MemoryStore::new(Personality::PLAIN));
-        (Arc::clone(&store), DeclaredActivities::new(store).unwrap())
-    }
-
-    fn version(declared: &Declared) -> u64 {
-        match declared {
-            Declared::New(version) | Declared::Unchanged(version) => version.version,
-        }
-    }
-
-    #[test]
-    fn each_change_is_a_version_and_the_same_again_is_none() {
-        let (_, activities) = declared();
-        let declare = |text| ready(activities.declare("a", text, 7)).unwrap();
-        assert!(matches!(declare(Some("1")), Declared::New(DeclaredVersion { version: 1, .. })));
-        assert!(matches!(declare(Some("1")), Declared::Unchanged(DeclaredVersion { version: 1, .. })));
-        assert_eq!(version(&declare(Some("2"))), 2);
-        let first = ready(activities.version("a", 1)).unwrap().unwrap();
-        assert_eq!(first.activity.declaration.as_deref(), Some("1"), "what was in force stays readable");
-        assert_eq!(ready(activities.latest("a")).unwrap().unwrap().version, 2);
-    }
-
-    #[test]
-    fn what_was_taken_away_is_not_listed_and_comes_back_as_a_later_version() {
-        let (_, activities) = declared();
-        ready(activities.declare("ab", Some("other"), 1)).unwrap();
-        ready(activities.declare("a", Some("1"), 1)).unwrap();
-        ready(activities.declare("a", None, 2)).unwrap();
-        let names = |activities: &DeclaredActivities<MemoryStore>| -> Vec<(String, u64)> {
-            ready(activities.all()).unwrap().into_iter().map(|found| (found.name, found.version)).collect()
-        };
-        assert_eq!(names(&activities), [("ab".to_owned(), 1)]);
-        assert_eq!(version(&ready(activities.declare("a", Some("1"), 3)).unwrap()), 3);
-        assert_eq!(names(&activities), [("a".to_owned(), 3), ("ab".to_owned(), 1)]);
-    }
-
-    #[test]
-    fn a_declaration_of_unknown_outcome_is_looked_at_again_and_is_one_version() {
-        let (store, activities) = declared();
-        for (applied, expected) in [(true, 1), (false, 2)] {
-            store.make_next_commit_unknown(applied);
-            let text = format!("{applied}");
-            assert_eq!(version(&ready(activities.declare("a", Some(&text), 1)).unwrap()), expected);
-        }
-    }
-
-    #[test]
-    fn taking_away_what_never_was_changes_nothing_that_is_listed() {
-        let (_, activities) = declared();
-        ready(activities.declare("a", None, 1)).unwrap();
-        assert_eq!(ready(activities.all()).unwrap(), []);
-    }
-}
+mod tests;

@@ -11,7 +11,9 @@ use abide_dispatch::remote::{
     DeclarationError, Directory, DirectoryError, Everywhere, Outbound, RemoteDeclaration,
 };
 use abide_runtime::config::Targets;
-use abide_runtime::declared::{DeclareError, Declared, DeclaredActivities, DeclaredVersion};
+use abide_runtime::declared::{
+    DeclareError, Declared, DeclaredActivities, DeclaredVersion, Latest, Standing,
+};
 use abide_runtime::hands::Store;
 use abide_store::rows::PartitionError;
 use abide_workflow::Registry;
@@ -22,6 +24,7 @@ use tokio::sync::Mutex;
 #[derive(Debug)]
 pub struct Catalogue<S> {
     everywhere: Arc<Everywhere>,
+    outbound: Outbound,
     configured: BTreeSet<String>,
     stored: DeclaredActivities<S>,
     /// Changes one after another: each is checked against the ones before.
@@ -97,19 +100,31 @@ impl<S: Store> Catalogue<S> {
         if let Some(name) = names.iter().find(|name| local.contains(name)) {
             return Err(CatalogueError::OfServer { name: name.clone() });
         }
-        let remote = Directory::new(outbound);
+        for one in configured {
+            let activity = one.activity.name.clone();
+            outbound.check_auth(one).map_err(|source| DirectoryError::Declaration { activity, source })?;
+        }
+        let remote = Directory::new(outbound.clone());
         remote.replace(configured.iter().cloned())?;
         let everywhere = Arc::new(Everywhere::new(local, Arc::new(remote)));
         Registry::parse(&everywhere.registry_json())?;
         let stored = DeclaredActivities::new(Arc::clone(store))?;
-        Ok(Self { everywhere, configured: names, stored, changing: Mutex::default() })
+        Ok(Self { everywhere, outbound, configured: names, stored, changing: Mutex::default() })
     }
 
-    /// Puts in force what was declared before. One that cannot be any more, because the configuration is another, is told and left out:
-    /// nobody could repair it if the server did not start.
+    /// Puts in force what was declared before. One that cannot be any more, because the configuration is another or nobody can read it, is
+    /// told and left out: nobody could repair it if the server did not start.
     pub async fn load(&self) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock().await;
-        for version in self.stored.all().await? {
+        let standing = self.stored.all().await?;
+        for lost in standing.lost {
+            tracing::error!(lost, "among the declared activities is something that cannot be read");
+        }
+        for unreadable in standing.unreadable {
+            let (version, error) = (unreadable.version, unreadable.reason);
+            tracing::error!(activity = unreadable.name, version, %error, "declared before, and cannot be read");
+        }
+        for version in standing.in_force {
             let name = version.name.clone();
             if self.source(&name) != Source::Interface {
                 tracing::warn!(
@@ -118,9 +133,11 @@ impl<S: Store> Catalogue<S> {
                 );
                 continue;
             }
-            if let Err(error) =
-                read(&version).and_then(|declared| Ok(self.everywhere.remote().put(declared)?))
-            {
+            let put = |declared: RemoteDeclaration| {
+                self.outbound.check_auth(&declared)?;
+                Ok(self.everywhere.remote().put(declared)?)
+            };
+            if let Err(error) = read(&version).and_then(put) {
                 tracing::error!(activity = name, %error, "declared before, and cannot be called any more");
             }
         }
@@ -173,7 +190,7 @@ impl<S: Store> Catalogue<S> {
         let _changing = self.changing.lock().await;
         let name = declaration.activity.name.clone();
         self.check_open(&name)?;
-        self.everywhere.remote().check(&declaration)?;
+        self.check(&declaration)?;
         Registry::parse(&self.everywhere.registry_json_with(&name, Some(&declaration.activity)))?;
         let text = declaration.to_json().to_string();
         let declared = self.stored.declare(&name, Some(&text), now).await?;
@@ -186,7 +203,8 @@ impl<S: Store> Catalogue<S> {
         let _changing = self.changing.lock().await;
         self.check_open(name)?;
         let there = self.stored.latest(name).await?;
-        if there.is_none_or(|latest| latest.activity.declaration.is_none()) {
+        // What cannot be read may be there, and whoever wants it gone must be able to say so.
+        if there.is_none_or(|latest| latest.is_ok_and(|latest| latest.activity.declaration.is_none())) {
             return Err(CatalogueError::Unknown { name: name.to_owned() });
         }
         match Registry::parse(&self.everywhere.registry_json_with(name, None)) {
@@ -201,21 +219,39 @@ impl<S: Store> Catalogue<S> {
         Ok(version)
     }
 
-    /// A version that was declared while the server ran, or the one in force.
+    /// One version that was declared while the server ran.
     pub(crate) async fn version(
         &self,
         name: &str,
-        version: Option<u64>,
+        version: u64,
     ) -> Result<Option<DeclaredVersion>, CatalogueError> {
-        Ok(match version {
-            Some(version) => self.stored.version(name, version).await?,
-            None => self.stored.latest(name).await?,
-        })
+        Ok(self.stored.version(name, version).await?)
     }
 
-    /// Every version in force that was declared while the server ran, by name.
-    pub(crate) async fn versions(&self) -> Result<Vec<DeclaredVersion>, CatalogueError> {
+    /// The last version that was declared while the server ran.
+    pub(crate) async fn latest(&self, name: &str) -> Result<Option<Latest>, CatalogueError> {
+        Ok(self.stored.latest(name).await?)
+    }
+
+    /// What was declared while the server ran.
+    pub(crate) async fn standing(&self) -> Result<Standing, CatalogueError> {
         Ok(self.stored.all().await?)
+    }
+
+    /// Why a declaration that was stored is not in force; none if it may be any moment.
+    pub(crate) fn why_not(&self, declaration: &RemoteDeclaration) -> Option<String> {
+        if let Err(error) = self.check(declaration) {
+            return Some(error.to_string());
+        }
+        let name = &declaration.activity.name;
+        let checked = Registry::parse(&self.everywhere.registry_json_with(name, Some(&declaration.activity)));
+        checked.err().map(|error| error.to_string())
+    }
+
+    /// Whether it could be called.
+    fn check(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
+        self.outbound.check_auth(declaration)?;
+        self.everywhere.remote().check(declaration)
     }
 
     fn check_open(&self, name: &str) -> Result<(), CatalogueError> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_dispatch::remote::{Remote, RemoteDeclaration};
-use abide_runtime::declared::{Declared, DeclaredVersion, VERSIONS_MAX};
+use abide_runtime::declared::{Declared, DeclaredVersion, Latest, VERSIONS_MAX};
 use abide_runtime::hands::Store;
 use abide_workflow::Timestamp;
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ const NAME: Field =
     Field::required("name", Kind::Text { chars_min: 1, chars_max: 256 }, "What definitions call it.");
 const VERSION: Field = Field::optional(
     "version",
-    Kind::Whole { min: 1, max: VERSIONS_MAX, default: None },
+    Kind::Whole { min: 1, max: VERSIONS_MAX + 1, default: None },
     "A version that was declared by this interface; without it, what is in force.",
 );
 
@@ -104,7 +104,7 @@ pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let [limit, from] = asked.parameters(&QUERY)?;
     let limit = LIMIT.count(limit.as_deref())?;
     let (catalogue, everywhere) = (app.catalogue(), app.catalogue().everywhere());
-    let declared = app.in_time(catalogue.versions()).await??;
+    let declared = app.in_time(catalogue.standing()).await??;
     let mut items: BTreeMap<String, ActivityJson> = everywhere
         .local()
         .declarations()
@@ -114,11 +114,11 @@ pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
         let item = ActivityJson::of_remote(remote.declaration()).in_force(&remote);
         items.entry(remote.declaration().activity.name.clone()).or_insert(item);
     }
-    for version in declared {
-        if catalogue.source(&version.name) == Source::Interface {
-            let in_force = items.remove(&version.name);
-            let item = in_force.map_or_else(|| unusable(app, &version), Ok)?;
-            items.insert(version.name.clone(), item.declared(stamp(&version)));
+    let readable = declared.in_force.into_iter().map(Ok);
+    for latest in readable.chain(declared.unreadable.into_iter().map(Err)) {
+        let name = latest.as_ref().map_or_else(|one| &one.name, |one| &one.name).clone();
+        if catalogue.source(&name) == Source::Interface {
+            items.insert(name, of_latest(app, &latest));
         }
     }
     let mut items: Vec<ActivityJson> = items.into_values().collect();
@@ -141,16 +141,22 @@ pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
             ActivityJson::of_server(declaration.ok_or_else(missing)?)
         }
         (None, Source::Configuration) => in_force(app, &name).ok_or_else(missing)?,
-        _ => {
-            let found = app.in_time(catalogue.version(&name, version)).await??.ok_or_else(missing)?;
-            let removed = found.activity.declaration.is_none();
-            match in_force(app, &name).filter(|_| version.is_none()) {
-                Some(item) => item.declared(stamp(&found)),
-                None if removed && version.is_none() => return Err(missing()),
-                None if removed => ActivityJson::removed(&name).declared(stamp(&found)),
-                None if version.is_none() => unusable(app, &found)?.declared(stamp(&found)),
-                None => ActivityJson::of_remote(&catalogue::read(&found)?).declared(stamp(&found)),
+        (None, Source::Interface) => {
+            let latest = app.in_time(catalogue.latest(&name)).await??.ok_or_else(missing)?;
+            if latest.as_ref().is_ok_and(|latest| latest.activity.declaration.is_none()) {
+                return Err(missing());
             }
+            of_latest(app, &latest)
+        }
+        (Some(version), _) => {
+            let found = app.in_time(catalogue.version(&name, version)).await??.ok_or_else(missing)?;
+            let item = match &found.activity.declaration {
+                None => ActivityJson::removed(&name),
+                Some(_) => {
+                    written(&found).map_or_else(|unusable| *unusable, |one| ActivityJson::of_remote(&one))
+                }
+            };
+            item.declared(stamp(&found))
         }
     };
     Ok(asked.succeed(StatusCode::OK, app.now(), &item))
@@ -197,13 +203,36 @@ fn in_force<S: Store>(app: &App<S>, name: &str) -> Option<ActivityJson> {
     Some(ActivityJson::of_remote(remote.declaration()).in_force(remote))
 }
 
-/// One that was declared and cannot be called, with the reason.
-fn unusable<S: Store>(app: &App<S>, version: &DeclaredVersion) -> Result<ActivityJson, ApiError> {
-    let declaration = catalogue::read(version)?;
-    let checked = app.catalogue().everywhere().remote().check(&declaration);
-    let reason =
-        checked.err().map_or_else(|| "its compensation is gone".to_owned(), |error| error.to_string());
-    Ok(ActivityJson::of_remote(&declaration).unusable(reason))
+/// One that was declared while the server ran. What it says and which version says so are of one row: while a change is made, the one in
+/// force may be the one before. Only how it is doing is of that.
+fn of_latest<S: Store>(app: &App<S>, latest: &Latest) -> ActivityJson {
+    let latest = match latest {
+        Ok(latest) => latest,
+        Err(unreadable) => {
+            return ActivityJson::unreadable(&unreadable.name, unreadable.reason.to_string());
+        }
+    };
+    let item = match written(latest) {
+        Err(unusable) => *unusable,
+        Ok(declaration) => {
+            let item = ActivityJson::of_remote(&declaration);
+            let catalogue = app.catalogue();
+            match catalogue.everywhere().remote().get(&latest.name) {
+                Some(remote) => item.in_force(&remote),
+                None => match catalogue.why_not(&declaration) {
+                    Some(reason) => item.unusable(reason),
+                    None => item,
+                },
+            }
+        }
+    };
+    item.declared(stamp(latest))
+}
+
+/// What a version says; what is shown instead if nobody understands it any more.
+fn written(version: &DeclaredVersion) -> Result<RemoteDeclaration, Box<ActivityJson>> {
+    let shown = |error: CatalogueError| ActivityJson::unreadable(&version.name, error.to_string());
+    catalogue::read(version).map_err(|error| Box::new(shown(error)))
 }
 
 fn stamp(version: &DeclaredVersion) -> VersionJson {

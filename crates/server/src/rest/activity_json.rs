@@ -128,6 +128,11 @@ impl ActivityJson {
         Self { name: name.to_owned(), removed: Some(true), ..Self::default() }
     }
 
+    /// One that was declared by this interface in a way that nobody can read.
+    pub(super) fn unreadable(name: &str, reason: String) -> Self {
+        Self { name: name.to_owned(), source: "interface", unusable: Some(reason), ..Self::default() }
+    }
+
     /// With the version of it.
     pub(super) fn declared(self, version: VersionJson) -> Self {
         Self { source: "interface", declared: Some(version), ..self }

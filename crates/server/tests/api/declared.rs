@@ -6,10 +6,23 @@ use serde_json::{Value, json};
 
 use crate::server::{ask, config};
 use crate::world::{Answer, World, failed};
-use abide_server::Server;
+use abide_runtime::declared::DeclaredActivities;
+use abide_server::{Config, Server};
+use abide_store::memory::MemoryStore;
+use abide_store::rows::{Batch, CommitOutcome, Partition, PrivateRows};
+use abide_store::tables::activities;
+use abide_store_embedded::{EmbeddedStore, Options as StoreOptions};
+use std::sync::Arc;
 
 fn at(endpoint: &str) -> Value {
     json!({"category": "externalApi", "transport": "rest", "endpoint": endpoint})
+}
+
+/// A token that everybody on the way could read.
+fn in_the_clear() -> Value {
+    let mut declaration = at("http://pay.test/");
+    declaration["auth"] = json!({"bearer": {"secretRef": "env:ABIDE_SECRET_PAY"}});
+    declaration
 }
 
 async fn put(world: &World, name: &str, declaration: &Value) -> Answer {
@@ -79,6 +92,7 @@ async fn what_cannot_be_declared_is_told_by_its_field() {
         (with("compensation", json!("refund")), "/compensation"),
         (with("concurrency", json!(0)), "/concurrency"),
         (with("auth", json!({"bearer": "s3cret"})), "/auth/bearer"),
+        (in_the_clear(), "/auth/bearer"),
         (json!({"transport": "rest", "endpoint": "https://pay.test/"}), "/category"),
         (json!([]), ""),
     ] {
@@ -175,5 +189,65 @@ async fn what_was_declared_is_in_force_after_a_restart_unless_it_may_not_be_any_
     );
     let (_, shown) = ask(server.address(), "GET", "/api/activities/refund", "").await;
     assert_eq!(shown["data"]["unusable"], item("refund")["unusable"]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn while_a_change_is_made_no_declaration_is_shown_as_of_another_version() {
+    let store = Arc::new(MemoryStore::default());
+    let (world, app) = World::beside(&store, &Config::default());
+    app.ready().await;
+    assert_eq!(put(&world, "charge", &at("https://pay.test/v1")).await.status, 201);
+    // Stored, and not yet in force.
+    let next = json!({"name": "charge", "category": "externalApi", "transport": "rest", "endpoint": "https://pay.test/v2"});
+    let stored = DeclaredActivities::new(store).unwrap();
+    stored.declare("charge", Some(&next.to_string()), 1).await.unwrap();
+    let list = world.get("/api/activities?limit=100").await.data();
+    let item =
+        list["items"].as_array().unwrap().iter().find(|item| item["name"] == "charge").unwrap().clone();
+    for shown in [world.get("/api/activities/charge").await.data(), item] {
+        let said = (&shown["version"], &shown["endpoint"], &shown["underWay"]);
+        assert_eq!(said, (&json!(2), &json!("https://pay.test/v2"), &json!(0)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_starts_with_declarations_that_cannot_be_read_and_lists_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let server = Server::start(&config).await.unwrap();
+    server.ready().await;
+    for name in ["charge", "refund"] {
+        let declaration = at("https://pay.test/").to_string();
+        let (status, told) =
+            ask(server.address(), "PUT", &format!("/api/activities/{name}"), &declaration).await;
+        assert_eq!(status, 201, "{told}");
+    }
+    server.stop().await;
+    let store = EmbeddedStore::open(&config.store.data, StoreOptions::default()).unwrap();
+    let batch = Batch::checked().create(activities::key("charge", 2), b"?".to_vec());
+    let outcome = store.commit(&Partition::new("activities").unwrap(), batch).await;
+    assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+    let stored = DeclaredActivities::new(Arc::new(store)).unwrap();
+    stored.declare("strange", Some("{}"), 1).await.unwrap();
+    drop(stored);
+
+    let server = Server::start(&config).await.unwrap();
+    server.ready().await;
+    let (status, shown) = ask(server.address(), "GET", "/api/activities?limit=100", "").await;
+    assert_eq!(status, 200, "{shown}");
+    let items = shown["data"]["items"].as_array().unwrap();
+    let item = |name: &str| items.iter().find(|item| item["name"] == name).unwrap();
+    assert_eq!(item("refund")["circuit"], "closed");
+    for name in ["charge", "strange"] {
+        assert!(item(name)["unusable"].is_string(), "{}", item(name));
+        let (_, shown) = ask(server.address(), "GET", &format!("/api/activities/{name}"), "").await;
+        assert_eq!(&shown["data"], item(name));
+    }
+    let declaration = at("https://pay.test/").to_string();
+    assert_eq!(ask(server.address(), "PUT", "/api/activities/charge", &declaration).await.0, 201);
+    assert_eq!(ask(server.address(), "DELETE", "/api/activities/strange", "").await.0, 200);
+    let (_, shown) = ask(server.address(), "GET", "/api/activities/charge", "").await;
+    assert_eq!((&shown["data"]["version"], &shown["data"]["circuit"]), (&json!(3), &json!("closed")));
     server.stop().await;
 }

@@ -57,7 +57,12 @@ impl World {
     }
 
     pub(crate) fn configured<S: Store>(store: S, config: &Config) -> (Self, App<S>) {
-        let store = Arc::new(store);
+        Self::beside(&Arc::new(store), config)
+    }
+
+    /// A node on a store that somebody else looks into.
+    pub(crate) fn beside<S: Store>(store: &Arc<S>, config: &Config) -> (Self, App<S>) {
+        let store = Arc::clone(store);
         let activities = Activities::with_builtins(Guard::new(GuardConfig::default())).unwrap();
         let mut options = config.node_options("node".to_owned(), 1, &store.capabilities()).unwrap();
         let limits = AppLimits {

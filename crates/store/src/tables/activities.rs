@@ -3,6 +3,8 @@
 //! A version is written once and never changed, so what a call was made by can be looked up for ever. What a declaration says is not known
 //! here; it is JSON text.
 
+use std::ops::Bound;
+
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, Stored, Table, TableError};
@@ -44,11 +46,36 @@ pub fn all() -> Scan {
     Table::Activity.scan()
 }
 
+/// All versions of the activities whose names come before this one.
+pub fn before(name: &str) -> Scan {
+    Scan { until: exclusive(versions(name).from), ..all() }
+}
+
+/// All versions of the activities whose names come after this one.
+pub fn after(name: &str) -> Scan {
+    Scan { from: inclusive(versions(name).until), ..all() }
+}
+
+fn exclusive(bound: Bound<Key>) -> Bound<Key> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+fn inclusive(bound: Bound<Key>) -> Bound<Key> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Bound::Included(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
     use super::*;
     use proptest::prelude::*;
+    use std::ops::RangeBounds;
 
     proptest! {
         #[test]
@@ -61,6 +88,19 @@ mod tests {
             keys in prop::collection::vec((".{0,20}", any::<u64>()), 1..8),
         ) {
             keys_round_trip_in_order(keys, |(name, version)| key(name, *version), read_key);
+        }
+
+        #[test]
+        fn what_is_before_and_after_a_name_is_what_its_neighbours_have(
+            name in ".{0,8}",
+            other in ".{0,8}",
+            version: u64,
+        ) {
+            let key = key(&other, version);
+            let holds = |scan: Scan| (scan.from, scan.until).contains(&key);
+            prop_assert_eq!(holds(before(&name)), other < name);
+            prop_assert_eq!(holds(versions(&name)), other == name);
+            prop_assert_eq!(holds(after(&name)), other > name);
         }
     }
 }
