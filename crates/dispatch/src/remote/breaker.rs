@@ -23,6 +23,11 @@ pub struct BreakerConfig {
     pub pause_max: Duration,
 }
 
+impl BreakerConfig {
+    /// The longest pause that can be configured; longer ones are this long.
+    pub const PAUSE_LIMIT: Duration = Duration::from_secs(24 * 3_600);
+}
+
 impl Default for BreakerConfig {
     fn default() -> Self {
         Self { troubles: 10, pause: Duration::from_secs(1), pause_max: Duration::from_secs(30) }
@@ -77,7 +82,10 @@ pub(super) enum Verdict {
 }
 
 impl Breaker {
-    pub(super) fn new(config: BreakerConfig) -> Self {
+    pub(super) fn new(mut config: BreakerConfig) -> Self {
+        // A moment that is too far away is none: adding to now would panic.
+        config.pause = config.pause.min(BreakerConfig::PAUSE_LIMIT);
+        config.pause_max = config.pause_max.min(BreakerConfig::PAUSE_LIMIT);
         Self { config, state: Mutex::new(State { phase: Phase::Closed { troubles: 0 }, era: 0 }) }
     }
 
@@ -222,6 +230,17 @@ mod tests {
         deliver(&breaker, Verdict::Well, now);
         (0..3).for_each(|_| deliver(&breaker, Verdict::Trouble, now));
         assert_eq!(breaker.closed_for(now), Some(SECOND));
+    }
+
+    #[test]
+    fn a_pause_without_end_is_one_of_a_day() {
+        let forever = BreakerConfig { troubles: 1, pause: Duration::MAX, pause_max: Duration::MAX };
+        let (breaker, now) = (Breaker::new(forever), Instant::now());
+        deliver(&breaker, Verdict::Trouble, now);
+        assert_eq!(breaker.closed_for(now), Some(BreakerConfig::PAUSE_LIMIT));
+        let now = now + BreakerConfig::PAUSE_LIMIT;
+        breaker.admit(now).unwrap();
+        assert_eq!(breaker.admit(now), Err(BreakerConfig::PAUSE_LIMIT));
     }
 
     #[test]

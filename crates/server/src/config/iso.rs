@@ -10,5 +10,7 @@ pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Re
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    Duration::parse(&text).map_err(D::Error::custom)
+    // Does not say what was there instead, as nothing that is told of a file does.
+    Duration::parse(&text)
+        .map_err(|_| D::Error::custom("an ISO-8601 duration such as PT30S, PT48H or P7D is expected"))
 }

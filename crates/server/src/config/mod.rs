@@ -3,6 +3,7 @@
 //! What the command line and the environment say goes before the file. Nothing here opens or starts anything.
 
 mod iso;
+mod mistake;
 mod options;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -251,7 +252,7 @@ impl Config {
                 let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
                 let text = std::fs::read_to_string(file).map_err(unreadable)?;
                 let invalid = |reason: String| ConfigError::Invalid { file: file.to_owned(), reason };
-                Self::parse(&text).map_err(|error| invalid(error.to_string()))?
+                Self::parse(&text).map_err(|error| invalid(mistake::told(&error, &text)))?
             }
         };
         config.server.listen = overrides.listen.unwrap_or(config.server.listen);

@@ -7,6 +7,7 @@ use abide_dispatch::{Guard, GuardConfig};
 use abide_runtime::node::Options;
 use abide_runtime::placement::ShardCount;
 use abide_store::rows::Capabilities;
+use abide_workflow::Duration;
 
 use super::{Config, ConfigError, DispatchConfig, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
 use crate::callers;
@@ -73,6 +74,16 @@ impl DispatchConfig {
         ] {
             if nothing {
                 return Err(ConfigError::Range { key, value: 0, expected });
+            }
+        }
+        for (key, Duration(value)) in [
+            ("dispatch.circuitPause", self.circuit_pause),
+            ("dispatch.circuitPauseMax", self.circuit_pause_max),
+            ("dispatch.reconcileEvery", self.reconcile_every),
+        ] {
+            if u128::from(value) > BreakerConfig::PAUSE_LIMIT.as_millis() {
+                let expected = "at most P1D, which is 86400000 milliseconds";
+                return Err(ConfigError::Range { key, value, expected });
             }
         }
         Ok(())

@@ -49,8 +49,35 @@ fn what_is_unknown_or_of_another_type_is_refused_with_its_place() {
         ("[server]\nlisten = \"localhost\"", "listen"),
         ("[store]\nshards = -1", "shards"),
     ] {
-        let error = Config::parse(text).unwrap_err().to_string();
-        assert!(error.contains(told), "{error}");
+        let error = told_of(text);
+        assert!(error.contains(told) && error.contains("line "), "{error}");
+    }
+}
+
+/// What people are told of a file.
+fn told_of(text: &str) -> String {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    Config::load(Some(file.path()), Overrides::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_mistake_is_told_by_its_place_and_not_by_what_stands_there() {
+    let activity = "[[activities]]\nname = \"a\"\ncategory = \"other\"\ntransport = \"rest\"\nendpoint = \"https://a.test/\"\n";
+    for (wrong, place) in [
+        ("auth = { bearer = \"s3cret\" }", "line 1, column 1"),
+        ("auth = { bearer = { secretRef = \"s3cret\" } }", "line 1, column 1"),
+        ("auth = { bearer = \"s3cret\"", "line 6, column"),
+        ("auth = { bearer = s3cret }", "line 6, column 19"),
+        ("[dispatch]\nsecretsFolders = \"s3cret\"", "line 7, column 18"),
+        ("[dispatch]\ncircuitPause = \"s3cret\"", "line 7, column 16"),
+        ("[dispatch]\nallow = [\"ä\", 1, \"s3cret\"]", "line 7, column 15"),
+        ("[store]\nsync = \"s3cret\"", "line 7, column 8"),
+        ("[server]\nlisten = \"s3cret\"", "line 7, column 10"),
+        ("[server]\ninsecure = \"s3cret\"", "line 7, column 12"),
+    ] {
+        let told = told_of(&format!("{activity}{wrong}"));
+        assert!(!told.contains("s3cret") && told.contains(place), "{wrong}: {told}");
     }
 }
 
@@ -93,6 +120,16 @@ fn what_nobody_could_be_called_with_is_refused() {
     assert!(refused(|config| config.allow.push("*.internal".to_owned())).contains("dispatch.allow"));
     assert!(refused(|config| config.circuit_troubles = 0).contains("circuitTroubles"));
     assert!(refused(|config| config.reconcile_every = Duration(0)).contains("reconcileEvery"));
+    for longer in ["P2D", "P5000000000D"] {
+        let text = format!("[dispatch]\ncircuitPauseMax = \"{longer}\"");
+        let told = Config::parse(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|config| config.dispatch.outbound().map_err(|error| error.to_string()));
+        assert!(told.is_err_and(|told| !told.is_empty()), "{longer}");
+    }
+    assert!(refused(|config| config.circuit_pause_max = Duration(u64::MAX)).contains("circuitPauseMax"));
+    assert!(refused(|config| config.circuit_pause = Duration(86_400_001)).contains("circuitPause is"));
+    assert!(refused(|config| config.reconcile_every = Duration(u64::MAX)).contains("P1D"));
 }
 
 #[test]
