@@ -20,7 +20,7 @@ use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::http::uri::{self, Authority, PathAndQuery};
 use hyper::{Method, Request, Uri, Version};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::http1::Http1;
 use self::http2::{Http2, Stream};
@@ -38,6 +38,8 @@ const IDLE_HTTP2: Duration = Duration::from_secs(60);
 const AGE_MAX: Duration = Duration::from_secs(300);
 /// How often it is looked for connections that are no longer kept.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a connection that is made for all may take, with what it is secured by: a secret may be in a file that hangs.
+const DIAL_MAX: Duration = Duration::from_secs(15);
 /// Idle HTTP/1.1 connections.
 const IDLE_MAX: usize = 1_024;
 /// Connections that turn out to be closed before anything was sent.
@@ -125,7 +127,7 @@ impl Origin {
         outgoing: Outgoing,
         until: Instant,
     ) -> Result<Exchanged, Failure> {
-        let timeout = || {
+        let too_late = || {
             let message = format!("{} took longer than the attempt may take", self.target);
             Failure::retryable("AttemptTimeout", message)
         };
@@ -135,7 +137,7 @@ impl Origin {
         *request.headers_mut() = headers;
         let mut unsent = None;
         for _ in 0..TRIES_MAX {
-            let next = timeout_at(until, self.lease()).await.map_err(|_| timeout())??;
+            let next = timeout_at(until, self.lease()).await.map_err(|_| too_late())??;
             let exchanged = match next {
                 Lease::Http1(connection) => {
                     self.address(&mut request, &path, Version::HTTP_11)?;
@@ -158,10 +160,10 @@ impl Origin {
                     request = *returned;
                 }
                 Ok(Err(Broken::Lost(error))) => return Err(crate::http::lost(&self.target, &error)),
-                Err(_) => return Err(timeout().with_outcome_unknown()),
+                Err(_) => return Err(too_late().with_outcome_unknown()),
             }
         }
-        Err(unsent.map_or_else(timeout, |error| not_connected(&self.target, &error)))
+        Err(unsent.map_or_else(too_late, |error| not_connected(&self.target, &error)))
     }
 
     /// A connection to send over.
@@ -225,9 +227,14 @@ impl Origin {
         state.dialling = Some(dialled.clone());
         let origin = Arc::clone(self);
         tokio::spawn(async move {
-            let established = origin.establish().await;
+            let dialling = Dialling(Arc::clone(&origin));
+            let late = |_| {
+                let message = format!("{}: the connection took too long to make", origin.target);
+                Err(Failure::retryable("ConnectFailed", message))
+            };
+            let established = timeout(DIAL_MAX, origin.establish()).await.unwrap_or_else(late);
             let told = established.map(|connection| connection.into_iter().for_each(|one| origin.keep(one)));
-            origin.state().dialling = None;
+            drop(dialling);
             // Nobody may be waiting any more.
             let _ = tell.send(Some(told));
         });
@@ -324,6 +331,15 @@ impl Origin {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that is done under the lock can panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody makes a connection. However that ends, the next one may begin: also if it panicked.
+struct Dialling(Arc<Origin>);
+
+impl Drop for Dialling {
+    fn drop(&mut self) {
+        self.0.state().dialling = None;
     }
 }
 

@@ -1,6 +1,8 @@
 //! TLS: whom to believe, what to show, and which version of HTTP both sides agree on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +16,9 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::parts::*;
 use super::server::{Server, reply};
-use crate::remote::{Remote, Wire};
+use crate::http::Connector;
+use crate::remote::secrets::Revealing;
+use crate::remote::{BreakerConfig, Outbound, Remote, SecretRef, Secrets, Wire};
 
 const SERVER: &[u8] = include_bytes!("../../http/testdata/service.test.der");
 const SERVER_KEY: &[u8] = include_bytes!("../../http/testdata/service.test.key.der");
@@ -169,4 +173,40 @@ async fn what_cannot_be_used_is_told_and_nothing_is_sent() {
         assert!(!answer.unwrap_err().message.contains("s3cret"));
     }
     assert_eq!(server.connections(), 0);
+}
+
+/// As [`Known`], except that the first to ask gets no answer.
+struct Stuck {
+    asked: AtomicBool,
+    panics: bool,
+}
+
+impl Secrets for Stuck {
+    fn reveal<'s>(&'s self, reference: &'s SecretRef) -> Revealing<'s> {
+        if self.asked.swap(true, Ordering::SeqCst) {
+            return Box::pin(async { secrets().reveal(reference).await });
+        }
+        assert!(!self.panics, "as asked");
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn an_origin_whose_secret_hung_or_whose_dialling_panicked_is_dialled_again() {
+    for panics in [false, true] {
+        let server = server(&[b"h2"], false).await;
+        let base = format!("https://service.test:{}", server.address.port());
+        let stuck = Arc::new(Stuck { asked: AtomicBool::new(false), panics });
+        let outbound = Outbound::with(Connector::new(guard()), stuck, BreakerConfig::default()).unwrap();
+        let remote = Remote::new(declared(Wire::Rest, &base, json!({"tls": ca()})), &outbound).unwrap();
+        tokio::time::pause();
+        let first = deliver(&remote, json!(1)).await;
+        assert!(
+            first.as_ref().is_err_and(|failure| failure.retryable && !failure.outcome_unknown),
+            "{first:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::resume();
+        assert_eq!(deliver(&remote, json!(1)).await, Ok(json!(7)), "panics: {panics}");
+    }
 }
