@@ -153,6 +153,26 @@ mod tests {
         assert_ne!(signed.signature(b"k3z"), signed.signature(b"k3y"));
     }
 
+    #[test]
+    fn the_reference_says_how_a_signature_is_made() {
+        let reference = include_str!("../../../../docs/reference/dispatch.md");
+        let (_, section) = reference.split_once("## Signatures\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let mut blocks =
+            section.split("```").skip(1).step_by(2).map(|block| block.strip_prefix("text\n").unwrap());
+        let text = blocks.next().unwrap().trim_end();
+        let [method, path, timestamp, nonce, digest] = *text.lines().collect::<Vec<_>>() else {
+            panic!("{text}")
+        };
+        let signed = Signed { method, path, timestamp_ms: timestamp.parse().unwrap(), nonce, body: b"{}" };
+        assert_eq!(digest, hex(&Sha256::digest(signed.body)));
+        assert_eq!(blocks.next().unwrap().trim_end(), signed.signature(b"k3y"));
+        assert!(section.contains("`{}`") && section.contains("`k3y`"));
+        for header in [SIGNATURE, SIGNATURE_KEY_ID, SIGNATURE_TIMESTAMP, SIGNATURE_NONCE] {
+            assert!(section.contains(&format!("| `{header}` |")), "{header}");
+        }
+    }
+
     #[tokio::test]
     async fn what_is_sent_can_be_checked_and_no_nonce_is_used_twice() {
         let mut nonces = std::collections::BTreeSet::new();
