@@ -55,6 +55,7 @@ async fn calls_that_wait_for_their_target_take_no_room_from_others() {
     for _ in 0..10 {
         assert_eq!(result(everywhere.deliver_in(call_of("able"), &slots).await), Ok(json!(1)));
     }
+    assert!(waiting.try_join_next().is_none(), "and nobody had to give up for that");
     assert_eq!(slots.0.available_permits(), 1, "two are under way, and eighteen wait");
     waiting.shutdown().await;
     assert_eq!(slots.0.available_permits(), 3);
