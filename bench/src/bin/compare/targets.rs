@@ -160,11 +160,11 @@ impl System for Troubled {
             let again = json!({"type": "wait", "waitType": "duration", "duration": "PT2S", "next": "Call"});
             let call = json!({
                 "type": "task", "activity": "bench.bad", "input": {"id": "$.input.id"},
-                "retryPolicy": {"maxAttempts": 1}, "onError": "Pause", "next": "Pause",
+                "retryPolicy": {"maxAttempts": 1}, "onError": "Pause", "next": "End",
             });
             let definition = json!({
                 "$schema": "workflow-schema-v1.json", "id": TROUBLED, "version": "1.0.0", "startAt": "Call",
-                "states": {"Call": call, "Pause": again},
+                "states": {"Call": call, "Pause": again, "End": {"type": "succeed"}},
             });
             preparations.push((place.api, Request::post("/api/workflows", &definition.to_string())));
         }
