@@ -230,7 +230,7 @@ impl RemoteDeclaration {
 
 fn activity(fields: &Fields<'_>) -> Result<Declaration, DeclarationError> {
     let name = fields.needed_text("name", "a name of 1 to 256 bytes")?;
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+    if !is_name(name) {
         return Err(fields.wrong("name", "a name of 1 to 256 bytes"));
     }
     let categories = "database, externalApi, messaging, polling, entity or other";
@@ -252,6 +252,10 @@ fn activity(fields: &Fields<'_>) -> Result<Declaration, DeclarationError> {
         activity.attempt_timeout = Some(text.to_owned());
     }
     Ok(activity)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 
 fn auth(fields: &Fields<'_>) -> Result<Auth, DeclarationError> {
@@ -282,7 +286,12 @@ fn tls(fields: &Fields<'_>) -> Result<Tls, DeclarationError> {
 
 impl<'de> Deserialize<'de> for RemoteDeclaration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::read(&Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        let value = Value::deserialize(deserializer)?;
+        // Among many in one file a place is not enough to find it by.
+        Self::read(&value).map_err(|error| match value.get("name").and_then(Value::as_str) {
+            Some(name) if is_name(name) => serde::de::Error::custom(format!("activity {name:?}: {error}")),
+            _ => serde::de::Error::custom(error),
+        })
     }
 }
 

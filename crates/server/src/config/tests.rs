@@ -65,8 +65,8 @@ fn told_of(text: &str) -> String {
 fn a_mistake_is_told_by_its_place_and_not_by_what_stands_there() {
     let activity = "[[activities]]\nname = \"a\"\ncategory = \"other\"\ntransport = \"rest\"\nendpoint = \"https://a.test/\"\n";
     for (wrong, place) in [
-        ("auth = { bearer = \"s3cret\" }", "line 1, column 1"),
-        ("auth = { bearer = { secretRef = \"s3cret\" } }", "line 1, column 1"),
+        ("auth = { bearer = \"s3cret\" }", "line 1, column 1: activity \"a\": auth.bearer must be"),
+        ("auth = { bearer = { secretRef = \"s3cret\" } }", "activity \"a\": auth.bearer must be"),
         ("auth = { bearer = \"s3cret\"", "line 6, column"),
         ("auth = { bearer = s3cret }", "line 6, column 19"),
         ("[dispatch]\nsecretsFolders = \"s3cret\"", "line 7, column 18"),
