@@ -24,7 +24,6 @@ use tokio::sync::Mutex;
 #[derive(Debug)]
 pub struct Catalogue<S> {
     everywhere: Arc<Everywhere>,
-    outbound: Outbound,
     configured: BTreeSet<String>,
     stored: DeclaredActivities<S>,
     /// Changes one after another: each is checked against the ones before.
@@ -100,16 +99,12 @@ impl<S: Store> Catalogue<S> {
         if let Some(name) = names.iter().find(|name| local.contains(name)) {
             return Err(CatalogueError::OfServer { name: name.clone() });
         }
-        for one in configured {
-            let activity = one.activity.name.clone();
-            outbound.check_auth(one).map_err(|source| DirectoryError::Declaration { activity, source })?;
-        }
-        let remote = Directory::new(outbound.clone());
+        let remote = Directory::new(outbound);
         remote.replace(configured.iter().cloned())?;
         let everywhere = Arc::new(Everywhere::new(local, Arc::new(remote)));
         Registry::parse(&everywhere.registry_json())?;
         let stored = DeclaredActivities::new(Arc::clone(store))?;
-        Ok(Self { everywhere, outbound, configured: names, stored, changing: Mutex::default() })
+        Ok(Self { everywhere, configured: names, stored, changing: Mutex::default() })
     }
 
     /// Puts in force what was declared before. One that cannot be any more, because the configuration is another or nobody can read it, is
@@ -133,10 +128,7 @@ impl<S: Store> Catalogue<S> {
                 );
                 continue;
             }
-            let put = |declared: RemoteDeclaration| {
-                self.outbound.check_auth(&declared)?;
-                Ok(self.everywhere.remote().put(declared)?)
-            };
+            let put = |declared: RemoteDeclaration| Ok(self.everywhere.remote().put(declared)?);
             if let Err(error) = read(&version).and_then(put) {
                 tracing::error!(activity = name, %error, "declared before, and cannot be called any more");
             }
@@ -190,7 +182,7 @@ impl<S: Store> Catalogue<S> {
         let _changing = self.changing.lock().await;
         let name = declaration.activity.name.clone();
         self.check_open(&name)?;
-        self.check(&declaration)?;
+        self.everywhere.remote().check(&declaration)?;
         Registry::parse(&self.everywhere.registry_json_with(&name, Some(&declaration.activity)))?;
         let text = declaration.to_json().to_string();
         let declared = self.stored.declare(&name, Some(&text), now).await?;
@@ -240,18 +232,12 @@ impl<S: Store> Catalogue<S> {
 
     /// Why a declaration that was stored is not in force; none if it may be any moment.
     pub(crate) fn why_not(&self, declaration: &RemoteDeclaration) -> Option<String> {
-        if let Err(error) = self.check(declaration) {
+        if let Err(error) = self.everywhere.remote().check(declaration) {
             return Some(error.to_string());
         }
         let name = &declaration.activity.name;
         let checked = Registry::parse(&self.everywhere.registry_json_with(name, Some(&declaration.activity)));
         checked.err().map(|error| error.to_string())
-    }
-
-    /// Whether it could be called.
-    fn check(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
-        self.outbound.check_auth(declaration)?;
-        self.everywhere.remote().check(declaration)
     }
 
     fn check_open(&self, name: &str) -> Result<(), CatalogueError> {

@@ -50,6 +50,7 @@ impl Remote {
     pub fn new(declaration: RemoteDeclaration, outbound: &Outbound) -> Result<Self, DeclarationError> {
         let contract = Contract::new(declaration.activity.clone())?;
         let target = outbound.guard().check_url(&declaration.endpoint)?;
+        outbound.check_auth(&declaration)?;
         let is_grpc = declaration.transport == Wire::Grpc;
         let path = |ask| {
             let path = target.path_and_query();

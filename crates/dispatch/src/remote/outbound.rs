@@ -51,7 +51,7 @@ impl Outbound {
 
     /// Whether the declaration's token would be sent where others can read it: over the networks of others without TLS. A key that requests
     /// are signed with is never sent.
-    pub fn check_auth(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
+    pub(super) fn check_auth(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
         let target = Target::read(&declaration.endpoint)?;
         if declaration.auth.bearer.is_none()
             || target.scheme() == Scheme::Https
