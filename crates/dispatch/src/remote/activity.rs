@@ -244,6 +244,8 @@ fn verdict(answered: &Result<Value, Failure>) -> Verdict {
     };
     let number = failure.status.as_deref().and_then(|status| status.split(' ').next()?.parse::<u16>().ok());
     match (failure.code.as_str(), number) {
+        // Nobody said this, and every byte of it was read: a target that goes on like this is left alone for a while.
+        ("ResponseTooLarge", _) => Verdict::Trouble,
         ("ConnectFailed" | "AttemptTimeout", None) => Verdict::Trouble,
         (_, None) if failure.outcome_unknown => Verdict::Trouble,
         ("AddressDenied" | "SecretUnavailable" | "TlsUnavailable", None) => Verdict::Nothing,

@@ -294,6 +294,17 @@ async fn a_target_that_answers_is_not_left_alone_whatever_it_answers() {
 }
 
 #[tokio::test]
+async fn a_target_that_never_stops_talking_is_left_alone() {
+    let server = Server::start(None, |_| Box::pin(async { endless(200, 256 * 1024, Duration::ZERO) })).await;
+    let remote = remote(Wire::Rest, server.address);
+    for _ in 0..10 {
+        assert_eq!(told(&deliver(&remote, json!(1)).await), last("ResponseTooLarge"));
+    }
+    assert_eq!(told(&deliver(&remote, json!(1)).await), unsent("CircuitOpen"));
+    assert_eq!(server.requests().len(), 10);
+}
+
+#[tokio::test]
 async fn dead_targets_open_their_circuit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = listener.local_addr().unwrap();
