@@ -194,8 +194,9 @@ impl Sent {
         FailedRetryable { record: self.record, reason }
     }
 
-    /// It never left. What is unknown of earlier deliveries stays unknown.
+    /// It never left, and whoever should have sent it is alive to say so. What is unknown of earlier deliveries stays unknown.
     pub fn not_sent(mut self, reason: String) -> FailedRetryable {
+        self.record.unanswered = 0;
         self.record.unsent = true;
         FailedRetryable { record: self.record, reason }
     }
@@ -220,14 +221,15 @@ impl Sent {
 
 impl FailedRetryable {
     /// Another delivery of the same record, or the end if there is no time left, or nobody ever answers.
-    pub fn send(mut self, sending: Sending) -> Result<Sent, FailedFinal> {
+    pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
         if self.record.unanswered >= UNANSWERED_MAX {
             return Err(self.record.end(FinalReason::Poison, sending.at));
         }
-        if !std::mem::take(&mut self.record.unsent) {
-            self.record.attempt = self.record.attempt.saturating_add(1);
+        let mut sent = deliver(self.record, sending)?;
+        if !std::mem::take(&mut sent.record.unsent) {
+            sent.record.attempt = sent.record.attempt.saturating_add(1);
         }
-        deliver(self.record, sending)
+        Ok(sent)
     }
 
     /// There will be no other delivery.
@@ -287,7 +289,7 @@ mod tests {
         let sent = Pending::new(0, Some(100)).send(sending(99)).unwrap();
         assert_eq!(sent.attempt_deadline_at, 100, "one delivery never outlives the call");
         let late = sent.fail_retryable("503".to_owned()).send(sending(100)).unwrap_err();
-        assert_eq!(late.reason, FinalReason::DeadlineExpired);
+        assert_eq!((late.reason, late.record.attempt), (FinalReason::DeadlineExpired, 0));
     }
 
     #[test]

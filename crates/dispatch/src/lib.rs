@@ -27,4 +27,4 @@ pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
 pub use local::{Activities, Invocation};
 pub use metadata::{MalformedMetadata, Metadata};
 pub use status::{Code, Status};
-pub use transport::{Answer, Call, Failure, Probed, Room, Transport};
+pub use transport::{Answer, Call, Failure, Room, Transport};

@@ -12,6 +12,9 @@ use tokio::time::Instant;
 
 use crate::metadata::Metadata;
 
+/// The code of a call whose deadline passed before anything was sent.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+
 /// One delivery of an activity call.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Call {
@@ -131,7 +134,7 @@ impl Failure {
     /// The deadline of the whole call has passed, and nothing was sent.
     pub(crate) fn expired() -> Self {
         let message = "the deadline had passed before the activity was called";
-        Self::for_good("DeadlineExceeded", message).with_not_sent()
+        Self::for_good(DEADLINE_EXCEEDED, message).with_not_sent()
     }
 
     /// The same failure, with what the wire said.
@@ -145,21 +148,6 @@ impl Failure {
     pub fn with_target(self, target: impl Into<String>) -> Self {
         Self { target: Some(target.into()), ..self }
     }
-}
-
-/// What is known of a delivery that nobody heard of again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Probed {
-    /// It was done, and this is what came of it.
-    Finished(Answer),
-    /// Nobody has done it and nobody is at it: it can be delivered again.
-    Unknown,
-    /// Somebody is at it.
-    InProgress,
-    /// The activity cannot be asked.
-    Unsupported,
-    /// Nobody answered the question.
-    Unanswered(Failure),
 }
 
 /// Room for deliveries, shared by all of them.
@@ -203,11 +191,5 @@ pub trait Transport: Send + Sync {
                 Err(failure) => Answer::Failed(failure),
             }
         }
-    }
-
-    /// Asks what became of this call, without running anything. What cannot be asked is delivered again by whoever cares.
-    fn probe(&self, call: Call) -> impl Future<Output = Probed> + Send {
-        drop(call);
-        async { Probed::Unsupported }
     }
 }

@@ -25,12 +25,12 @@ use super::pool::{Origin, Outgoing, Speaks};
 use crate::contract::Contract;
 use crate::guard::Target;
 use crate::http::Exchanged;
-use crate::status::Code;
-use crate::status::reason::IN_PROGRESS;
-use crate::transport::{Answer, Call, Failure, Probed, Room, Unbounded};
+use crate::transport::{Answer, Call, Failure, Room, Unbounded};
 use crate::wire::{BODY_BYTES_MAX, FAILURE_BYTES_MAX};
 
-/// The longest that anything is waited for, whatever a call says.
+/// How long a call without a deadline may wait for its turn.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The longest attempt, whatever a call says.
 const ATTEMPT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// An activity that another service runs, ready to be called.
@@ -110,59 +110,20 @@ impl Remote {
         }
     }
 
-    /// Asks what became of the call, if that is declared to be possible. Takes a place and its turn like a delivery.
-    pub async fn probe(&self, call: Call) -> Probed {
-        self.probed(&call, Instant::now(), &Unbounded).await
-    }
-
-    /// The answer of a call that need not be delivered again, or not now.
-    async fn known(&self, call: &Call, begun: Instant, room: &impl Room) -> Option<Answer> {
-        match self.probed(call, begun, room).await {
-            Probed::Finished(answer) => Some(answer),
-            Probed::InProgress => {
-                let failure = Failure::retryable(IN_PROGRESS, "an earlier delivery is still being worked on");
-                let failure = failure.with_outcome_unknown().with_target(self.target.to_string());
-                Some(Answer::Failed(failure))
-            }
-            // Who does not answer the question would not answer the delivery. What became of the earlier one is as unknown as before.
-            Probed::Unanswered(failure) if failure.retryable => {
-                Some(Answer::Failed(failure.with_outcome_unknown()))
-            }
-            Probed::Unknown | Probed::Unsupported | Probed::Unanswered(_) => None,
-        }
-    }
-
-    async fn probed(&self, call: &Call, begun: Instant, room: &impl Room) -> Probed {
-        if !self.declaration.probe {
-            return Probed::Unsupported;
-        }
-        let failure = match self.ask(call, Ask::Probe, begun, room).await {
-            Ok(output) => return Probed::Finished(Answer::Completed(Arc::new(output))),
-            Err(failure) => failure.with_target(self.target.to_string()),
-        };
-        // If the answer that was kept is itself such a failure, delivering again brings it to light.
-        let told = failure.status.as_deref().and_then(|status| Code::from_name(status.split_once(' ')?.1));
-        match told {
-            Some(Code::NotFound) => Probed::Unknown,
-            Some(Code::Aborted) => Probed::InProgress,
-            Some(Code::Unimplemented) => Probed::Unsupported,
-            // Said by whoever stands before the activity, which was not asked.
-            Some(Code::Unauthenticated | Code::PermissionDenied) => Probed::Unanswered(failure),
-            Some(code) if !code.is_retryable() => Probed::Finished(Answer::Failed(failure)),
-            // What was kept cannot be used, and would not be any better if it were asked for again.
-            None if failure.status.is_none() && !failure.retryable && !failure.not_sent => {
-                Probed::Finished(Answer::Failed(failure))
-            }
-            _ => Probed::Unanswered(failure),
-        }
-    }
-
     /// One exchange. Waiting before it is no part of the attempt, but the deadline of the call does not wait.
-    async fn ask(&self, call: &Call, ask: Ask, begun: Instant, room: &impl Room) -> Result<Value, Failure> {
-        let deadline = call.deadline_left().map(|left| begun + left.min(ATTEMPT_MAX));
+    pub(super) async fn ask(
+        &self,
+        call: &Call,
+        ask: Ask,
+        begun: Instant,
+        room: &impl Room,
+    ) -> Result<Value, Failure> {
+        // One that lies beyond all time is none.
+        let deadline = call.deadline_left().and_then(|left| begun.checked_add(left));
         let waiting = async {
             self.check(call)?;
-            let until = deadline.unwrap_or(begun + ATTEMPT_MAX);
+            let until = begun + WAIT_MAX;
+            let until = deadline.map_or(until, |deadline| deadline.min(until));
             let place = self.gate.place(until).await?;
             let held = room.take().await?;
             Ok((self.gate.turn(place, until).await?, held))
@@ -210,7 +171,7 @@ impl Remote {
         let exchange::Written { mut headers, body } = exchange::write(wire, call, ask, left)?;
         let path = if ask == Ask::Probe { &self.probe } else { &self.invoke };
         // The call says when it left; since then some time was spent at the gate.
-        let waited = i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let waited = i64::try_from((call.waited + begun.elapsed()).as_millis()).unwrap_or(i64::MAX);
         let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(waited);
         let request = Signed { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
         if self.declaration.auth != Auth::default() {

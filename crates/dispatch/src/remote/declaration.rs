@@ -52,6 +52,11 @@ impl Wire {
             Self::Envelope => "envelope",
         }
     }
+
+    /// The one that is spelled so in JSON.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wire| wire.as_str() == name)
+    }
 }
 
 /// How calls show who they come from. Both may be asked for.
@@ -166,7 +171,7 @@ impl RemoteDeclaration {
         let fields = Fields::of(value, "", &FIELDS)?;
         let wrong = |field, expected| fields.wrong(field, expected);
         let transport = fields.needed_text("transport", "rest, protobuf, grpc or envelope")?;
-        let transport = Wire::ALL.into_iter().find(|wire| wire.as_str() == transport);
+        let transport = Wire::from_name(transport);
         let concurrency = fields.whole("concurrency", CONCURRENCY_DEFAULT, CONCURRENCY_MAX);
         let concurrency = concurrency.and_then(NonZeroU32::new);
         let rate_per_second = fields.number("ratePerSecond", RATE_MIN, RATE_MAX)?;

@@ -12,7 +12,7 @@ use super::input_secrets;
 use super::outbound::Outbound;
 use crate::declaration::{Declaration, registry_json};
 use crate::local::Activities;
-use crate::transport::{Answer, Call, Failure, Probed, Room, Transport, Unbounded};
+use crate::transport::{Answer, Call, Failure, Room, Transport, Unbounded};
 
 type ByName = BTreeMap<String, Arc<Remote>>;
 
@@ -181,15 +181,6 @@ impl Transport for Everywhere {
                 let message = format!("there is no activity {:?}", call.activity);
                 Answer::Failed(Failure::for_good("ActivityNotFound", message))
             }
-        }
-    }
-
-    async fn probe(&self, call: Call) -> Probed {
-        let remote = self.remote.get(&call.activity).filter(|_| !self.local.contains(&call.activity));
-        let Some(remote) = remote else { return Probed::Unsupported };
-        match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
-            Ok(call) => remote.probe(call).await,
-            Err(failure) => Probed::Unanswered(failure),
         }
     }
 }

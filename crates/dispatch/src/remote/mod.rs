@@ -21,6 +21,7 @@ mod grpc;
 mod input_secrets;
 mod outbound;
 mod pool;
+mod probe;
 mod protobuf;
 mod rest;
 pub mod secrets;

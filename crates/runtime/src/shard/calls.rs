@@ -1,29 +1,25 @@
-//! Calls: from the command that asks for one to the commit that settles it.
+//! Calls: from the command that asks for one to its deliveries, or to the end without any.
 //!
 //! The record of a call is durable before its delivery begins, and counts the delivery. Whether there is another is decided by the run's turn;
-//! this file keeps the record, delivers, and hands answers on.
+//! what comes of a delivery is `answers`' to note.
 
 use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
 use abide_dispatch::journal::{FailedFinal, FinalReason, Open, Sending, UNANSWERED_MAX};
-use abide_dispatch::status::RETRY_AFTER_MS_MAX;
-use abide_dispatch::{Answer, Call, Metadata};
+use abide_dispatch::{Call, Metadata};
 use abide_store::tables::dispatches::{self, Dispatch, DispatchInput, DispatchState};
 use abide_store::tables::encode;
 use abide_workflow::command::{StartActivity, StepIdentity};
 use abide_workflow::failure::code;
-use abide_workflow::{CommandId, Duration, Failure, Message, Timestamp};
+use abide_workflow::{CommandId, Failure, Message, Timestamp};
 
 use super::claim::Phase;
 use super::commits::After;
 use super::schedule::{DueKey, What};
-use super::slot::{Came, Envelope, From, Item, OpenCall, Run};
+use super::slot::{Came, Envelope, From, OpenCall, Run};
 use super::timers::Since;
 use super::{Shard, journal, planted};
 use crate::config::Config;
 use crate::event::{CallId, Effect, Notice};
-
-/// What a transport says if the deadline passed before it could send anything.
-const NOT_IN_TIME: &str = "DeadlineExceeded";
 
 impl Shard {
     /// Deliveries under way from here.
@@ -105,7 +101,7 @@ impl Shard {
             if !call.recorded {
                 self.write_call(number, call);
             }
-            return self.fail_call(run, command, failure);
+            return self.fail_call(run, command, failure, Some(Came::Back));
         }
         self.write_call(number, call);
         if planted!(self, DeliveryForgotten) {
@@ -118,7 +114,7 @@ impl Shard {
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
     }
 
-    fn write_call(&mut self, run: u64, call: &mut OpenCall) {
+    pub(super) fn write_call(&mut self, run: u64, call: &mut OpenCall) {
         let bytes = serde_json::to_vec(&*call.input).unwrap_or_default();
         call.bytes = bytes.len();
         call.dispatch.input = DispatchInput::Inline(bytes);
@@ -137,10 +133,7 @@ impl Shard {
     pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, not_before: Timestamp) {
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
-        if let Open::Sent(sent) = journal::open(&call.dispatch) {
-            let reason = call.dispatch.reason.take().unwrap_or_default();
-            journal::note_failed(&mut call.dispatch, journal::fail(sent, call.came, reason));
-        }
+        journal::note_ended(&mut call.dispatch);
         call.out = false;
         call.answered = false;
         if not_before <= self.now.wall {
@@ -207,18 +200,18 @@ impl Shard {
         if let Some(call) = run.calls.get_mut(&command) {
             call.ended = Some(ended);
         }
-        self.fail_call(run, command, failure);
+        self.fail_call(run, command, failure, None);
     }
 
-    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
+    /// Nothing was sent, and nothing will be.
+    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure, came: Option<Came>) {
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.answered = true;
         call.dispatch.not_before = None;
         call.note_failure(&failure, None, self.now.wall);
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
-        // Nothing was sent, and nothing will be.
-        run.push(Envelope { message, from: From::Call { command, status: None, came: Came::Back } });
+        run.push(Envelope { message, from: From::Call { command, status: None, came } });
     }
 
     /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
@@ -242,101 +235,6 @@ impl Shard {
             self.commits.then(After::Effect(Effect::CancelCall(id)));
         }
         let ended = journal::open(&call.dispatch).cancel(self.now.wall.0);
-        run.settled.push(journal::failed(call.key, call.dispatch, &ended));
-    }
-
-    /// An activity answered, or its delivery failed.
-    pub(super) fn on_answered(&mut self, call: CallId, answer: Answer) {
-        self.calling.remove(&call);
-        let CallId { instance_id, run, command, attempt } = call;
-        let (message, status, came) = match answer {
-            Answer::Completed(result) => (Message::ActivityCompleted { command, result }, None, Came::Answer),
-            Answer::Failed(failure) => {
-                let came = match (failure.not_sent, failure.outcome_unknown) {
-                    (true, _) => Came::Back,
-                    (false, true) => Came::Nothing,
-                    (false, false) => Came::Answer,
-                };
-                let retryable = failure.retryable || planted!(self, FinalRetried);
-                let told = Failure { code: failure.code, message: failure.message, state: None, retryable };
-                let wait = failure.retry_after_ms.filter(|_| retryable).map(|ms| ms.min(RETRY_AFTER_MS_MAX));
-                (self.failed(command, attempt, told, wait, came), failure.status, came)
-            }
-        };
-        let envelope = Envelope { message, from: From::Call { command, status, came } };
-        self.offer(&instance_id, Item::Message { run, envelope });
-    }
-
-    /// What a run is told of a failure. A wait that was asked for begins now, however long the run takes to hear of it.
-    fn failed(
-        &self,
-        command: CommandId,
-        attempt: u32,
-        failure: Failure,
-        wait_ms: Option<u64>,
-        came: Came,
-    ) -> Message {
-        let sent = came != Came::Back;
-        if sent && wait_ms.is_none() {
-            return Message::ActivityFailed { command, attempt, failure };
-        }
-        let not_before = self.now.wall.plus(Duration(wait_ms.unwrap_or(0)));
-        Message::ActivityDeferred { command, attempt, failure, not_before, sent }
-    }
-
-    /// An answer reaches its run. A delivery that ran into the step's deadline is the end of the step, not of one delivery.
-    pub(super) fn note_answer(&mut self, run: &mut Run, envelope: &mut Envelope) {
-        let From::Call { command, status, came } = &mut envelope.from else { return };
-        let Some(call) = run.calls.get_mut(command) else { return };
-        call.came = *came;
-        journal::note_came(&mut call.dispatch, *came);
-        call.out = false;
-        call.answered = true;
-        if let Message::ActivityFailed { failure, .. } | Message::ActivityDeferred { failure, .. } =
-            &mut envelope.message
-        {
-            if matches!(failure.code.as_str(), code::ATTEMPT_TIMEOUT | NOT_IN_TIME)
-                && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
-            {
-                *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-                if let (Open::Sent(sent), Came::Back) = (journal::open(&call.dispatch), *came) {
-                    call.ended = Some(sent.fail_final(FinalReason::DeadlineExpired, self.now.wall.0));
-                }
-            }
-            call.note_failure(failure, status.take(), self.now.wall);
-        }
-    }
-
-    /// After the turn that took an answer: the call is settled unless the run asked for another delivery, or keeps the answer for later.
-    pub(super) fn settle_call(&mut self, run: &mut Run, command: CommandId, completed: bool) {
-        let held = !completed && run.instance.expects(command);
-        let number = run.row.run;
-        let Some(call) = run.calls.get_mut(&command) else { return };
-        if call.out || call.dispatch.not_before.is_some() {
-            return;
-        }
-        if held {
-            run.held.push(command);
-            if let Open::Sent(sent) = journal::open(&call.dispatch) {
-                let reason = call.dispatch.reason.take().unwrap_or_default();
-                journal::note_failed(&mut call.dispatch, journal::fail(sent, call.came, reason));
-                self.write_call(number, call);
-            }
-            return;
-        }
-        let Some(call) = run.calls.remove(&command) else { return };
-        self.commits.delete(dispatches::key(number, &call.key));
-        let now = self.now.wall.0;
-        if completed {
-            return run.settled.push(journal::acked(call.key, call.dispatch, now));
-        }
-        let ended = call.ended.unwrap_or_else(|| match journal::open(&call.dispatch) {
-            Open::Sent(sent) if call.retryable => sent.fail_final(FinalReason::RetryExhausted, now),
-            Open::Sent(sent) => sent.fail_final(FinalReason::NonRetryable, now),
-            Open::FailedRetryable(failed) => failed.exhaust(now),
-            Open::Pending(pending) => pending.cancel(now),
-        });
-        self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
         run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }
 }

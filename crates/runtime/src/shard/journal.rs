@@ -60,13 +60,16 @@ fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
     dispatch.unsent = record.unsent;
 }
 
-/// The delivery that is out ended without being the last one.
-pub(super) fn fail(sent: Sent, came: Came, reason: String) -> FailedRetryable {
-    match came {
-        Came::Answer => sent.fail_retryable(reason),
-        Came::Nothing => sent.fail_unknown(reason),
-        Came::Back => sent.not_sent(reason),
-    }
+/// A delivery of which it was noted what came of it is not the last one.
+pub(super) fn note_ended(dispatch: &mut Dispatch) {
+    let Open::Sent(sent) = open(dispatch) else { return };
+    let reason = dispatch.reason.take().unwrap_or_default();
+    let failed = match (dispatch.unsent, dispatch.may_have_run) {
+        (true, _) => sent.not_sent(reason),
+        (false, true) => sent.fail_unknown(reason),
+        (false, false) => sent.fail_retryable(reason),
+    };
+    note_failed(dispatch, failed);
 }
 
 /// What is known of the delivery that was out, whether there is another or not.

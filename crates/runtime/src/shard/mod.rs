@@ -5,6 +5,7 @@
 //!
 //! It owns no clock, no task, no socket, and draws no random number.
 
+mod answers;
 mod arrivals;
 mod calls;
 mod claim;

@@ -175,8 +175,8 @@ pub(super) struct Envelope {
 pub(super) enum From {
     /// A client: answer, and keep the answer if it may ask again.
     Client(Ticket, Option<Repeat>),
-    /// A call: settle it. What the wire said of a failure is for diagnostics.
-    Call { command: CommandId, status: Option<String>, came: Came },
+    /// A call: settle it. What the wire said of a failure is for diagnostics; nothing came if there was no delivery.
+    Call { command: CommandId, status: Option<String>, came: Option<Came> },
     /// A timer: delete its row.
     Timer(DueKey),
     /// The inbox: delete its row.
@@ -267,8 +267,6 @@ pub(super) struct OpenCall {
     pub(super) recorded: bool,
     /// Whether the last failure may be cured by another delivery.
     pub(super) retryable: bool,
-    /// What came of the last delivery.
-    pub(super) came: Came,
     /// How it ended without another delivery.
     pub(super) ended: Option<FailedFinal>,
 }
@@ -288,7 +286,6 @@ impl OpenCall {
             answered: false,
             recorded: false,
             retryable: true,
-            came: Came::Answer,
             ended: None,
         }
     }

@@ -235,6 +235,32 @@ fn a_call_that_never_left_says_so_when_it_is_given_up() {
 }
 
 #[test]
+fn a_call_that_is_given_up_before_another_delivery_keeps_those_it_had() {
+    let mut poisoned = World::new();
+    one(&poisoned);
+    poisoned.start("one", "a");
+    for _ in 0..5 {
+        poisoned.crash();
+    }
+    let mut expired = World::new();
+    let mut state = task("End");
+    state.as_object_mut().unwrap().insert("timeout".to_owned(), json!("PT30S"));
+    expired.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    expired.start("one", "a");
+    expired.jump(31_000);
+    expired.crash();
+    for (mut world, deliveries) in [(poisoned, 5), (expired, 1)] {
+        world.pass(1_000);
+        assert_eq!(world.status("a"), "Failed");
+        let letter = world.dead_letters().remove(0);
+        assert_eq!(letter.dequeue_count, deliveries, "{}", letter.original_message);
+        assert!(letter.original_message.contains("\"outcomeUnknown\":true"), "{}", letter.original_message);
+        assert_eq!(world.settled("a")[0].attempt + 1, deliveries);
+        world.check();
+    }
+}
+
+#[test]
 fn a_call_that_is_not_wanted_any_more_is_cancelled() {
     let mut world = World::new();
     one(&world);

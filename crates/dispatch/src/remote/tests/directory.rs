@@ -10,7 +10,7 @@ use crate::declaration::{Category, Declaration};
 use crate::guard::Denied;
 use crate::local::{Activities, Invocation};
 use crate::remote::{DeclarationError, Directory, DirectoryError, Everywhere, RemoteDeclaration, Wire};
-use crate::transport::{Call, Probed, Transport};
+use crate::transport::{Call, Transport};
 
 fn named(name: &str, server: &Server) -> RemoteDeclaration {
     let mut declared = declared(Wire::Rest, &http(server.address), json!({"probe": true}));
@@ -39,10 +39,6 @@ async fn an_activity_in_process_comes_first_then_a_remote_one_then_none() {
     assert_eq!(answer("echo").await, Ok(json!("in")));
     assert_eq!(answer("charge").await, Ok(json!("out")));
     assert_eq!(told(&answer("nobody").await), last("ActivityNotFound"));
-    assert!(matches!(everywhere.probe(call_of("charge")).await, Probed::Finished(_)));
-    for name in ["echo", "nobody"] {
-        assert_eq!(everywhere.probe(call_of(name)).await, Probed::Unsupported, "{name}");
-    }
 }
 
 #[tokio::test]
@@ -164,10 +160,9 @@ async fn secrets_are_put_where_the_author_refers_to_them_and_nowhere_else() {
     }
     let unknown =
         Call { input: Arc::new(json!({"auth": {"key": {"secretRef": "env:OTHER"}}})), ..call("/auth/key") };
-    let failure = result(everywhere.deliver(unknown.clone()).await);
+    let failure = result(everywhere.deliver(unknown).await);
     assert_eq!(told(&failure), last("SecretUnavailable"));
     assert!(failure.unwrap_err().message.contains("env:OTHER"), "it says which");
-    assert!(matches!(everywhere.probe(unknown).await, Probed::Unanswered(_)));
     assert_eq!(server.requests().len(), 1, "and nothing was sent");
 }
 

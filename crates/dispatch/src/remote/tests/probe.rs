@@ -5,13 +5,18 @@ use serde_json::json;
 use super::grpc::Obedient;
 use super::parts::*;
 use super::server::{Server, reply};
-use crate::remote::Wire;
+use crate::remote::probe::Probed;
+use crate::remote::{Remote, Wire};
 use crate::status::{Code, Status};
-use crate::transport::{Answer, Failure, Probed};
+use crate::transport::{Answer, Call, Failure, Unbounded};
 use crate::wire::{About, json as wire_json};
 
 fn probed() -> serde_json::Value {
     json!({"probe": true})
+}
+
+async fn asked(remote: &Remote, call: Call) -> Probed {
+    remote.probed(&call, tokio::time::Instant::now(), &Unbounded).await
 }
 
 #[tokio::test]
@@ -20,7 +25,7 @@ async fn a_probe_is_the_same_request_with_a_header_and_takes_what_was_answered_b
         let server = Server::always(200, "").await;
         let remote = remote_with(wire, server.address, probed());
         deliver(&remote, json!({"n": 1})).await.unwrap();
-        let Probed::Finished(Answer::Completed(output)) = remote.probe(call(json!({"n": 1}))).await else {
+        let Probed::Finished(Answer::Completed(output)) = asked(&remote, call(json!({"n": 1}))).await else {
             panic!("{wire:?}")
         };
         assert_eq!(*output, json!(null));
@@ -41,7 +46,7 @@ async fn what_a_status_says_about_the_work() {
             About { execution_id: "", activity: "" },
         );
         let server = Server::always(code.http(), body).await;
-        let probed = remote_with(Wire::Rest, server.address, probed()).probe(call(json!(1))).await;
+        let probed = asked(&remote_with(Wire::Rest, server.address, probed()), call(json!(1))).await;
         let is_as_expected = match code {
             Code::NotFound => probed == Probed::Unknown,
             Code::Aborted => probed == Probed::InProgress,
@@ -58,10 +63,10 @@ async fn what_a_status_says_about_the_work() {
 async fn over_grpc_it_is_a_method_of_its_own() {
     let server = Server::grpc(Obedient::default()).await;
     let remote = remote_with(Wire::Grpc, server.address, probed());
-    assert_eq!(remote.probe(call(json!(1))).await, Probed::Unknown);
+    assert_eq!(asked(&remote, call(json!(1))).await, Probed::Unknown);
     deliver(&remote, json!(1)).await.unwrap();
     assert!(
-        matches!(remote.probe(call(json!(1))).await, Probed::Finished(Answer::Completed(output)) if *output == json!(7))
+        matches!(asked(&remote, call(json!(1))).await, Probed::Finished(Answer::Completed(output)) if *output == json!(7))
     );
     assert_eq!(server.requests().last().unwrap().path, "/abide.dispatch.v1.Activities/Probe");
 }
@@ -70,7 +75,7 @@ async fn over_grpc_it_is_a_method_of_its_own() {
 async fn who_did_not_declare_it_is_not_asked() {
     let server = Server::always(200, "").await;
     for wire in Wire::ALL {
-        assert_eq!(remote(wire, server.address).probe(call(json!(1))).await, Probed::Unsupported);
+        assert_eq!(asked(&remote(wire, server.address), call(json!(1))).await, Probed::Unsupported);
     }
     assert_eq!(server.connections(), 0);
 }
@@ -79,7 +84,7 @@ async fn who_did_not_declare_it_is_not_asked() {
 async fn a_number_alone_says_nothing_about_the_work() {
     for status in [404, 409, 500, 503] {
         let server = Server::answering(move |_| reply(status, &[], "")).await;
-        let probed = remote_with(Wire::Rest, server.address, probed()).probe(call(json!(1))).await;
+        let probed = asked(&remote_with(Wire::Rest, server.address, probed()), call(json!(1))).await;
         assert!(matches!(probed, Probed::Unanswered(_)), "{status}: {probed:?}");
     }
 }
@@ -103,6 +108,7 @@ async fn a_delivery_whose_predecessor_may_have_run_asks_first() {
         let mut again = call(json!(1));
         again.ask_first = true;
         let answer = result(remote_with(Wire::Rest, server.address, probed()).deliver(again.clone()).await);
+        assert!(answer.as_ref().err().is_none_or(|failure| failure.not_sent), "a question is no delivery");
         match expected {
             Ok(output) => assert_eq!(answer, Ok(output), "{status} {body}"),
             Err(failure) => assert_eq!(told(&answer), failure, "{status} {body}"),
