@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::Transport;
+use crate::Wire;
 use crate::exchange::Exchanged;
 use crate::unmet::{Met, Unmet};
 
@@ -37,15 +37,15 @@ pub(crate) enum Said {
 }
 
 /// Reads a response.
-pub(crate) fn read(transport: Transport, exchanged: &Exchanged) -> Answer {
+pub(crate) fn read(transport: Wire, exchanged: &Exchanged) -> Answer {
     let body = exchanged.body.clone();
-    if transport == Transport::Grpc {
+    if transport == Wire::Grpc {
         let (said, bytes) = of_grpc(exchanged);
         return Answer { http: None, said, bytes, body };
     }
     let http = Some(exchanged.status);
     let told = match transport {
-        Transport::Protobuf => protobuf::read_failure(&body),
+        Wire::Protobuf => protobuf::read_failure(&body),
         _ => json::read_failure(&body),
     };
     let (said, bytes) = match (exchanged.status, told) {
@@ -56,11 +56,11 @@ pub(crate) fn read(transport: Transport, exchanged: &Exchanged) -> Answer {
     Answer { http, said, bytes, body }
 }
 
-fn output(transport: Transport, body: &Bytes) -> (Said, Bytes) {
+fn output(transport: Wire, body: &Bytes) -> (Said, Bytes) {
     let text = match transport {
-        Transport::Rest | Transport::Grpc => Some(body.clone()),
-        Transport::Protobuf => message(body.clone()),
-        Transport::Envelope => payload(body),
+        Wire::Rest | Wire::Grpc => Some(body.clone()),
+        Wire::Protobuf => message(body.clone()),
+        Wire::Envelope => payload(body),
     };
     let Some(text) = text else { return (Said::Unclear("a success that cannot be read"), body.clone()) };
     match json::read_output(&text) {
@@ -107,7 +107,7 @@ fn of_grpc(exchanged: &Exchanged) -> (Said, Bytes) {
         return (Said::Failed(grpc::read_failure(&told)), bytes.into());
     }
     match grpc::unframed(&exchanged.body) {
-        Some(body) => output(Transport::Protobuf, &body),
+        Some(body) => output(Wire::Protobuf, &body),
         None => (Said::Unclear("a success that is not one message"), exchanged.body.clone()),
     }
 }

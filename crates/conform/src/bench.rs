@@ -10,14 +10,14 @@ use crate::delivery::{Delivery, Told};
 use crate::exchange::Client;
 use crate::spelling::spell;
 use crate::unmet::{Met, Unmet};
-use crate::{Setting, Transport};
+use crate::{Setting, Wire};
 
 /// How far deadlines are from now: no two clocks differ that much.
 const FAR_MS: i64 = 3_600_000;
 
 pub(crate) struct Bench {
     client: Client,
-    pub(crate) transport: Transport,
+    pub(crate) transport: Wire,
     activity: String,
     unique: String,
     now: i64,

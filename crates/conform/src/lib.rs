@@ -22,39 +22,12 @@ mod report;
 mod spelling;
 mod unmet;
 
+pub use abide_dispatch::remote::Wire;
 pub use place::PlaceError;
 pub use report::{Finding, Report, Verdict, run};
 
 use std::fmt;
 use std::time::Duration;
-
-/// Which wire the receiver is spoken to over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    /// JSON over HTTP.
-    Rest,
-    /// Protobuf over HTTP.
-    Protobuf,
-    /// gRPC.
-    Grpc,
-    /// The JSON envelope over HTTP.
-    Envelope,
-}
-
-impl Transport {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Rest, Self::Protobuf, Self::Grpc, Self::Envelope];
-
-    /// As it is written on a command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rest => "rest",
-            Self::Protobuf => "protobuf",
-            Self::Grpc => "grpc",
-            Self::Envelope => "envelope",
-        }
-    }
-}
 
 /// Who is checked, and how.
 #[derive(Clone)]
@@ -62,7 +35,7 @@ pub struct Setting {
     /// Where the activity is; of a server alone, it is at `/activities/{activity}`. Over gRPC only the server counts.
     pub url: String,
     /// Over which wire.
-    pub transport: Transport,
+    pub transport: Wire,
     /// What the receiver calls the activity `conformance`.
     pub activity: String,
     /// A token that every request shows.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE, USER_AGENT};
 use serde_json::{Number, Value};
 
-use crate::Transport;
+use crate::Wire;
 use crate::delivery::{Content, Delivery, Oddity, Told};
 use crate::exchange::{Manner, Written};
 use crate::place::Place;
@@ -18,7 +18,7 @@ pub(crate) struct Unspeakable(pub(crate) String);
 
 /// Spells a delivery to an activity at a place.
 pub(crate) fn spell(
-    transport: Transport,
+    transport: Wire,
     place: &Place,
     activity: &str,
     delivery: &Delivery,
@@ -26,10 +26,10 @@ pub(crate) fn spell(
     let named = if let Oddity::Activity(other) = delivery.oddity { other } else { activity };
     let is_probe = delivery.oddity == Oddity::Probe;
     let (content_type, body) = match transport {
-        Transport::Rest => (wire::JSON, text(&delivery.content)),
-        Transport::Protobuf => (wire::PROTOBUF, message(named, &delivery.content)),
-        Transport::Grpc => (grpc::CONTENT_TYPE, framed(named, delivery, is_probe)),
-        Transport::Envelope => (wire::ENVELOPE, enveloped(named, delivery)),
+        Wire::Rest => (wire::JSON, text(&delivery.content)),
+        Wire::Protobuf => (wire::PROTOBUF, message(named, &delivery.content)),
+        Wire::Grpc => (grpc::CONTENT_TYPE, framed(named, delivery, is_probe)),
+        Wire::Envelope => (wire::ENVELOPE, enveloped(named, delivery)),
     };
     let mut headers = HeaderMap::new();
     for (key, value) in in_headers(transport, &delivery.metadata) {
@@ -41,9 +41,9 @@ pub(crate) fn spell(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(claimed));
     headers.insert(USER_AGENT, HeaderValue::from_static("abide-conform"));
     let path = match (transport, delivery.oddity) {
-        (Transport::Grpc, Oddity::Probe) => grpc::PROBE.to_owned(),
-        (Transport::Grpc, _) => grpc::INVOKE.to_owned(),
-        (Transport::Protobuf, Oddity::Activity(other)) => {
+        (Wire::Grpc, Oddity::Probe) => grpc::PROBE.to_owned(),
+        (Wire::Grpc, _) => grpc::INVOKE.to_owned(),
+        (Wire::Protobuf, Oddity::Activity(other)) => {
             // The message names it; the path follows where it can.
             place.path_of(other).unwrap_or_else(|| place.path().to_owned())
         }
@@ -54,11 +54,11 @@ pub(crate) fn spell(
         _ => place.path().to_owned(),
     };
     let manner = match (transport, delivery.oddity) {
-        (Transport::Grpc, _) => Manner::Http2,
+        (Wire::Grpc, _) => Manner::Http2,
         (_, Oddity::TitleCase) => Manner::Http1TitleCase,
         _ => Manner::Http1,
     };
-    if transport == Transport::Grpc {
+    if transport == Wire::Grpc {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     } else {
         headers.insert(ACCEPT, HeaderValue::from_static(content_type));
@@ -70,13 +70,13 @@ pub(crate) fn spell(
 }
 
 /// What is told in headers.
-fn in_headers(transport: Transport, told: &Told) -> Vec<(&'static str, Vec<u8>)> {
+fn in_headers(transport: Wire, told: &Told) -> Vec<(&'static str, Vec<u8>)> {
     let of = |metadata: &Metadata| {
         metadata.encode().map(|(key, value)| (key, value.as_bytes().to_vec())).collect()
     };
     match told {
         Told::Proper(metadata) | Told::Disagreeing(_, metadata) => of(metadata),
-        Told::Pairs(pairs) if transport != Transport::Envelope => pairs.clone(),
+        Told::Pairs(pairs) if transport != Wire::Envelope => pairs.clone(),
         Told::Nothing | Told::Pairs(_) | Told::Fields(..) | Told::Context(_) => Vec::new(),
     }
 }

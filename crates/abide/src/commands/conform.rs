@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use abide_conform::{ConformError, Finding, Setting, Transport, Verdict};
-use anstyle::{AnsiColor, Style};
-use clap::ValueEnum;
+use abide_conform::{ConformError, Finding, Setting, Verdict, Wire};
+use anstyle::AnsiColor;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::exit;
 use crate::problem::{Problem, Sought};
 use crate::say::{say, visible};
+use crate::styles::FAINT;
 use crate::times;
 
-const FAINT: Style = Style::new().dimmed();
 /// Some checks let the activity take most of a second.
 const TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(value_name = "URL")]
     url: String,
     /// The wire to speak
-    #[arg(long, value_name = "WIRE", value_enum, default_value_t = Wire::Rest)]
+    #[arg(long, value_name = "WIRE", value_parser = wire(), default_value = "rest")]
     transport: Wire,
     /// What the service calls its activity `conformance`
     #[arg(long, value_name = "NAME", default_value = "conformance")]
@@ -43,23 +43,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Wire {
-    Rest,
-    Protobuf,
-    Grpc,
-    Envelope,
-}
-
-impl From<Wire> for Transport {
-    fn from(wire: Wire) -> Self {
-        match wire {
-            Wire::Rest => Self::Rest,
-            Wire::Protobuf => Self::Protobuf,
-            Wire::Grpc => Self::Grpc,
-            Wire::Envelope => Self::Envelope,
-        }
-    }
+/// Reads a wire by its name, and knows which there are.
+fn wire() -> impl TypedValueParser<Value = Wire> {
+    let unknown = || "there is no such wire".to_owned();
+    PossibleValuesParser::new(Wire::ALL.map(Wire::as_str))
+        .try_map(move |name| Wire::from_name(&name).ok_or_else(unknown))
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -81,7 +69,7 @@ fn setting(args: &Args) -> Result<Setting, Problem> {
     });
     Ok(Setting {
         url: args.url.clone(),
-        transport: args.transport.into(),
+        transport: args.transport,
         activity: args.activity.clone(),
         bearer: bearer.transpose()?,
         exchange_time_max: args.timeout,
@@ -99,7 +87,7 @@ async fn check(setting: &Setting, json: bool) -> Result<u8, Problem> {
     })?;
     if !json {
         let (passed, failed, skipped) = report.counts();
-        let (all, wire) = (report.findings.len(), setting.transport.name());
+        let (all, wire) = (report.findings.len(), setting.transport.as_str());
         say!("");
         say!("{all} rules over {wire}: {passed} pass, {failed} FAIL, {skipped} skipped");
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Check;
-use crate::Transport;
+use crate::Wire;
 use crate::answer::Said;
 use crate::bench::{Bench, Work};
 use crate::delivery::{Content, Delivery, Oddity};
@@ -20,7 +20,7 @@ const TOO_BIG_BYTES: usize = PAYLOAD_BYTES_MAX + 128 * 1024;
 /// What nobody serves.
 const NOBODYS: &str = "abide-conform.nobody-serves-this";
 
-pub(super) fn all(transport: Transport) -> Vec<Check> {
+pub(super) fn all(transport: Wire) -> Vec<Check> {
     let mut all = vec![
         Check::new("big-payload", "256 KiB go both ways unharmed, to a duplicate as well", |bench| {
             Box::pin(big(bench))
@@ -46,7 +46,7 @@ pub(super) fn all(transport: Transport) -> Vec<Check> {
             Box::pin(unknown_activity(bench))
         }),
     ];
-    if transport != Transport::Grpc {
+    if transport != Wire::Grpc {
         all.push(Check::new(
             "content-type",
             "a content type that no wire has is 415, and nothing runs",
@@ -80,7 +80,7 @@ async fn too_big(bench: &Bench) -> Met {
     let work = bench.work();
     let answer = bench.deliver(&padded(&work, TOO_BIG_BYTES)).await?;
     // Over gRPC it is the library that refuses, in its own words.
-    let reason = Some(reason::BODY_TOO_LARGE).filter(|_| bench.transport != Transport::Grpc);
+    let reason = Some(reason::BODY_TOO_LARGE).filter(|_| bench.transport != Wire::Grpc);
     answer.fails_as(Code::OutOfRange, reason, 413)?;
     bench.ran(&work.tag, 0).await
 }
@@ -108,7 +108,7 @@ async fn malformed(bench: &Bench) -> Met {
         ("JSON and more", text("{} {}")),
         ("not UTF-8", Content::Text(Bytes::from_static(b"\"\xff\""))),
     ];
-    if bench.transport != Transport::Grpc {
+    if bench.transport != Wire::Grpc {
         wrong.push(("something else", Content::Body(Bytes::from_static(b"\xff\xff not a body"))));
     }
     for (what, content) in wrong {

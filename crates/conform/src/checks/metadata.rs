@@ -8,7 +8,7 @@ use abide_dispatch::metadata::{
 use abide_dispatch::status::reason;
 
 use super::Check;
-use crate::Transport;
+use crate::Wire;
 use crate::answer::Said;
 use crate::bench::{Bench, Work};
 use crate::delivery::{Delivery, Oddity, Told};
@@ -70,7 +70,7 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-pub(super) fn all(transport: Transport) -> Vec<Check> {
+pub(super) fn all(transport: Wire) -> Vec<Check> {
     let mut all: Vec<Check> = KINDS
         .into_iter()
         .map(|Kind { name, rule, more }| {
@@ -98,7 +98,7 @@ pub(super) fn all(transport: Transport) -> Vec<Check> {
         "without any metadata equal inputs are one piece of work, and others are not",
         |bench| Box::pin(none(bench)),
     ));
-    if matches!(transport, Transport::Rest | Transport::Protobuf) {
+    if matches!(transport, Wire::Rest | Wire::Protobuf) {
         all.push(Check::new("header-case", "the names of headers are compared without case", |bench| {
             Box::pin(header_case(bench))
         }));
@@ -183,7 +183,7 @@ async fn blank(bench: &Bench) -> Met {
     for key in [CORRELATION_ID, RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT, PARENT_ITEM_ID] {
         // A context has texts where there is no number.
         let is_number = NUMBERS.contains(&key);
-        if !(bench.transport == Transport::Envelope && is_number) {
+        if !(bench.transport == Wire::Envelope && is_number) {
             taken(bench, key, "").await?;
         }
     }
@@ -204,7 +204,7 @@ async fn none(bench: &Bench) -> Met {
     let first = bench.deliver(&nobodys(&work)).await?;
     first.is_run(1)?;
     bench.deliver(&nobodys(&work)).await?.repeats(&first)?;
-    if bench.transport == Transport::Envelope {
+    if bench.transport == Wire::Envelope {
         let again = bench.deliver(&nobodys(&work).with(Oddity::Pipeline("another"))).await?;
         again.repeats(&first).map_err(|unmet| unmet.of("the same input under another pipeline"))?;
     }

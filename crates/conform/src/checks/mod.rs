@@ -14,7 +14,7 @@ mod statuses;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::Transport;
+use crate::Wire;
 use crate::bench::Bench;
 use crate::unmet::Met;
 
@@ -39,13 +39,13 @@ impl Check {
 }
 
 /// Everything that holds for receivers of this wire.
-pub(crate) fn of(transport: Transport) -> Vec<Check> {
+pub(crate) fn of(transport: Wire) -> Vec<Check> {
     let mut all = identity::all();
     all.extend(deadlines::all());
     all.extend(metadata::all(transport));
     all.extend(statuses::all());
     all.extend(bodies::all(transport));
-    if transport == Transport::Envelope {
+    if transport == Wire::Envelope {
         all.extend(envelopes::all());
     }
     all.extend(probes::all());
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn checks_have_names_of_their_own_and_rules_of_one_line() {
-        for transport in Transport::ALL {
+        for transport in Wire::ALL {
             let all = of(transport);
             let names: BTreeSet<&str> = all.iter().map(|check| check.name).collect();
             assert_eq!(names.len(), all.len());

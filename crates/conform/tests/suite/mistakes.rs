@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::planted::Mistake;
 use crate::world::{serve, setting};
-use abide_conform::Transport::{Envelope, Grpc, Protobuf, Rest};
-use abide_conform::{ConformError, Report, Setting, Transport, Verdict, run};
+use abide_conform::Wire::{Envelope, Grpc, Protobuf, Rest};
+use abide_conform::{ConformError, Report, Setting, Verdict, Wire, run};
 use futures_util::future::join_all;
 
-async fn report(mistake: Mistake, transport: Transport) -> Report {
+async fn report(mistake: Mistake, transport: Wire) -> Report {
     run(&setting(&serve(mistake).await, transport), |_| {}).await.unwrap()
 }
 
@@ -18,7 +18,7 @@ fn failed(report: &Report) -> Vec<&'static str> {
 }
 
 /// Each of these mistakes, over this wire, is found by these checks, and by others only where the list ends with `…`.
-async fn found(table: &[(Mistake, Transport, &[&str])]) {
+async fn found(table: &[(Mistake, Wire, &[&str])]) {
     let reports = table.iter().map(|(mistake, transport, _)| report(*mistake, *transport));
     let reports = join_all(reports).await;
     let mut wrong = String::new();

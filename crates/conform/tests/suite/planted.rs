@@ -2,6 +2,7 @@
 //! answers after it gave them.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -93,16 +94,18 @@ pub(crate) async fn meddle(State(planted): State<Arc<Planted>>, request: Request
     let id = identity(headers);
     let is_again = !id.is_empty() && !planted.seen.lock().unwrap().insert(id.clone());
     let has_metadata = headers.keys().any(|key| key.as_str().starts_with("x-tpf-"));
+    let is_probe = headers.contains_key(PROBE) || head.uri.path().ends_with("/Probe");
     let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|value| value == "application/grpc");
     match planted.mistake {
         Mistake::ForgetsDuplicates => set(headers, IDEMPOTENCY_KEY, planted.draw()),
         Mistake::TakesAttemptsForWork => extend(headers, IDEMPOTENCY_KEY, RETRY_ATTEMPT),
         Mistake::TakesInputsForWork if has_metadata => {
-            let digest =
-                HeaderValue::from(body.iter().map(|byte| u64::from(*byte)).sum::<u64>() + body.len() as u64);
-            headers.insert("x-digest", digest);
+            let mut digest = DefaultHasher::new();
+            body.hash(&mut digest);
+            headers.insert("x-digest", HeaderValue::from(digest.finish()));
             extend(headers, IDEMPOTENCY_KEY, "x-digest");
         }
+        Mistake::RunsDuplicatesAtOnce if is_probe => {}
         Mistake::RunsDuplicatesAtOnce if !planted.under_way.lock().unwrap().insert(id.clone()) => {
             set(headers, IDEMPOTENCY_KEY, planted.draw());
         }
@@ -159,7 +162,7 @@ pub(crate) async fn meddle(State(planted): State<Arc<Planted>>, request: Request
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         Mistake::IgnoresProbes => drop(headers.remove(PROBE)),
-        Mistake::ProbesForgetful if headers.contains_key(PROBE) => {
+        Mistake::ProbesForgetful if is_probe => {
             headers.insert(EXECUTION_ID, HeaderValue::from_static("nobody"));
         }
         Mistake::TakesAnyVersion if text.contains("tpf.envelope.v2") => {
@@ -193,7 +196,9 @@ pub(crate) async fn meddle(State(planted): State<Arc<Planted>>, request: Request
     }
     headers.remove(CONTENT_LENGTH);
     let answered = next.run(Request::from_parts(head, Body::from(body))).await;
-    planted.under_way.lock().unwrap().remove(&id);
+    if !is_probe {
+        planted.under_way.lock().unwrap().remove(&id);
+    }
     if is_grpc {
         // Answers have trailers, which stay as they are.
         return answered;

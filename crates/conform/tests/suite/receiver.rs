@@ -2,11 +2,11 @@
 
 use crate::planted::Mistake;
 use crate::world::{serve, setting};
-use abide_conform::{Transport, Verdict, run};
+use abide_conform::{Verdict, Wire, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_receiver_keeps_every_rule_over_every_wire() {
-    for transport in Transport::ALL {
+    for transport in Wire::ALL {
         let url = serve(Mistake::None).await;
         let report = run(&setting(&url, transport), |_| {}).await.unwrap();
         let broken: Vec<_> =

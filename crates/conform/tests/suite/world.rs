@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_conform::{Setting, Transport};
+use abide_conform::{Setting, Wire};
 use abide_receiver::conformance::{Conformance, NAME};
 use abide_receiver::{Clock, Receiver, ServeOptions};
 use abide_store::memory::MemoryStore;
@@ -61,7 +61,7 @@ async fn by_case(server: SocketAddr) -> SocketAddr {
     address
 }
 
-pub(crate) fn setting(url: &str, transport: Transport) -> Setting {
+pub(crate) fn setting(url: &str, transport: Wire) -> Setting {
     Setting {
         url: url.to_owned(),
         transport,
