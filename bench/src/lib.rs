@@ -1,5 +1,6 @@
 //! Workloads shared by the benchmarks: definitions, and driving them turn by turn. No figure is asserted anywhere.
 
+pub mod bad_target;
 pub mod three_steps;
 
 use abide_workflow::{Authored, Instance, InstanceId, Origin, Plan, RunNumber, Timestamp};

@@ -7,6 +7,8 @@
 mod check;
 mod dispatch;
 mod faults;
+mod findings;
+mod folders;
 mod kill;
 mod ledger;
 mod power;

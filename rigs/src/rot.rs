@@ -17,6 +17,7 @@ use abide_store::public::{PublicTables, PublicWrite};
 use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Scan, StoreError};
 use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
 
+use crate::folders::copy_folder;
 use crate::workload::{self, SLOTS};
 
 const PARTITIONS: u64 = 4;
@@ -261,18 +262,4 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
 fn written(file: &Path) -> std::io::Result<u64> {
     let bytes = fs::read(file)?;
     Ok(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1))
-}
-
-fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use abide_bench::bad_target::Kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -25,26 +26,10 @@ const HEAD: &[u8] =
 const PIECE_BYTES: usize = 16 * 1024;
 const PIECE_EVERY: Duration = Duration::from_millis(4);
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Unanswered,
-    Silent,
-    Trickle,
-    Reset,
-    Endless,
-}
-
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let address = arguments.next().and_then(|address| address.parse::<SocketAddr>().ok());
-    let kind = arguments.next().and_then(|kind| match kind.as_str() {
-        "unanswered" => Some(Kind::Unanswered),
-        "silent" => Some(Kind::Silent),
-        "trickle" => Some(Kind::Trickle),
-        "reset" => Some(Kind::Reset),
-        "endless" => Some(Kind::Endless),
-        _ => None,
-    });
+    let kind = arguments.next().and_then(|kind| kind.parse::<Kind>().ok());
     let (Some(address), Some(kind)) = (address, kind) else {
         eprintln!("usage: bad_targets ADDRESS unanswered|silent|trickle|reset|endless");
         return ExitCode::FAILURE;

@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 
 use crate::path::{Branch, Mark, Path, Step};
 use crate::say::{say, visible};
+use crate::styles::FAINT;
 use crate::table::{cut, grouped, terminal_columns};
 use crate::timeline;
 use crate::times;
 
-const FAINT: Style = Style::new().dimmed();
 /// Steps of one branch that are drawn; of more, the last.
 const STEPS_MAX: usize = 100;
 /// Branches of one state that are drawn; of more, those that are alive or failed first.

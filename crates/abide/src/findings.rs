@@ -5,9 +5,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::excerpt::Located;
 use crate::say::{say, visible};
-
-const BOLD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
+use crate::styles::{BOLD, FAINT};
 
 fn colour(severity: Severity) -> Style {
     let colour = match severity {

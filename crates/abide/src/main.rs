@@ -16,6 +16,7 @@ mod progress;
 mod reference;
 mod remote;
 mod say;
+mod styles;
 mod table;
 mod timeline;
 mod times;

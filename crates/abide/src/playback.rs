@@ -7,10 +7,9 @@ use abide_workflow::rehearse::Playback;
 use anstyle::{AnsiColor, Style};
 
 use crate::say::{say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::timeline::{Timeline, error, short};
 
-const FAINT: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 

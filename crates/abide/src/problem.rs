@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::commands::exit;
 use crate::files::FileError;
 use crate::say::visible;
+use crate::styles::FAINT;
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
-const FAINT: Style = Style::new().dimmed();
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]

@@ -10,10 +10,9 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
 use crate::say::{say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::times::{between, stamp};
 
-const FAINT: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 

@@ -17,6 +17,7 @@ use super::orphans;
 use super::snapshots::Snapshots;
 use super::stores;
 use super::verdict::{Account, Figures, compare};
+use crate::findings;
 use crate::server::client::{Answer, Ask};
 
 /// How long everything may take to come to its end once nobody is killed any more.
@@ -147,11 +148,5 @@ fn report_figures(figures: &Figures, world: &World, findings_max: usize) {
     println!("  answered from the record    {}", figures.from_record);
     let ledger = world.ledger();
     println!("  took effect twice           {}", ledger.count(Broken::Doubled));
-    println!("  findings                    {}", ledger.findings.len());
-    for (_, what) in ledger.findings.iter().take(findings_max) {
-        println!("    {what}");
-    }
-    if let Some(more @ 1..) = ledger.findings.len().checked_sub(findings_max) {
-        println!("    and {more} more");
-    }
+    findings::tell(&ledger.findings, findings_max);
 }

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use super::ledger::{Broken, World};
 use super::lines::Who;
 use super::stores;
+use crate::folders::copy_folder;
 
 /// How many are read at the same time; more kills are not looked at.
 const READING_MAX: usize = 1;
@@ -59,18 +60,4 @@ impl Snapshots {
     pub(crate) async fn finish(&mut self) {
         while self.reading.join_next().await.is_some() {}
     }
-}
-
-fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target)?;
-        }
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use super::client::Client;
 use super::ledger::Ledger;
 use super::receiver::Receiver;
+use crate::findings;
 
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -60,13 +61,7 @@ impl World {
         println!("  of which attempt > 0        {}", book.redeliveries);
         println!("  effects                     {}", book.work.len());
         println!("  acknowledged and lost       {}", ledger.lost());
-        println!("  findings                    {}", ledger.findings.len());
-        for (_, what) in ledger.findings.iter().take(findings_max) {
-            println!("    {what}");
-        }
-        if let Some(more @ 1..) = ledger.findings.len().checked_sub(findings_max) {
-            println!("    and {more} more");
-        }
+        findings::tell(&ledger.findings, findings_max);
     }
 
     pub(crate) fn verdict(&self) -> Result<(), String> {

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use abide_bench::bad_target::Kind;
+use clap::Args;
 use serde_json::json;
 
 use crate::abide::{Abide, Over};
@@ -44,27 +45,6 @@ pub(crate) struct Options {
     /// Kinds of trouble.
     #[arg(long, value_delimiter = ',', default_value = "unanswered,silent,trickle,reset,endless")]
     kinds: Vec<Kind>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    Unanswered,
-    Silent,
-    Trickle,
-    Reset,
-    Endless,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Unanswered => "unanswered",
-            Self::Silent => "silent",
-            Self::Trickle => "trickle",
-            Self::Reset => "reset",
-            Self::Endless => "endless",
-        }
-    }
 }
 
 /// The programs.

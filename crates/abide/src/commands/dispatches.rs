@@ -9,11 +9,9 @@ use anstyle::{AnsiColor, Style};
 use crate::problem::{Problem, Sought};
 use crate::remote::{Extent, Remote};
 use crate::say::{say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::table::{Cell, Table};
 use crate::times;
-
-const BOLD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -3,17 +3,14 @@
 use std::process::ExitCode;
 
 use abide_client::{DeadLetter, DeadLetterFilter, Timestamp};
-use anstyle::Style;
 use serde_json::Value;
 
 use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{pretty, say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::table::{Cell, Table, status_style};
 use crate::times;
-
-const BOLD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

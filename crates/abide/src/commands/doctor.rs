@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use serde_json::json;
 
 use super::exit;
 use crate::checkup::{Finding, Verdict, folder, server};
 use crate::remote::Remote;
 use crate::say::{say, visible};
-
-const FAINT: Style = Style::new().dimmed();
+use crate::styles::FAINT;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

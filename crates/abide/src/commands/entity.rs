@@ -3,18 +3,15 @@
 use std::process::ExitCode;
 
 use abide_client::{Called, Entity, EntityEvent, EntitySummary};
-use anstyle::Style;
 
 use crate::files;
 use crate::problem::Sought;
 use crate::remote::{Extent, Remote};
 use crate::say::{pretty, say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::table::{Cell, Table, grouped};
 use crate::timeline::short;
 use crate::times;
-
-const BOLD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -12,10 +12,10 @@ use crate::files;
 use crate::problem::{Problem, Sought};
 use crate::remote::Remote;
 use crate::say::{say, visible};
+use crate::styles::FAINT;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
-const FAINT: Style = Style::new().dimmed();
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use abide_client::{Client, Instance};
-use anstyle::Style;
 
 use super::exit;
 use super::start::ending;
@@ -12,12 +11,11 @@ use crate::path::Path;
 use crate::problem::{Problem, Sought};
 use crate::remote::Remote;
 use crate::say::{say, visible};
+use crate::styles::{BOLD, FAINT};
 use crate::table::grouped;
 use crate::timeline::short;
 use crate::times;
 
-const BOLD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
 /// Events that a path is drawn from; what comes after them is told as missing.
 const EVENTS_MAX: usize = 20_000;
 

@@ -4,18 +4,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use abide_client::{Instance, Start, StartOutcome, Status};
-use anstyle::Style;
 
 use super::exit;
 use crate::files;
 use crate::problem::Sought;
 use crate::remote::Remote;
 use crate::say::{say, visible};
+use crate::styles::BOLD;
 use crate::table::status_style;
 use crate::timeline;
 use crate::times;
-
-const BOLD: Style = Style::new().bold();
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

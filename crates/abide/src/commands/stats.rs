@@ -4,14 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use abide_client::Stats;
-use anstyle::Style;
 
 use crate::remote::Remote;
 use crate::say::{say, visible};
+use crate::styles::FAINT;
 use crate::table::{Cell, Table, grouped, status_style};
 use crate::times;
-
-const FAINT: Style = Style::new().dimmed();
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
