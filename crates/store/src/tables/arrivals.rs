@@ -16,6 +16,7 @@ pub struct Arrival {
     /// The instance it is for.
     pub instance_id: String,
     /// The message, in the encoding the sender and the owner share.
+    #[serde(with = "serde_bytes")]
     pub message: Vec<u8>,
     /// When it was sent by the sender's clock, in milliseconds of UTC since 1970. For people; order comes
     /// from the number.

@@ -54,7 +54,10 @@ pub enum TableError {
 
 /// The bytes of a value.
 pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
-    let bytes = vec![T::FORMAT];
+    // Most values are smaller, and a few grow.
+    const USUAL_BYTES: usize = 256;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    bytes.push(T::FORMAT);
     // Writing to memory fails only for types that postcard cannot express at all; each table's round-trip test would.
     postcard::to_extend(value, bytes).unwrap_or_default()
 }

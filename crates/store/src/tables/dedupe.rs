@@ -32,6 +32,7 @@ pub struct Answer {
     /// From when on a repeat is new work, in the same unit.
     pub expires_at: i64,
     /// The answer, in the encoding of whoever gave it.
+    #[serde(with = "serde_bytes")]
     pub answer: Vec<u8>,
 }
 

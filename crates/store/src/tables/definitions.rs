@@ -56,8 +56,10 @@ pub struct Definition {
     /// The digest of its content: the same version with other content is refused.
     pub hash: [u8; 32],
     /// The definition, as JSON text.
+    #[serde(with = "serde_bytes")]
     pub json: Vec<u8>,
     /// The activities it calls, as they were resolved at publication, in the encoding of whoever compiles it.
+    #[serde(with = "serde_bytes")]
     pub activities: Vec<u8>,
     /// When it was published, in milliseconds of UTC since 1970.
     pub published_at: i64,

@@ -77,7 +77,7 @@ pub struct Dispatch {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum DispatchInput {
     /// Its bytes, in the encoding of whoever advances the run.
-    Inline(Vec<u8>),
+    Inline(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The digest of bytes that have a row of their own in [`super::payloads`].
     Stored([u8; 32]),
 }

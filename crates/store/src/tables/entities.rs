@@ -21,6 +21,7 @@ pub struct Entity {
     /// How many operations it has taken.
     pub operations: u64,
     /// Its state, in the encoding of whoever runs its operations.
+    #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,
     /// When it took the last operation, in milliseconds of UTC since 1970.
     pub updated_at: i64,

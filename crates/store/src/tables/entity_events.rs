@@ -19,6 +19,7 @@ pub struct EntityEvent {
     /// The digest of the id of the operation that recorded it.
     pub operation: [u8; 32],
     /// The event, in the encoding of whoever runs the entity's operations.
+    #[serde(with = "serde_bytes")]
     pub event: Vec<u8>,
 }
 

@@ -16,6 +16,7 @@ pub struct Waiting {
     /// When the shard accepted it, in milliseconds of UTC since 1970.
     pub received_at: i64,
     /// The message, in the encoding of the runtime.
+    #[serde(with = "serde_bytes")]
     pub message: Vec<u8>,
 }
 

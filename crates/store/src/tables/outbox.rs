@@ -18,6 +18,7 @@ pub struct Outgoing {
     /// When it was committed, in milliseconds of UTC since 1970: how far the target is behind.
     pub created_at: i64,
     /// The message, in the encoding the sender and the target share.
+    #[serde(with = "serde_bytes")]
     pub message: Vec<u8>,
 }
 

@@ -18,11 +18,34 @@ pub struct Page {
     /// When the turn was, in milliseconds of UTC since 1970.
     pub at: i64,
     /// The events, in the encoding of whoever advances the run.
+    #[serde(with = "serde_bytes")]
     pub events: Vec<u8>,
     /// Part key → its new bytes, or `None` if the part is gone.
+    #[serde(with = "changes")]
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Calls that were settled with the turn: their journal records are gone, and this is what is kept of them.
     pub settled: Vec<SettledCall>,
+}
+
+/// Bytes at a stretch instead of one by one: the same in the store, and quicker.
+mod changes {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_bytes::{ByteBuf, Bytes};
+
+    type Change = (Vec<u8>, Option<Vec<u8>>);
+
+    pub(super) fn serialize<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
+        let stretches =
+            changes.iter().map(|(key, value)| (Bytes::new(key), value.as_deref().map(Bytes::new)));
+        serializer.collect_seq(stretches)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Change>, D::Error> {
+        let stretches = Vec::<(ByteBuf, Option<ByteBuf>)>::deserialize(deserializer)?;
+        let change =
+            |(key, value): (ByteBuf, Option<ByteBuf>)| (key.into_vec(), value.map(ByteBuf::into_vec));
+        Ok(stretches.into_iter().map(change).collect())
+    }
 }
 
 /// A call that was settled, at the time of its page.
@@ -165,7 +188,12 @@ mod tests {
             changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
             settled in prop::collection::vec(settled(), 0..3),
         ) {
-            value_round_trips(&Page { first_event, events_count, at, events, changes, settled });
+            // Rows that were written byte by byte are read at a stretch, and the other way round.
+            let plain = (first_event, events_count, at, &events, &changes, &settled);
+            let plain = postcard::to_extend(&plain, vec![Page::FORMAT]).unwrap();
+            let page = Page { first_event, events_count, at, events, changes, settled };
+            assert_eq!(super::super::encode(&page), plain);
+            value_round_trips(&page);
         }
 
         #[test]

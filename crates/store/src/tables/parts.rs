@@ -16,8 +16,10 @@ pub struct Part {
     /// The turn that last changed it.
     pub turn: u64,
     /// Its name, if that is too long for the row's key.
+    #[serde(with = "serde_bytes")]
     pub long_name: Option<Vec<u8>>,
     /// Its bytes, in the encoding of whoever advances the run.
+    #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 

@@ -16,6 +16,7 @@ pub const INLINE_BYTES_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Payload {
     /// Its bytes, in the encoding of whoever made it.
+    #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
