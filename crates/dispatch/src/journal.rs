@@ -129,6 +129,15 @@ impl Open {
         }
     }
 
+    /// It failed in a way that ends it: because no delivery can help, or because there may be no more.
+    pub fn fail_final(self, reason: FinalReason, at: i64) -> FailedFinal {
+        match self {
+            Self::Pending(Pending(record))
+            | Self::FailedRetryable(FailedRetryable { record, .. })
+            | Self::Sent(Sent { record, .. }) => record.end(reason, at),
+        }
+    }
+
     /// Nobody waits for it any more. What may be under way is unaccounted for from here on.
     pub fn cancel(self, at: i64) -> FailedFinal {
         match self {
@@ -201,11 +210,6 @@ impl Sent {
         FailedRetryable { record: self.record, reason }
     }
 
-    /// Answered with a failure that ends it: because no delivery can help, or because there may be no more.
-    pub fn fail_final(self, reason: FinalReason, at: i64) -> FailedFinal {
-        self.record.end(reason, at)
-    }
-
     /// Whether nobody can be waiting for the answer any more: the sender has lost its shard, or has given this delivery up.
     pub fn is_orphan(&self, current_token: u64, now: i64) -> bool {
         self.fencing_token != current_token || now >= self.attempt_deadline_at
@@ -230,11 +234,6 @@ impl FailedRetryable {
             sent.record.attempt = sent.record.attempt.saturating_add(1);
         }
         Ok(sent)
-    }
-
-    /// There will be no other delivery.
-    pub fn exhaust(self, at: i64) -> FailedFinal {
-        self.record.end(FinalReason::RetryExhausted, at)
     }
 
     /// Nobody waits for it any more.
@@ -340,9 +339,11 @@ mod tests {
     fn ends_keep_what_was_delivered() {
         let sent = Pending::new(0, None).send(sending(0)).unwrap();
         assert_eq!(sent.clone().ack(3).settled_at, 3);
-        assert_eq!(sent.clone().fail_final(FinalReason::NonRetryable, 3).reason, FinalReason::NonRetryable);
-        let failed = sent.fail_retryable("503".to_owned());
-        assert_eq!(failed.clone().exhaust(4).reason, FinalReason::RetryExhausted);
+        let failed = sent.clone().fail_retryable("503".to_owned());
+        for open in [Open::Sent(sent), Open::FailedRetryable(failed.clone())] {
+            let ended = open.fail_final(FinalReason::NonRetryable, 3);
+            assert_eq!((ended.reason, ended.settled_at), (FinalReason::NonRetryable, 3));
+        }
         assert_eq!(failed.cancel(4).reason, FinalReason::Cancelled);
         assert_eq!(Pending::new(0, None).cancel(4).reason, FinalReason::Cancelled);
     }

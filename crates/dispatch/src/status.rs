@@ -173,11 +173,13 @@ impl From<Status> for Failure {
     /// The code to match is the reason if there is one, else the name of the status.
     fn from(status: Status) -> Self {
         let Status { code, message, reason, domain: _, retry_after_ms } = status;
+        // Nobody knows yet what comes of the delivery that is being worked on.
+        let outcome_unknown = reason.as_deref() == Some(reason::IN_PROGRESS);
         Self {
             code: reason.unwrap_or_else(|| code.name().to_owned()),
             message,
             retryable: code.is_retryable(),
-            outcome_unknown: false,
+            outcome_unknown,
             not_sent: false,
             retry_after_ms,
             status: Some(format!("{} {code}", code.http())),

@@ -131,6 +131,12 @@ impl Failure {
         Self { not_sent: true, ..self }
     }
 
+    /// Whether it was turned away before the activity, be it for now: that says nothing of earlier deliveries.
+    pub fn is_turned_away(&self) -> bool {
+        let number = self.status.as_deref().and_then(|status| status.split(' ').next()?.parse().ok());
+        matches!(number, Some(401 | 403 | 429 | 503))
+    }
+
     /// The deadline of the whole call has passed, and nothing was sent.
     pub(crate) fn expired() -> Self {
         let message = "the deadline had passed before the activity was called";

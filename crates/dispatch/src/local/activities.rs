@@ -105,7 +105,7 @@ impl Activities {
     async fn run(&self, call: Call) -> Result<Arc<Value>, Failure> {
         let Some(activity) = self.by_name.get(&call.activity) else {
             let message = format!("no activity {:?} is registered here", call.activity);
-            return Err(Failure::for_good("ActivityNotFound", message));
+            return Err(Failure::for_good("ActivityNotFound", message).with_not_sent());
         };
         let limit = call.time_left()?;
         activity.contract.check_input(&call.input)?;

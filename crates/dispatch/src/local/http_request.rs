@@ -67,26 +67,32 @@ fn declaration() -> Declaration {
 
 async fn call(client: &Client, invocation: &Invocation) -> Result<Value, Failure> {
     let input = &invocation.input;
-    let target = client.target(input.get("url").and_then(Value::as_str).unwrap_or_default())?;
-    let request = request(input, &target, &invocation.metadata)?;
-    let Some(limit) = limit(input)? else {
-        return output(&client.connect(target).await?.exchange(request).await?);
+    let prepared = async {
+        let target = client.target(input.get("url").and_then(Value::as_str).unwrap_or_default())?;
+        let request = request(input, &target, &invocation.metadata)?;
+        let message = format!("{target} took longer than the timeout allows");
+        let too_long = Failure::retryable("AttemptTimeout", message);
+        // Longer than any delivery may take.
+        let until = Instant::now() + limit(input)?.unwrap_or(LIMIT_MAX);
+        match timeout_at(until, client.connect(target)).await {
+            Ok(connection) => Ok((connection?, request, until, too_long)),
+            Err(_) => Err(too_long),
+        }
     };
-    let too_long =
-        Failure::retryable("AttemptTimeout", format!("{target} took longer than the timeout allows"));
-    let until = Instant::now() + limit;
-    let Ok(connection) = timeout_at(until, client.connect(target)).await else { return Err(too_long) };
-    match timeout_at(until, connection?.exchange(request)).await {
+    let (connection, request, until, too_long) = prepared.await.map_err(Failure::with_not_sent)?;
+    match timeout_at(until, connection.exchange(request)).await {
         Ok(exchanged) => output(&exchanged?),
         Err(_) => Err(too_long.with_outcome_unknown()),
     }
 }
 
+/// The longest limit of an input. It bounds the sum with the present moment.
+const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// The input's own limit. Longer than the delivery's has no effect.
 fn limit(input: &Value) -> Result<Option<Duration>, Failure> {
     let Some(text) = input.get("timeout").and_then(Value::as_str) else { return Ok(None) };
-    // A day bounds the sum with the present moment.
-    let limit = duration::parse(text).filter(|limit| *limit <= Duration::from_secs(24 * 3600));
+    let limit = duration::parse(text).filter(|limit| *limit <= LIMIT_MAX);
     let expected = "\"/timeout\": an ISO-8601 duration up to P1D is expected, such as PT5S";
     limit.map(Some).ok_or_else(|| input_invalid(expected))
 }

@@ -179,7 +179,7 @@ impl Transport for Everywhere {
             Some(remote) => remote.deliver_in(call, room).await,
             None => {
                 let message = format!("there is no activity {:?}", call.activity);
-                Answer::Failed(Failure::for_good("ActivityNotFound", message))
+                Answer::Failed(Failure::for_good("ActivityNotFound", message).with_not_sent())
             }
         }
     }

@@ -138,6 +138,10 @@ impl Origin {
         let mut unsent = None;
         for _ in 0..TRIES_MAX {
             let next = timeout_at(until, self.lease()).await.map_err(|_| too_late())??;
+            // A connection that is there at the last moment may be there after it.
+            if Instant::now() >= until {
+                return Err(too_late());
+            }
             let exchanged = match next {
                 Lease::Http1(connection) => {
                     self.address(&mut request, &path, Version::HTTP_11)?;

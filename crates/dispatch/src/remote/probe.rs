@@ -19,8 +19,8 @@ pub(super) enum Probed {
     Finished(Answer),
     /// Nobody has done it and nobody is at it: it can be delivered again.
     Unknown,
-    /// Somebody is at it.
-    InProgress,
+    /// Somebody is at it, and said so in these words.
+    InProgress(Failure),
     /// The activity cannot be asked.
     Unsupported,
     /// Nobody answered the question.
@@ -32,10 +32,7 @@ impl Remote {
     pub(super) async fn known(&self, call: &Call, begun: Instant, room: &impl Room) -> Option<Answer> {
         match self.probed(call, begun, room).await {
             Probed::Finished(answer) => Some(answer),
-            Probed::InProgress => {
-                let failure = Failure::retryable(IN_PROGRESS, "an earlier delivery is still being worked on");
-                Some(Answer::Failed(undelivered(failure.with_target(self.target().to_string()))))
-            }
+            Probed::InProgress(failure) => Some(Answer::Failed(undelivered(failure))),
             // Who does not answer the question would not answer the delivery.
             Probed::Unanswered(failure) if failure.retryable => Some(Answer::Failed(undelivered(failure))),
             Probed::Unknown | Probed::Unsupported | Probed::Unanswered(_) => None,
@@ -54,7 +51,7 @@ impl Remote {
         let told = failure.status.as_deref().and_then(|status| Code::from_name(status.split_once(' ')?.1));
         match told {
             Some(Code::NotFound) => Probed::Unknown,
-            Some(Code::Aborted) => Probed::InProgress,
+            Some(Code::Aborted) => Probed::InProgress(Failure { code: IN_PROGRESS.to_owned(), ..failure }),
             Some(Code::Unimplemented) => Probed::Unsupported,
             // Said by whoever stands before the activity, which was not asked.
             Some(Code::Unauthenticated | Code::PermissionDenied) => Probed::Unanswered(failure),

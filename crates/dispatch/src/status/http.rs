@@ -37,7 +37,10 @@ impl Response<'_> {
                 Failure::from(told).with_status(diagnosis)
             }
             _ if is_retryable(status) => {
-                Failure::retryable(format!("Http{status}"), answered()).with_status(status.to_string())
+                let failure = Failure::retryable(format!("Http{status}"), answered());
+                // Who asks for patience has not begun. Other numbers may come from whoever stands before the activity, which may be at it.
+                let outcome_unknown = !matches!(status, 429 | 503);
+                Failure { outcome_unknown, ..failure }.with_status(status.to_string())
             }
             _ => Failure::for_good(format!("Http{status}"), answered()).with_status(status.to_string()),
         };

@@ -66,6 +66,7 @@ impl JournaledCall {
             DispatchState::Sent => CallState::Sent,
             DispatchState::FailedRetryable => CallState::FailedRetryable,
         };
+        let was_sent = dispatch.attempt > 0 || state != CallState::Pending && !dispatch.unsent;
         Self {
             instance_id: dispatch.instance_id,
             run: RunNumber(dispatch.run_number),
@@ -75,7 +76,7 @@ impl JournaledCall {
             activity: dispatch.activity,
             attempt: dispatch.attempt,
             created_at: Timestamp(dispatch.created_at),
-            sent_at: Some(Timestamp(dispatch.sent_at)).filter(|_| state != CallState::Pending),
+            sent_at: Some(Timestamp(dispatch.sent_at)).filter(|_| was_sent),
             settled_at: None,
             deadline_at: dispatch.deadline_at.map(Timestamp),
             next_attempt_at: dispatch.not_before.map(Timestamp),

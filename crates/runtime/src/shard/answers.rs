@@ -3,7 +3,7 @@
 //! What is known is noted on the record; whether there is another delivery is decided by the run's turn. Makes no delivery.
 
 use abide_dispatch::Answer;
-use abide_dispatch::journal::{FinalReason, Open};
+use abide_dispatch::journal::FinalReason;
 use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::transport::DEADLINE_EXCEEDED;
 use abide_store::tables::dispatches::{self, DispatchState};
@@ -22,11 +22,7 @@ impl Shard {
         let (message, status, came) = match answer {
             Answer::Completed(result) => (Message::ActivityCompleted { command, result }, None, Came::Answer),
             Answer::Failed(failure) => {
-                let came = match (failure.not_sent, failure.outcome_unknown) {
-                    (true, _) => Came::Back,
-                    (false, true) => Came::Nothing,
-                    (false, false) => Came::Answer,
-                };
+                let came = Came::of(&failure);
                 let retryable = failure.retryable || planted!(self, FinalRetried);
                 let told = Failure { code: failure.code, message: failure.message, state: None, retryable };
                 let wait = failure.retry_after_ms.filter(|_| retryable).map(|ms| ms.min(RETRY_AFTER_MS_MAX));
@@ -70,8 +66,9 @@ impl Shard {
                 && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
             {
                 *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-                if let (Open::Sent(sent), Some(Came::Back)) = (journal::open(&call.dispatch), *came) {
-                    call.ended = Some(sent.fail_final(FinalReason::DeadlineExpired, self.now.wall.0));
+                if *came == Some(Came::Back) {
+                    let open = journal::open(&call.dispatch);
+                    call.ended = Some(open.fail_final(FinalReason::DeadlineExpired, self.now.wall.0));
                 }
             }
             call.note_failure(failure, status.take(), self.now.wall);
@@ -88,7 +85,8 @@ impl Shard {
         }
         if held {
             run.held.push(command);
-            if call.dispatch.state == DispatchState::Sent {
+            // What was never sent stays so, and whoever finds it asks the run.
+            if !std::mem::replace(&mut call.held, true) && call.dispatch.state != DispatchState::Pending {
                 journal::note_ended(&mut call.dispatch);
                 self.write_call(number, call);
             }
@@ -100,12 +98,8 @@ impl Shard {
         if completed {
             return run.settled.push(journal::acked(call.key, call.dispatch, now));
         }
-        let ended = call.ended.unwrap_or_else(|| match journal::open(&call.dispatch) {
-            Open::Sent(sent) if call.retryable => sent.fail_final(FinalReason::RetryExhausted, now),
-            Open::Sent(sent) => sent.fail_final(FinalReason::NonRetryable, now),
-            Open::FailedRetryable(failed) => failed.exhaust(now),
-            Open::Pending(pending) => pending.cancel(now),
-        });
+        let reason = if call.retryable { FinalReason::RetryExhausted } else { FinalReason::NonRetryable };
+        let ended = call.ended.unwrap_or_else(|| journal::open(&call.dispatch).fail_final(reason, now));
         self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
         run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }

@@ -109,6 +109,7 @@ impl Shard {
         }
         call.out = true;
         call.answered = false;
+        call.held = false;
         let Some((id, outgoing)) = outgoing(number, command, call, ask_first, self.now.wall) else { return };
         self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
@@ -156,14 +157,16 @@ impl Shard {
         if call.out || call.answered || self.calling.contains_key(&called) {
             return;
         }
+        // Answered; the run holds the answer and will decide.
+        if run.instance.held_failure(command).is_some() {
+            return;
+        }
         match (journal::open(&call.dispatch), call.dispatch.not_before) {
             (Open::Pending(_), _) => {}
-            // Answered; the run holds the answer and will decide.
-            (Open::FailedRetryable(_), None) => return,
             (Open::FailedRetryable(_), Some(not_before)) if not_before > now => {
                 return self.schedule.add(delivery_due(not_before, number, command), id);
             }
-            (Open::FailedRetryable(_), Some(_)) => {}
+            (Open::FailedRetryable(_), _) => {}
             (Open::Sent(sent), _) if !sent.is_orphan(token, now) => return,
             // It may have been delivered, and nobody will ever tell.
             (Open::Sent(sent), _) => {
@@ -192,9 +195,10 @@ impl Shard {
     /// There will be no other delivery: the run is told why.
     fn end_call(&mut self, run: &mut Run, command: CommandId, ended: FailedFinal) {
         let failure = match ended.reason {
-            FinalReason::Poison => {
-                Failure::last(POISON, format!("{UNANSWERED_MAX} deliveries in a row were never answered"))
-            }
+            FinalReason::Poison => Failure::last(
+                OpenCall::POISON,
+                format!("{UNANSWERED_MAX} deliveries in a row were never answered"),
+            ),
             _ => Failure::last(code::TIMEOUT, "the step's deadline has passed"),
         };
         if let Some(call) = run.calls.get_mut(&command) {
@@ -208,6 +212,9 @@ impl Shard {
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.answered = true;
         call.dispatch.not_before = None;
+        if let Some(came) = came {
+            journal::note_came(&mut call.dispatch, came);
+        }
         call.note_failure(&failure, None, self.now.wall);
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
@@ -238,9 +245,6 @@ impl Shard {
         run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }
 }
-
-/// The code of a call that was given up because nobody ever answered it.
-const POISON: &str = "Poison";
 
 fn delivery_due(at: i64, run: u64, command: CommandId) -> DueKey {
     DueKey { at, run, what: What::Delivery, number: command.0 }

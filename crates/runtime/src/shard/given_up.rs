@@ -63,7 +63,7 @@ fn letter(run: &Run, key: &[u8; 32], dispatch: &Dispatch, input: &Json, ended: &
         "transport": transport,
         "target": target,
         "attempts": deliveries,
-        "outcomeUnknown": dispatch.may_have_run,
+        "outcomeUnknown": ended.record.may_have_run,
         "lastStatus": dispatch.status,
         "inputDigest": identity::digest(&serde_json::to_vec(&**input).unwrap_or_default()),
     });

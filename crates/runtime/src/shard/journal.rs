@@ -78,6 +78,7 @@ pub(super) fn note_came(dispatch: &mut Dispatch, came: Came) {
         Came::Answer => dispatch.may_have_run = false,
         Came::Nothing => dispatch.may_have_run = true,
         Came::Back => dispatch.unsent = true,
+        Came::TurnedAway => {}
     }
 }
 
@@ -113,7 +114,8 @@ pub(super) fn failed(key: [u8; 32], dispatch: Dispatch, ended: &FailedFinal) -> 
         FinalReason::Cancelled => CallEnd::Cancelled,
         FinalReason::Poison => CallEnd::Poison,
     };
-    kept(key, dispatch, end, ended.record.attempt)
+    let attempt = deliveries(&dispatch).saturating_sub(1);
+    kept(key, dispatch, end, attempt)
 }
 
 fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u32) -> SettledCall {

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_dispatch::journal::FailedFinal;
+use abide_dispatch::journal::{FailedFinal, FinalReason};
 use abide_store::tables::dedupe::Answer as KeptAnswer;
-use abide_store::tables::dispatches::Dispatch;
+use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
 use abide_store::tables::pages::SettledCall;
+use abide_workflow::failure::code;
 use abide_workflow::json::Json;
 use abide_workflow::{CommandId, Failure, Instance, Message, Plan, Status, Timestamp};
 
 use super::commits::After;
+use super::journal;
 use super::schedule::DueKey;
 use crate::entity::Routed;
 use crate::event::Depth;
@@ -194,6 +196,19 @@ pub(super) enum Came {
     Nothing,
     /// The call itself: it never left.
     Back,
+    /// An answer of whoever stands before the activity, and did not let it through.
+    TurnedAway,
+}
+
+impl Came {
+    pub(super) fn of(failure: &abide_dispatch::Failure) -> Self {
+        match (failure.not_sent, failure.outcome_unknown) {
+            (true, _) => Self::Back,
+            (false, _) if failure.is_turned_away() => Self::TurnedAway,
+            (false, true) => Self::Nothing,
+            (false, false) => Self::Answer,
+        }
+    }
 }
 
 /// A run in memory. It may be ahead of the store.
@@ -269,9 +284,13 @@ pub(super) struct OpenCall {
     pub(super) retryable: bool,
     /// How it ended without another delivery.
     pub(super) ended: Option<FailedFinal>,
+    /// The run holds its failure, and the record says so.
+    pub(super) held: bool,
 }
 
 impl OpenCall {
+    /// The code of a call that was given up because nobody ever answered it.
+    pub(super) const POISON: &str = "Poison";
     /// Bytes of why it failed last that are kept.
     pub(super) const REASON_BYTES_MAX: usize = 1024;
 
@@ -287,7 +306,22 @@ impl OpenCall {
             recorded: false,
             retryable: true,
             ended: None,
+            held: false,
         }
+    }
+
+    /// The run was loaded again, and holds this.
+    pub(super) fn remember(&mut self, failure: &Failure) {
+        self.held =
+            self.dispatch.state == DispatchState::FailedRetryable && self.dispatch.not_before.is_none();
+        self.retryable = failure.retryable;
+        let reason = match failure.code.as_str() {
+            code::TIMEOUT => FinalReason::DeadlineExpired,
+            Self::POISON => FinalReason::Poison,
+            _ => return,
+        };
+        let at = self.dispatch.first_failure_at.unwrap_or(self.dispatch.sent_at);
+        self.ended = Some(journal::open(&self.dispatch).fail_final(reason, at));
     }
 
     /// Why it failed, kept for whoever looks.

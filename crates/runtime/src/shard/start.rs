@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_store::tables::dispatches::{DispatchInput, DispatchState};
+use abide_store::tables::dispatches::DispatchInput;
 use abide_store::tables::inbox;
 use abide_store::tables::instances::{Instance as InstanceRow, Parent, RunStatus};
 use abide_workflow::failure::code;
@@ -65,11 +65,12 @@ impl Run {
                     DispatchInput::Stored(_) => (serde_json::Value::Null, 0),
                 };
             let command = CommandId(dispatch.command);
-            if dispatch.state == DispatchState::FailedRetryable && dispatch.not_before.is_none() {
-                run.held.push(command);
-            }
             let mut call = OpenCall::new(stored.idempotency_key, dispatch, Arc::new(input));
             (call.recorded, call.bytes) = (true, bytes);
+            if let Some(failure) = run.instance.held_failure(command) {
+                call.remember(failure);
+                run.held.push(command);
+            }
             run.calls.insert(command, call);
         }
         run

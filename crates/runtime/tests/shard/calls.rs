@@ -197,6 +197,77 @@ fn a_delivery_of_unknown_outcome_is_asked_about_until_somebody_answers() {
 }
 
 #[test]
+fn who_is_turned_away_learns_nothing_of_earlier_deliveries() {
+    let turned_away = |status: &str| Failure::retryable(status, "").with_status(status);
+    let mut world = World::new();
+    one_patient(&world);
+    world.start("one", "a");
+    world.answer(Answer::Failed(turned_away("503 UNAVAILABLE")));
+    world.pass(60_000);
+    assert!(!world.calls[0].1.ask_first, "there is nothing to ask about");
+    world.answer(Answer::Failed(Failure::retryable("ConnectionLost", "").with_outcome_unknown()));
+    for status in ["503", "429 RESOURCE_EXHAUSTED", "503 UNAVAILABLE"] {
+        world.pass(60_000);
+        assert!(world.calls[0].1.ask_first, "{status}");
+        world.answer(Answer::Failed(turned_away(status)));
+    }
+    world.pass(60_000);
+    world.answer(Answer::Failed(Failure { retryable: false, ..turned_away("403") }));
+    world.pass(1_000);
+    let letter = world.dead_letters().remove(0);
+    assert!(letter.original_message.contains("\"outcomeUnknown\":true"), "{}", letter.original_message);
+    assert_eq!(letter.dequeue_count, 6);
+    world.check();
+}
+
+#[test]
+fn a_call_that_ends_while_its_run_is_suspended_ends_once() {
+    let mut world = World::new();
+    let mut state = task("End");
+    state.as_object_mut().unwrap().insert("timeout".to_owned(), json!("PT30S"));
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.order("a", Message::Suspend { reason: String::new() });
+    world.jump(31_000);
+    world.crash();
+    world.pass(60_000);
+    let rows = |world: &World| (world.keys(Table::Page).len(), world.keys(Table::Part).len());
+    let told = rows(&world);
+    for _ in 0..3 {
+        world.pass(120_000);
+        world.crash();
+    }
+    assert_eq!(rows(&world), told, "and is not told again");
+    world.order("a", Message::Resume { reason: String::new() });
+    assert_eq!((world.status("a").as_str(), world.keys(Table::Dispatch).len()), ("Failed", 0));
+    world.pass(1_000);
+    let letters = world.dead_letters();
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].original_message.contains("\"deadline_expired\""), "{}", letters[0].original_message);
+    world.check();
+}
+
+#[test]
+fn a_final_failure_that_was_held_is_still_final() {
+    for reloaded in [false, true] {
+        let mut world = World::new();
+        one_patient(&world);
+        world.start("one", "a");
+        world.order("a", Message::Suspend { reason: String::new() });
+        world.answer(failure(false));
+        if reloaded {
+            world.crash();
+        }
+        world.order("a", Message::Resume { reason: String::new() });
+        assert_eq!(world.status("a"), "Failed");
+        world.pass(1_000);
+        let letter = world.dead_letters().remove(0);
+        assert!(letter.original_message.contains("\"non_retryable\""), "{}", letter.original_message);
+        world.check();
+    }
+}
+
+#[test]
 fn a_delivery_that_never_left_is_not_counted() {
     let mut world = World::new();
     one_patient(&world);
@@ -231,6 +302,22 @@ fn a_call_that_never_left_says_so_when_it_is_given_up() {
     assert_eq!((kept[0].attempt, kept[0].sent_at), (0, abide_store::tables::pages::SettledCall::NEVER));
     let letters = world.dead_letters();
     assert_eq!(letters[0].dequeue_count, 0, "nobody was ever asked");
+    world.check();
+}
+
+#[test]
+fn a_call_that_was_sent_once_and_then_not_counts_one_delivery() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.answer(Answer::Failed(Failure::retryable("ConnectionLost", "").with_outcome_unknown()));
+    for _ in 0..2 {
+        world.pass(60_000);
+        world.answer(Answer::Failed(Failure::retryable("ConnectFailed", "").with_not_sent()));
+    }
+    world.pass(1_000);
+    assert_eq!(world.status("a"), "Failed");
+    assert_eq!((world.settled("a")[0].attempt, world.dead_letters()[0].dequeue_count), (0, 1));
     world.check();
 }
 
@@ -324,6 +411,9 @@ fn a_call_that_needs_a_secret_fails_finally_and_is_not_sent() {
     let outcome = format!("{:?}", world.run("a").unwrap().instance.outcome());
     assert!(outcome.contains("SecretUnavailable") && outcome.contains("keyvault://devices/key"), "{outcome}");
     assert_eq!(world.keys(Table::Dispatch), []);
+    world.pass(1_000);
+    assert_eq!(world.dead_letters()[0].dequeue_count, 0);
+    assert_eq!(world.settled("a")[0].sent_at, abide_store::tables::pages::SettledCall::NEVER);
     world.check();
 }
 

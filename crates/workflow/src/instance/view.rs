@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Instance, Phase, Status};
+use crate::failure::Failure;
 use crate::ids::CommandId;
 use crate::json;
 use crate::limits::{
@@ -102,6 +103,19 @@ impl Instance {
             }
         }
         timers
+    }
+
+    /// The failure of a call that it holds, to decide upon when it is resumed.
+    pub fn held_failure(&self, dispatch: CommandId) -> Option<&Failure> {
+        self.held.values().find_map(|message| match message {
+            Message::ActivityFailed { command, failure, .. }
+            | Message::ActivityDeferred { command, failure, .. }
+                if *command == dispatch =>
+            {
+                Some(failure)
+            }
+            _ => None,
+        })
     }
 
     /// Whether a message would be taken now: the answer for whoever sends it, before it enters the inbox.

@@ -61,7 +61,10 @@ async fn an_activity_is_given_its_input_without_a_copy_and_its_metadata() {
 #[tokio::test]
 async fn a_name_that_nobody_registered_is_final() {
     let failure = failure(&Activities::default(), call("nobody", json!(1))).await;
-    assert_eq!((failure.code.as_str(), failure.retryable), ("ActivityNotFound", false));
+    assert_eq!(
+        (failure.code.as_str(), failure.retryable, failure.not_sent),
+        ("ActivityNotFound", false, true)
+    );
 }
 
 #[tokio::test]

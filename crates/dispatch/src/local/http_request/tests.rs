@@ -156,6 +156,7 @@ async fn repeated_headers_of_a_response_are_joined() {
 async fn a_status_decides_whether_another_delivery_may_help() {
     assert_eq!(told(&answered("503 Service Unavailable", b"").await), ("Http503", true, false));
     assert_eq!(told(&answered("429 Too Many Requests", b"").await), ("Http429", true, false));
+    assert_eq!(told(&answered("504 Gateway Timeout", b"").await), ("Http504", true, true));
     assert_eq!(told(&answered("404 Not Found", b"").await), ("Http404", false, false));
 }
 
@@ -255,6 +256,7 @@ async fn what_fails_before_sending_is_known_not_to_have_run() {
     drop(listener);
     let answer = deliver(&trusting(), json!({"url": format!("http://{gone}/")})).await;
     assert_eq!(told(&answer), ("ConnectFailed", true, false));
+    assert!(answer.unwrap_err().not_sent, "so its number is used again");
 }
 
 #[tokio::test]

@@ -38,7 +38,9 @@ async fn an_activity_in_process_comes_first_then_a_remote_one_then_none() {
     let answer = async |name| result(everywhere.deliver(call_of(name)).await);
     assert_eq!(answer("echo").await, Ok(json!("in")));
     assert_eq!(answer("charge").await, Ok(json!("out")));
-    assert_eq!(told(&answer("nobody").await), last("ActivityNotFound"));
+    let nobody = answer("nobody").await;
+    assert_eq!(told(&nobody), last("ActivityNotFound"));
+    assert!(nobody.unwrap_err().not_sent);
 }
 
 #[tokio::test]

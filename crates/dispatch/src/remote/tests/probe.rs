@@ -49,7 +49,7 @@ async fn what_a_status_says_about_the_work() {
         let probed = asked(&remote_with(Wire::Rest, server.address, probed()), call(json!(1))).await;
         let is_as_expected = match code {
             Code::NotFound => probed == Probed::Unknown,
-            Code::Aborted => probed == Probed::InProgress,
+            Code::Aborted => matches!(probed, Probed::InProgress(_)),
             Code::Unimplemented => probed == Probed::Unsupported,
             Code::Unauthenticated | Code::PermissionDenied => matches!(probed, Probed::Unanswered(_)),
             code if code.is_retryable() => matches!(probed, Probed::Unanswered(_)),
@@ -92,7 +92,11 @@ async fn a_number_alone_says_nothing_about_the_work() {
 #[tokio::test]
 async fn a_delivery_whose_predecessor_may_have_run_asks_first() {
     let (finished, unknown) = ((200, "7"), (404, r#"{"error": {"status": "NOT_FOUND"}}"#));
-    let (busy, away) = ((409, r#"{"error": {"status": "ABORTED"}}"#), (503, ""));
+    let busy = (
+        409,
+        r#"{"error": {"status": "ABORTED", "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "90s"}]}}"#,
+    );
+    let away = (503, "");
     for ((status, body), expected, deliveries) in [
         (finished, Ok(json!(7)), 0),
         (unknown, Ok(json!("done")), 1),
@@ -109,6 +113,9 @@ async fn a_delivery_whose_predecessor_may_have_run_asks_first() {
         again.ask_first = true;
         let answer = result(remote_with(Wire::Rest, server.address, probed()).deliver(again.clone()).await);
         assert!(answer.as_ref().err().is_none_or(|failure| failure.not_sent), "a question is no delivery");
+        if let (409, Err(failure)) = (status, &answer) {
+            assert_eq!(failure.retry_after_ms, Some(90_000), "who is at it says when to ask again");
+        }
         match expected {
             Ok(output) => assert_eq!(answer, Ok(output), "{status} {body}"),
             Err(failure) => assert_eq!(told(&answer), failure, "{status} {body}"),

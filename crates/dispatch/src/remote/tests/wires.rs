@@ -92,7 +92,10 @@ async fn without_a_status_in_the_body_the_number_decides() {
             (404, "not found", last("Http404")),
             (400, "{}", last("Http400")),
             (429, "", unsent("Http429")),
-            (500, "<html>", unsent("Http500")),
+            (408, "", unknown("Http408")),
+            (500, "<html>", unknown("Http500")),
+            (502, "", unknown("Http502")),
+            (504, "", unknown("Http504")),
             (503, "", unsent("Http503")),
         ] {
             let server = Server::always(status, body).await;

@@ -33,7 +33,7 @@ pub(crate) fn a_concurrent_duplicate_is_told_to_come_back(over: Over) {
     for duplicate in duplicates {
         let failure = process.joined(duplicate).unwrap_err();
         assert_eq!(told(&failure), ("IN_PROGRESS", true));
-        assert!(!failure.outcome_unknown, "whoever says so knows what happened to the duplicate: nothing");
+        assert!(failure.outcome_unknown, "nobody knows yet what comes of the first one");
         assert_eq!(failure.status.as_deref(), Some("409 ABORTED"));
     }
     world.book().go.add_permits(1);
