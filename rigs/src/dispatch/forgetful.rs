@@ -57,7 +57,9 @@ async fn receive() -> Result<(), String> {
         // Nobody is told: the rig finds out what is missing.
         drop((&*log).write_all(line.as_bytes()));
         let other = format!("{key}#{}-{}", std::process::id(), serial.fetch_add(1, Ordering::Relaxed));
-        if let Ok(other) = HeaderValue::try_from(other) {
+        // An envelope that says something else than the headers would be refused.
+        let is_envelope = text("content-type") == abide_dispatch::wire::ENVELOPE;
+        if let (false, Ok(other)) = (is_envelope, HeaderValue::try_from(other)) {
             request.headers_mut().insert(IDEMPOTENCY_KEY, other);
         }
         next.run(request)
