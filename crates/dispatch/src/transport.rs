@@ -133,8 +133,12 @@ impl Failure {
 
     /// Whether it was turned away before the activity, be it for now: that says nothing of earlier deliveries.
     pub fn is_turned_away(&self) -> bool {
-        let number = self.status.as_deref().and_then(|status| status.split(' ').next()?.parse().ok());
-        matches!(number, Some(401 | 403 | 429 | 503))
+        matches!(self.status_number(), Some(401 | 403 | 429 | 503))
+    }
+
+    /// The number in what the wire said.
+    pub(crate) fn status_number(&self) -> Option<u16> {
+        self.status.as_deref()?.split(' ').next()?.parse().ok()
     }
 
     /// The deadline of the whole call has passed, and nothing was sent.

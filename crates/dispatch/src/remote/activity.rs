@@ -203,8 +203,7 @@ fn verdict(answered: &Result<Value, Failure>) -> Verdict {
         Ok(_) => return Verdict::Well,
         Err(failure) => failure,
     };
-    let number = failure.status.as_deref().and_then(|status| status.split(' ').next()?.parse::<u16>().ok());
-    match (failure.code.as_str(), number) {
+    match (failure.code.as_str(), failure.status_number()) {
         // Nobody said this, and every byte of it was read: a target that goes on like this is left alone for a while.
         ("ResponseTooLarge", _) => Verdict::Trouble,
         ("ConnectFailed" | "AttemptTimeout", None) => Verdict::Trouble,

@@ -101,7 +101,8 @@ impl Shard {
             if !call.recorded {
                 self.write_call(number, call);
             }
-            return self.fail_call(run, command, failure, Some(Came::Back));
+            journal::note_came(&mut call.dispatch, Came::Back);
+            return self.fail_call(run, command, failure);
         }
         self.write_call(number, call);
         if planted!(self, DeliveryForgotten) {
@@ -204,21 +205,18 @@ impl Shard {
         if let Some(call) = run.calls.get_mut(&command) {
             call.ended = Some(ended);
         }
-        self.fail_call(run, command, failure, None);
+        self.fail_call(run, command, failure);
     }
 
     /// Nothing was sent, and nothing will be.
-    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure, came: Option<Came>) {
+    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
         let Some(call) = run.calls.get_mut(&command) else { return };
         call.answered = true;
         call.dispatch.not_before = None;
-        if let Some(came) = came {
-            journal::note_came(&mut call.dispatch, came);
-        }
         call.note_failure(&failure, None, self.now.wall);
         let attempt = call.dispatch.attempt;
         let message = Message::ActivityFailed { command, attempt, failure };
-        run.push(Envelope { message, from: From::Call { command, status: None, came } });
+        run.push(Envelope { message, from: From::Call { command, status: None, came: None } });
     }
 
     /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
