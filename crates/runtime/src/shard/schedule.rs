@@ -1,6 +1,7 @@
 //! What is due when, as far as it is in memory, and how fast overdue work is taken up.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
 use abide_workflow::InstanceId;
@@ -97,14 +98,15 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(per_second: u32) -> Self {
         let per_second = u64::from(per_second.max(1));
-        Self { per_second, saved: per_second * 100, counted: Monotonic(std::time::Duration::ZERO) }
+        Self { per_second, saved: per_second * 100, counted: Monotonic(Duration::ZERO) }
     }
 
     /// Takes one, or says after how many milliseconds there is one.
     pub(super) fn take(&mut self, now: Monotonic) -> Result<(), u64> {
         let passed = u64::try_from(now.0.saturating_sub(self.counted.0).as_millis()).unwrap_or(u64::MAX);
         if passed > 0 {
-            self.counted = now;
+            // Only what was counted: what is left of a millisecond would be lost at every look, a fifth of the rate when it is looked at often.
+            self.counted = Monotonic(self.counted.0.saturating_add(Duration::from_millis(passed)));
             let saved = self.saved.saturating_add(passed.saturating_mul(self.per_second));
             self.saved = saved.min((self.per_second * 100).max(1_000));
         }
@@ -119,7 +121,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn overdue_work_is_taken_up_at_its_rate_and_no_faster() {
@@ -131,6 +132,16 @@ mod tests {
             }
         }
         assert!((495..=510).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn the_rate_does_not_depend_on_how_often_it_is_looked_at() {
+        for every in [1, 7, 1_300, 1_999, 3_501] {
+            let mut pace = Pace::new(1_000);
+            let looks = (0..10_000_000 / every).map(|look| Monotonic(Duration::from_micros(look * every)));
+            let taken: usize = looks.map(|now| std::iter::from_fn(|| pace.take(now).ok()).count()).sum();
+            assert!((9_990..=10_110).contains(&taken), "every {every} µs: {taken}");
+        }
     }
 
     #[test]
