@@ -214,7 +214,8 @@ impl Shard {
         call.answered = true;
         call.dispatch.not_before = None;
         call.note_failure(&failure, None, self.now.wall);
-        let attempt = call.dispatch.attempt;
+        // The number of the delivery there is not: the run has counted those before it, and would take theirs for an old story.
+        let attempt = journal::deliveries(&call.dispatch);
         let message = Message::ActivityFailed { command, attempt, failure };
         run.push(Envelope { message, from: From::Call { command, status: None, came: None } });
     }

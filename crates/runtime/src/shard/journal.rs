@@ -75,7 +75,8 @@ pub(super) fn note_ended(dispatch: &mut Dispatch) {
 /// What is known of the delivery that was out, whether there is another or not.
 pub(super) fn note_came(dispatch: &mut Dispatch, came: Came) {
     match came {
-        Came::Answer => dispatch.may_have_run = false,
+        // Whoever answers knows of all deliveries before.
+        Came::Answer => (dispatch.may_have_run, dispatch.unanswered) = (false, 0),
         Came::Nothing => dispatch.may_have_run = true,
         Came::Back => dispatch.unsent = true,
         Came::TurnedAway => {}

@@ -329,7 +329,8 @@ impl OpenCall {
         let told = format!("{}: {}", failure.code, failure.message);
         let cut = told.floor_char_boundary(Self::REASON_BYTES_MAX);
         self.dispatch.reason = Some(told.get(..cut).unwrap_or_default().to_owned());
-        self.dispatch.status = status;
+        // The last one that was told: a delivery that never left does not take it away.
+        self.dispatch.status = status.or_else(|| self.dispatch.status.take());
         self.dispatch.first_failure_at.get_or_insert(now.0);
         self.retryable = failure.retryable;
     }

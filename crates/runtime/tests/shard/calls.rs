@@ -6,7 +6,7 @@ use abide_store::rows::Batch;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::{Table, decode, encode};
 use abide_workflow::Message;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, failure, task};
 
@@ -217,6 +217,59 @@ fn who_is_turned_away_learns_nothing_of_earlier_deliveries() {
     let letter = world.dead_letters().remove(0);
     assert!(letter.original_message.contains("\"outcomeUnknown\":true"), "{}", letter.original_message);
     assert_eq!(letter.dequeue_count, 6);
+    world.check();
+}
+
+#[test]
+fn a_deadline_that_passes_while_a_retry_waits_is_the_end_of_the_step() {
+    type Meanwhile = fn(&mut World);
+    let meanwhile: [(&str, Meanwhile); 3] = [
+        ("nobody looked", |world| world.jump(31_000)),
+        ("it was down", |world| {
+            world.jump(31_000);
+            world.crash();
+        }),
+        ("it was suspended", |world| {
+            world.order("a", Message::Suspend { reason: String::new() });
+            world.jump(31_000);
+            world.crash();
+            world.order("a", Message::Resume { reason: String::new() });
+        }),
+    ];
+    for (what, meanwhile) in meanwhile {
+        let mut world = World::new();
+        let mut state = task("End");
+        state["timeout"] = json!("PT30S");
+        world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+        world.start("one", "a");
+        world.answer(Answer::Failed(Failure::retryable("Busy", "").with_status("500 INTERNAL")));
+        meanwhile(&mut world);
+        world.pass(1_000);
+        assert_eq!((world.status("a").as_str(), world.calls.len()), ("Failed", 0), "{what}");
+        assert_eq!(world.keys(Table::Dispatch).len(), 0, "{what}");
+        let letters = world.dead_letters();
+        assert_eq!(letters.len(), 1, "{what}");
+        let letter: Value = serde_json::from_str(&letters[0].original_message).unwrap();
+        assert_eq!(letter["terminalReason"], "deadline_expired", "{what}");
+        assert_eq!(letter["attempts"], 1, "{what}");
+        assert_eq!(letter["lastStatus"], "500 INTERNAL", "{what}: what was answered last");
+        world.check();
+    }
+}
+
+#[test]
+fn an_answer_after_a_crash_makes_the_outcome_known() {
+    let mut world = World::new();
+    one_patient(&world);
+    world.start("one", "a");
+    world.crash();
+    world.pass(1_000);
+    assert!(world.calls[0].1.ask_first);
+    world.answer(failure(false));
+    world.pass(1_000);
+    let letter = world.dead_letters().remove(0);
+    assert!(letter.original_message.contains("\"outcomeUnknown\":false"), "{}", letter.original_message);
+    assert_eq!(letter.dequeue_count, 2);
     world.check();
 }
 
