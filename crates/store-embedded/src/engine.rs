@@ -17,7 +17,7 @@
 
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use abide_store::public::TokenKey;
 use abide_store::rows::{Direction, Key, Limits, Partition, Row, Scan, ScanPage, StoreError, Version};
@@ -36,6 +36,10 @@ pub(crate) struct Engine {
     /// The moment after the last group. The engine's own newest snapshot may be in the middle of one: its flushes and compactions move
     /// the moment on while a group is on its way.
     published: RwLock<Snapshot>,
+    /// Held while a group is on its way.
+    applying: Mutex<()>,
+    /// Bytes at which the buffers of rows, public rows and index entries are full.
+    buffer_bytes: [u64; 3],
     incarnation: u64,
     token_key: TokenKey,
 }
@@ -54,8 +58,9 @@ pub(crate) struct Changes {
 /// Bytes of journals at which the engine writes out what holds the oldest one back. Decides how long opening takes after a crash.
 const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small.
-const INDEX_BUFFER_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small. Not smaller: each time the engine
+/// stops readers and writers for some syncs, and four times as many of those cost a tenth of all CPU.
+const INDEX_BUFFER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// A key that no row or entry of a public table has: tables are numbered from 1.
 const DELETION_MARK: [u8; 1] = [0];
@@ -76,10 +81,12 @@ impl Engine {
         let keyspace = |name, buffer_bytes| {
             database.keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(buffer_bytes))
         };
+        let index_buffer_bytes = options.write_buffer_bytes.min(INDEX_BUFFER_BYTES_MAX);
         let rows = keyspace("rows", options.write_buffer_bytes)?;
         let public = keyspace("public", options.write_buffer_bytes)?;
         let meta = keyspace("meta", options.write_buffer_bytes)?;
-        let index = keyspace("index", options.write_buffer_bytes.min(INDEX_BUFFER_BYTES_MAX))?;
+        let index = keyspace("index", index_buffer_bytes)?;
+        let buffer_bytes = [options.write_buffer_bytes, options.write_buffer_bytes, index_buffer_bytes];
 
         // Salvaging may have left out what was stored of this; the rows themselves tell which incarnations there were.
         let last = match fixed(&meta, "incarnation")?.map(u64::from_be_bytes) {
@@ -97,7 +104,8 @@ impl Engine {
         batch.insert(&meta, "token-key", secret);
         batch.commit()?;
         let published = RwLock::new(database.snapshot());
-        Ok(Self { database, rows, public, index, published, incarnation, token_key: TokenKey::new(secret) })
+        let (applying, token_key) = (Mutex::new(()), TokenKey::new(secret));
+        Ok(Self { database, rows, public, index, published, applying, buffer_bytes, incarnation, token_key })
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
@@ -136,10 +144,16 @@ impl Engine {
         for entry in changes.gone_entries {
             batch.remove_weak(&self.index, entry);
         }
+        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         batch.commit()?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Readers see this moment from now on. For whoever knows that no group is on its way.
+    fn publish(&self) {
         let moment = self.database.snapshot();
         *self.published.write().unwrap_or_else(PoisonError::into_inner) = moment;
-        Ok(())
     }
 
     /// The buffers that are being filled.
@@ -166,11 +180,15 @@ impl Engine {
     pub(crate) fn wait_for_room(&self) -> bool {
         const FULL_BUFFERS_MAX: usize = 2;
         const NEW_FILES_MAX: usize = 26;
-        let busy = |keyspace: &Keyspace| {
+        // The engine changes a full buffer for a new one when it has time, and while it merges files it has none.
+        const OVERFULL: u64 = 4;
+        let busy = |keyspace: &Keyspace, buffer_bytes: u64| {
             keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
                 || keyspace.tree.l0_run_count() >= NEW_FILES_MAX
+                || keyspace.tree.active_memtable().size() >= OVERFULL * buffer_bytes
         };
-        while busy(&self.rows) || busy(&self.public) || busy(&self.index) {
+        let [rows, public, index] = self.buffer_bytes;
+        while busy(&self.rows, rows) || busy(&self.public, public) || busy(&self.index, index) {
             if self.is_poisoned() {
                 return false;
             }
@@ -223,8 +241,12 @@ impl Engine {
         Ok(self.public.get(key)?.map(|value| value.to_vec()))
     }
 
-    /// One moment of the public tables.
+    /// One moment of the public tables. A moment keeps the buffers it was taken with, also when they have been written out since: if nothing is on
+    /// its way it is taken anew, or else every question to a store at rest would walk over all that came and went in them.
     pub(crate) fn public_view(&self) -> PublicView<'_> {
+        if let Ok(_applying) = self.applying.try_lock() {
+            self.publish();
+        }
         PublicView { snapshot: self.moment(), public: &self.public, index: &self.index }
     }
 
