@@ -116,6 +116,9 @@ pub struct StepIdentity {
     pub redrive: u32,
     /// The fan-outs this branch came from, outermost first.
     pub lineage: Vec<Lineage>,
+    /// The path of the innermost of them; `None` outside all. Not part of the identity: the state's path begins with it. It names the item
+    /// that fanned out.
+    pub fanned_out_by: Option<String>,
 }
 
 /// One fan-out on the way to a branch.

@@ -258,8 +258,12 @@ fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], O
             .0
     };
     let own = of(&step.path, step.visit, step.redrive, &lineage);
-    // The item is the fan-out itself: the map or parallel, without what is below it.
-    let parent = lineage.split_last().map(|(last, outer)| of("", last.visit, last.redrive, outer));
+    // The item is the fan-out itself, as a piece of work: the map or parallel, without what is below it.
+    let parent = step
+        .fanned_out_by
+        .as_deref()
+        .zip(lineage.split_last())
+        .map(|(path, (last, outer))| of(path, last.visit, last.redrive, outer));
     (own, parent)
 }
 

@@ -8,6 +8,7 @@ mod damage;
 mod entities;
 mod fsck;
 mod histories;
+mod items;
 mod journal;
 mod keeping;
 mod limits;

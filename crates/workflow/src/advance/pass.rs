@@ -258,6 +258,10 @@ impl<'a> Pass<'a> {
     pub(super) fn identity(&self, branch: BranchId, below: &str) -> Result<StepIdentity, Corrupt> {
         let (at, state) = self.place(branch)?;
         let (visit, redrive, mut parent) = (at.visit, at.redrive, at.parent);
+        let fanned_out_by = match parent {
+            Some(link) => Some(self.place(link.branch)?.1.path.clone()),
+            None => None,
+        };
         let mut lineage = Vec::new();
         while let Some(link) = parent {
             let owner = self.instance.branch(link.branch)?;
@@ -265,7 +269,7 @@ impl<'a> Pass<'a> {
             parent = owner.parent;
         }
         lineage.reverse();
-        Ok(StepIdentity { path: format!("{}{below}", state.path), visit, redrive, lineage })
+        Ok(StepIdentity { path: format!("{}{below}", state.path), visit, redrive, lineage, fanned_out_by })
     }
 }
 

@@ -112,6 +112,7 @@ impl Pass<'_> {
             visit: record.visit,
             redrive: 0,
             lineage: Vec::new(),
+            fanned_out_by: None,
         };
         let call = Dispatch {
             activity: &record.activity,

@@ -85,6 +85,52 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
 }
 
 #[test]
+fn work_names_the_innermost_map_or_parallel_that_fanned_out_into_it() {
+    let does = |next: &str| json!({"type": "task", "activity": "Do", "next": next});
+    let done = json!({"type": "succeed"});
+    let inner = json!({"type": "map", "items": "$.input.items", "next": "Done", "iterator": {
+        "startAt": "Do", "states": {"Do": does("Done"), "Done": done}}});
+    let plan = case(
+        "Fan",
+        json!({
+            "Fan": {"type": "parallel", "next": "End", "branches": [
+                {"startAt": "Do", "states": {"Do": does("Done"), "Done": done}},
+                {"startAt": "Each", "states": {"Each": inner, "Done": done}}]},
+            "End": does("Done"),
+            "Done": done,
+        }),
+    )
+    .plan();
+    let mut origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
+    origin.input = json!({"items": [1]}).into();
+    let mut instance = Instance::pending(origin, Timestamp(0));
+    let mut seen = Vec::new();
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let turn = advance(&plan, &mut instance, &answers, Timestamp(0), &Limits::default()).unwrap();
+        seen.extend(identities(&turn));
+        let answer = |command: &abide_workflow::command::Command| Message::ActivityCompleted {
+            command: command.id,
+            result: json!(1).into(),
+        };
+        answers = turn.commands.iter().map(answer).collect();
+    }
+    let told: Vec<_> = seen
+        .iter()
+        .map(|step| (step.path.as_str(), step.fanned_out_by.as_deref(), step.lineage.len()))
+        .collect();
+    let each = "Fan/branches/1/Each";
+    assert_eq!(
+        told,
+        [
+            ("Fan/branches/0/Do", Some("Fan"), 1),
+            ("Fan/branches/1/Each/iterator/Do", Some(each), 2),
+            ("End", None, 0)
+        ]
+    );
+}
+
+#[test]
 fn a_second_run_of_an_instance_has_an_execution_id_of_its_own() {
     let plan = case("End", json!({"End": {"type": "succeed"}})).plan();
     let origin = |run| Origin::new(InstanceId::new("i").unwrap(), RunNumber(run), &plan);

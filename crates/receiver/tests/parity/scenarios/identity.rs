@@ -18,7 +18,7 @@ const ARRIVES: [(&str, &str); 7] = [
     ("x-tpf-dispatch-ts-epoch-ms", "T"),
     ("x-tpf-execution-id", "device-7/1"),
     ("x-tpf-idempotency-key", "e48f7e50847144c92592a1c8373c85896de507adcb5061c5110c5158fa640e15"),
-    ("x-tpf-parent-item-id", "3ebeb5c375b7df294032d566451a6b9e2eea3bc3ec902ef24c4b5c5ba146614c"),
+    ("x-tpf-parent-item-id", "d22a4847764e7172e2fea41bdf41b497f26dc183baa890d94b52950704c1a45a"),
     ("x-tpf-retry-attempt", "0"),
 ];
 
