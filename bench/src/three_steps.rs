@@ -155,6 +155,7 @@ fn instance_row(run: u64, last_turn: u64, status: RunStatus) -> (Key, Option<Vec
         entity_id: None,
         parked: None,
         parent: None,
+        parent_item: None,
     };
     (instances::key(&format!("0198c2a4-7d31-7a52-9c6f-{run:012x}")), Some(encode(&row)))
 }

@@ -11,7 +11,7 @@ use crate::entity::Routed;
 /// A message from one run to another. Stored by place: append only.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Post {
-    /// Begin a run for this parent.
+    /// Begin a run for this parent: as it was asked for before the calls of children had a parent item. Only read.
     StartChild(ChildStart),
     /// End the run that this parent started, if it still lives.
     TerminateChild {
@@ -34,6 +34,20 @@ pub enum Post {
     },
     /// An event from outside, for the run of its session.
     Routed(Box<Routed>),
+    /// Begin a run for this parent.
+    StartChildOf {
+        /// The key of the `workflow` state's visit that starts it: the parent item of its calls.
+        item: [u8; 32],
+        /// What to begin.
+        start: ChildStart,
+    },
+}
+
+impl Post {
+    /// Whether a run is to begin for its parent.
+    pub(crate) fn starts_child(&self) -> bool {
+        matches!(self, Self::StartChild(_) | Self::StartChildOf { .. })
+    }
 }
 
 /// A child to be started.
@@ -98,24 +112,42 @@ mod tests {
     use super::*;
     use abide_workflow::{CommandId, Failure, RunNumber};
 
-    #[test]
-    fn every_message_survives_its_bytes() {
-        let parent = ParentLink {
+    fn parent() -> ParentLink {
+        ParentLink {
             instance_id: InstanceId::new("parent").unwrap(),
             run: RunNumber(2),
             command: CommandId(3),
-        };
+        }
+    }
+
+    fn start() -> ChildStart {
+        ChildStart {
+            parent: parent(),
+            workflow: "w".to_owned(),
+            version: Some("^1".to_owned()),
+            input: "{\"a\":1}".to_owned(),
+            correlation_id: "c".to_owned(),
+            entity_id: None,
+        }
+    }
+
+    /// They lie in inboxes and outboxes: these may never change.
+    #[test]
+    fn a_child_that_was_asked_for_without_an_item_is_still_read() {
+        let before = b"\x01\x00\x06parent\x02\x03\x01w\x01\x02^1\x07{\"a\":1}\x01c\x00";
+        assert_eq!(decode::<Post>(before), Ok(Post::StartChild(start())));
+        let now = [&b"\x01\x05"[..], &[7; 32], &before[2..]].concat();
+        assert_eq!(encode(&Post::StartChildOf { item: [7; 32], start: start() }), now);
+    }
+
+    #[test]
+    fn every_message_survives_its_bytes() {
+        let parent = parent();
         let failure = Failure::last("Gone", "it is gone");
         let message = Message::ChildFailed { command: CommandId(3), failure };
         for post in [
-            Post::StartChild(ChildStart {
-                parent: parent.clone(),
-                workflow: "w".to_owned(),
-                version: Some("^1".to_owned()),
-                input: "{\"a\":1}".to_owned(),
-                correlation_id: "c".to_owned(),
-                entity_id: None,
-            }),
+            Post::StartChild(start()),
+            Post::StartChildOf { item: [7; 32], start: start() },
             Post::TerminateChild { parent: parent.clone(), reason: "r".to_owned() },
             Post::ToParent { parent, message },
             Post::Continue { run: 9 },

@@ -20,7 +20,7 @@ pub(super) struct Children {
 impl Children {
     pub(super) fn note_post(&mut self, to: &str, post: &Post) {
         match post {
-            Post::StartChild(_) => {
+            Post::StartChild(_) | Post::StartChildOf { .. } => {
                 self.on_the_way.insert(to.to_owned());
             }
             Post::ToParent { parent, .. } => {

@@ -32,7 +32,9 @@ impl Shard {
         let origin = run.instance.origin();
         let execution = origin.execution_id().to_string();
         let keyed_by = if planted!(self, KeyWithoutRun) { origin.instance_id.as_str() } else { &execution };
-        let (key, parent_item) = keys(&origin.workflow, keyed_by, &start.step);
+        let (key, fanned_out) = keys(&origin.workflow, keyed_by, &start.step);
+        // Outside all fan-outs a child's calls belong to what started it.
+        let parent_item = fanned_out.or_else(|| run.row.parent_item.as_deref().copied());
         let timeout = start.attempt_timeout.unwrap_or(Config::ATTEMPT_TIMEOUT);
         let dispatch = Dispatch {
             instance_id: origin.instance_id.as_str().to_owned(),
@@ -249,8 +251,8 @@ fn delivery_due(at: i64, run: u64, command: CommandId) -> DueKey {
     DueKey { at, run, what: What::Delivery, number: command.0 }
 }
 
-/// The key of the work, and of the item that fanned out into it.
-fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], Option<[u8; 32]>) {
+/// The key of the work, and of the item of this run that fanned out into it.
+pub(super) fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], Option<[u8; 32]>) {
     let lineage: Vec<FanOut> =
         step.lineage.iter().map(|l| FanOut { visit: l.visit, redrive: l.redrive, index: l.index }).collect();
     let of = |step_path: &str, visit, redrive, lineage: &[FanOut]| {

@@ -6,6 +6,7 @@ use abide_workflow::command::{Command, CommandKind, StartChild};
 use abide_workflow::instance::ParentLink;
 use abide_workflow::{CommandId, Failure, Instance, Message, PartChange, Turn};
 
+use super::calls::keys;
 use super::commits::After;
 use super::slot::{Envelope, From, Run};
 use super::turn::of_part;
@@ -58,7 +59,9 @@ impl Shard {
             correlation_id: origin.correlation_id.clone(),
             entity_id: origin.entity_id.clone(),
         };
-        self.post(child.instance_id, Post::StartChild(start));
+        let execution = origin.execution_id().to_string();
+        let (item, _) = keys(&origin.workflow, &execution, &child.step);
+        self.post(child.instance_id, Post::StartChildOf { item, start });
     }
 
     /// The run has ended: whoever waits is told.

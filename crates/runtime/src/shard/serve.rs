@@ -6,7 +6,7 @@ use abide_workflow::{InstanceId, Message};
 
 use super::Shard;
 use super::commits::After;
-use super::slot::{Envelope, From, Item, Known, Run, Slot, is_over};
+use super::slot::{Envelope, From, Item, Known, Promised, Run, Slot, is_over};
 use crate::event::{Depth, Effect};
 use crate::post::Post;
 use crate::request::{Refused, Request};
@@ -136,7 +136,10 @@ impl Shard {
             Item::Expire { ended, expiry } => self.serve_expire(id, slot, &ended, &expiry),
             Item::Inspect => self.inspect(id, slot),
             Item::Post { sequence, post: Post::StartChild(start) } => {
-                self.find_plan(id, slot, sequence, start);
+                self.find_plan(id, slot, Promised { sequence, item: None, start });
+            }
+            Item::Post { sequence, post: Post::StartChildOf { item, start } } => {
+                self.find_plan(id, slot, Promised { sequence, item: Some(item), start });
             }
             Item::Post { sequence, post: Post::Routed(routed) } => {
                 self.serve_routed(id, slot, sequence, routed);
@@ -237,7 +240,8 @@ impl Item {
         match self {
             Self::Asked(_, Request::Restart { .. } | Request::Purge { .. } | Request::Start(_)) => true,
             Self::Asked(_, request) => request.repeat().is_some(),
-            Self::Expire { .. } | Self::Post { post: Post::StartChild(_) | Post::Routed(_), .. } => true,
+            Self::Expire { .. } | Self::Post { post: Post::Routed(_), .. } => true,
+            Self::Post { post, .. } => post.starts_child(),
             _ => false,
         }
     }

@@ -44,10 +44,32 @@ pub(super) struct Slot {
     pub(super) resuming: bool,
     /// The gathering that has its newest row, if there is no run in memory to say so.
     pub(super) written: u64,
-    /// A child whose plan is being looked for, with its row in the inbox.
-    pub(super) child: Option<(u64, ChildStart)>,
+    /// A child whose plan is being looked for.
+    pub(super) child: Option<Promised>,
     /// An event whose run's plan is being looked for, with its row in the inbox.
     pub(super) routed: Option<(u64, Box<Routed>)>,
+}
+
+/// A child that is to begin.
+#[derive(Debug)]
+pub(super) struct Promised {
+    /// Its row in the inbox.
+    pub(super) sequence: u64,
+    /// The item of the parent that started it, where that was told.
+    pub(super) item: Option<[u8; 32]>,
+    pub(super) start: ChildStart,
+}
+
+impl Promised {
+    /// As it came.
+    pub(super) fn into_item(self) -> Item {
+        let start = self.start;
+        let post = match self.item {
+            Some(item) => Post::StartChildOf { item, start },
+            None => Post::StartChild(start),
+        };
+        Item::Post { sequence: self.sequence, post }
+    }
 }
 
 /// What is known of an instance.
@@ -157,9 +179,8 @@ impl Item {
             Self::Asked(_, request) if request.needs_row_only() => {
                 Depth::Row { repeat: request.repeat().map(|repeat| repeat.key) }
             }
-            Self::Feed { whole: false, .. }
-            | Self::Expire { .. }
-            | Self::Post { post: Post::StartChild(_), .. } => Depth::Row { repeat: None },
+            Self::Feed { whole: false, .. } | Self::Expire { .. } => Depth::Row { repeat: None },
+            Self::Post { post, .. } if post.starts_child() => Depth::Row { repeat: None },
             _ => Depth::Run,
         }
     }

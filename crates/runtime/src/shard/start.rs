@@ -12,9 +12,9 @@ use semver::VersionReq;
 
 use super::Shard;
 use super::commits::After;
-use super::slot::{First, Item, Known, OpenCall, Run, Slot, is_over};
+use super::slot::{First, Known, OpenCall, Promised, Run, Slot, is_over};
 use crate::event::{Effect, Notice, PlanError};
-use crate::post::{ChildStart, Post};
+use crate::post::Post;
 use crate::request::{Refused, Reply, Start, Started, Ticket};
 use crate::run::{Book, StoredRun};
 
@@ -167,6 +167,7 @@ impl Shard {
                 let instance_id = parent.instance_id.as_str().to_owned();
                 Box::new(Parent { instance_id, run_number: parent.run.0, command: parent.command.0 })
             }),
+            parent_item: None,
         };
         let mut run = Run::begin(row, plan, Instance::pending(origin, self.now.wall), 0);
         run.first.push(First::After(After::Effect(Effect::Tell(Notice::Began))));
@@ -174,10 +175,10 @@ impl Shard {
     }
 
     /// A child's plan is looked for; the child waits in front of everything else for its id.
-    pub(super) fn find_plan(&mut self, id: &InstanceId, slot: &mut Slot, sequence: u64, start: ChildStart) {
-        let range = start.version.as_deref().map(VersionReq::parse).transpose();
-        let workflow = start.workflow.clone();
-        slot.child = Some((sequence, start));
+    pub(super) fn find_plan(&mut self, id: &InstanceId, slot: &mut Slot, child: Promised) {
+        let range = child.start.version.as_deref().map(VersionReq::parse).transpose();
+        let workflow = child.start.workflow.clone();
+        slot.child = Some(child);
         match range {
             Ok(range) => {
                 slot.ask();
@@ -201,8 +202,8 @@ impl Shard {
                     self.refuse_child(&mut slot, Failure::last(code::WORKFLOW_NOT_FOUND, reason));
                 }
                 Err(PlanError::Unavailable(_)) => {
-                    if let Some((sequence, start)) = slot.child.take() {
-                        slot.items.push_front(Item::Post { sequence, post: Post::StartChild(start) });
+                    if let Some(child) = slot.child.take() {
+                        slot.items.push_front(child.into_item());
                         self.waiting += 1;
                         let depth = crate::event::Depth::Row { repeat: None };
                         let at = super::later(self.now.mono, super::back_off(4));
@@ -227,11 +228,11 @@ impl Shard {
             let failure = Failure::last("InstanceLive", format!("instance {id} is live already"));
             return self.refuse_child(slot, failure);
         }
-        let Some((sequence, start)) = slot.child.take() else { return };
+        let Some(Promised { sequence, item, start }) = slot.child.take() else { return };
         let input: serde_json::Value = serde_json::from_str(&start.input).unwrap_or_default();
         if let Err(mismatches) = plan.check_input(&input) {
             let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
-            slot.child = Some((sequence, start));
+            slot.child = Some(Promised { sequence, item, start });
             return self.refuse_child(slot, Failure::last(code::INPUT_INVALID, reason));
         }
         let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
@@ -242,13 +243,14 @@ impl Shard {
         origin.parent = Some(start.parent);
         self.feed_replaced(id, slot);
         let mut run = self.begin_run(plan, origin);
+        run.row.parent_item = item.map(Box::new);
         run.first.push(First::Inbox(sequence));
         slot.known = Known::Run(Box::new(run));
     }
 
     /// The child cannot be: its parent is told, in the commit that forgets the request.
     fn refuse_child(&mut self, slot: &mut Slot, failure: Failure) {
-        let Some((sequence, start)) = slot.child.take() else { return };
+        let Some(Promised { sequence, start, .. }) = slot.child.take() else { return };
         self.commits.make_room(4, 64 * 1024);
         self.commits.delete(inbox::key(sequence));
         let message = Message::ChildFailed { command: start.parent.command, failure };

@@ -62,6 +62,9 @@ pub struct Instance {
     pub parked: Option<String>,
     /// The run that waits for this one, if it is a child. Since format 2.
     pub parent: Option<Box<Parent>>,
+    /// The key of the item of the parent that started this run, if it is a child: calls that no fan-out of its own made belong to it. Since
+    /// format 3; boxed, because most runs have none.
+    pub parent_item: Option<Box<[u8; 32]>>,
 }
 
 /// Who waits for a child: here, because it must be told of an end also where nothing else of the child can be read.
@@ -77,11 +80,14 @@ pub struct Parent {
 
 impl Stored for Instance {
     const TABLE: Table = Table::Instance;
-    const FORMAT: u8 = 2;
+    const FORMAT: u8 = 3;
 
+    /// No parent; of a child no item.
     fn appended_since(format: u8) -> &'static [u8] {
-        // No parent.
-        if format == 1 { &[0] } else { &[] }
+        match format {
+            1 => &[0, 0],
+            _ => &[0],
+        }
     }
 }
 
@@ -110,11 +116,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Format 1 ended before the parent.
-    fn a_row_of_format_1_has_no_parent(instance: &Instance) {
+    /// Format 1 ended before the parent, format 2 before its item.
+    fn a_row_of_an_older_format_lacks(fields: usize, instance: &Instance) {
         let mut bytes = encode(instance);
-        bytes[0] = 1;
-        assert_eq!(bytes.pop(), Some(0));
+        bytes[0] = u8::try_from(3 - fields).unwrap();
+        for _ in 0..fields {
+            assert_eq!(bytes.pop(), Some(0));
+        }
         assert_eq!(decode::<Instance>(&bytes).as_ref(), Ok(instance));
         bytes.push(0);
         assert!(decode::<Instance>(&bytes).is_err(), "what is left over is damage there too");
@@ -133,6 +141,7 @@ mod tests {
             entity_id: Option<String>,
             parked: Option<String>,
             parent: Option<(String, u32, u64)>,
+            item: Option<[u8; 32]>,
         ) {
             let (run, run_number, folded_turn, last_turn) = numbers;
             let (definition, version, correlation_id) = texts;
@@ -141,10 +150,12 @@ mod tests {
                 parent.map(|(instance_id, run_number, command)| Parent { instance_id, run_number, command }.into());
             let instance = Instance {
                 run, run_number, status, definition, version, definition_hash, folded_turn, last_turn,
-                created_at, updated_at, correlation_id, entity_id, parked, parent,
+                created_at, updated_at, correlation_id, entity_id, parked, parent, parent_item: item.map(Box::new),
             };
             value_round_trips(&instance);
-            a_row_of_format_1_has_no_parent(&Instance { parent: None, ..instance });
+            let instance = Instance { parent_item: None, ..instance };
+            a_row_of_an_older_format_lacks(1, &instance);
+            a_row_of_an_older_format_lacks(2, &Instance { parent: None, ..instance });
         }
 
         #[test]
