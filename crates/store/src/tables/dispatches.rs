@@ -124,6 +124,49 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The bytes of a call as they were before it had a target and the first of its failures, and before it was known which deliveries may have run.
+    #[test]
+    fn a_dispatch_of_an_older_format_is_read_without_what_was_not_known_then() {
+        let oldest = Dispatch {
+            instance_id: "a".to_owned(),
+            run_number: 1,
+            correlation_id: "order-7".to_owned(),
+            command: 2,
+            activity: "charge".to_owned(),
+            step: "Charge".to_owned(),
+            parent_item: Some([3; 32]),
+            state: FailedRetryable,
+            attempt: 4,
+            unanswered: 1,
+            fencing_token: 5,
+            created_at: 6,
+            sent_at: 7,
+            deadline_at: Some(8),
+            attempt_timeout_ms: 9,
+            not_before: Some(10),
+            reason: Some("Busy".to_owned()),
+            secrets: vec!["/token".to_owned()],
+            input: DispatchInput::Inline(b"{}".to_vec()),
+            target: None,
+            first_failure_at: None,
+            status: None,
+            may_have_run: false,
+            unsent: false,
+        };
+        let newer = Dispatch {
+            target: Some("HTTP https://example.com".to_owned()),
+            first_failure_at: Some(11),
+            status: Some("503 UNAVAILABLE".to_owned()),
+            ..oldest.clone()
+        };
+        for (format, fields, dispatch) in [(1, 5, oldest), (2, 2, newer)] {
+            let mut bytes = super::super::encode(&dispatch);
+            bytes.truncate(bytes.len() - fields);
+            bytes[0] = format;
+            assert_eq!(super::super::decode(&bytes), Ok(dispatch), "format {format}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_dispatch_survives_its_bytes(
