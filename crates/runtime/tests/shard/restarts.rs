@@ -1,11 +1,14 @@
 //! What survives a crash: timers, children, unfinished turns, events; and what going down in order does.
 
+use std::collections::BTreeMap;
+
+use abide_runtime::event::CallId;
 use abide_runtime::post::{self, Post};
 use abide_runtime::{Event, Notice, Refused, Reply, Request, Stopped};
 use abide_store::rows::Batch;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::{Table, decode, encode, heads, inbox};
-use abide_workflow::Message;
+use abide_workflow::{CommandId, Message};
 use serde_json::json;
 
 use crate::world::{EPOCH_MS, World, failure, name, task};
@@ -51,6 +54,58 @@ fn overdue_timers_are_taken_up_at_their_rate_and_fresh_work_does_not_wait_for_th
     world.pass(9_000);
     assert_eq!(ended(&world), 100);
     world.check();
+}
+
+/// Runs of several branches, each in its second call when the process dies: what is delivered again, and after how many milliseconds.
+fn overdue_calls(per_second: u32) -> Vec<(u64, CallId)> {
+    let branch = json!({"startAt": "One", "states": {"One": task("Two"), "Two": task("Done"), "Done": {"type": "succeed"}}});
+    let states = json!({"Start": {"type": "parallel", "branches": vec![branch; BRANCHES], "next": "End"}, "End": {"type": "succeed"}});
+    let mut world = World::with(|config| config.overdue_per_second = per_second);
+    world.publish("wide", &states);
+    for run in 0..RUNS {
+        world.start("wide", &format!("w-{run}"));
+    }
+    // The last branches first, two of each run at the same moment: the calls of a run are not next to each other, and not in the order of their
+    // branches.
+    world.calls.make_contiguous().sort_by_key(|(id, _)| std::cmp::Reverse(id.command));
+    for _ in 0..BRANCHES / 2 {
+        (0..RUNS * 2).for_each(|_| drop(world.complete()));
+        world.pass(100);
+    }
+    assert_eq!(world.calls.len(), RUNS * BRANCHES);
+    world.jump(60_000);
+    world.crash();
+    let mut taken = Vec::new();
+    for ms in 0..10_000 {
+        taken.extend(world.calls.drain(..).map(|(id, _)| (ms, id)));
+        world.pass(1);
+    }
+    world.check();
+    taken
+}
+
+const RUNS: usize = 5;
+const BRANCHES: usize = 6;
+
+#[test]
+fn overdue_calls_are_taken_up_at_their_rate_in_the_order_of_their_commands_and_always_alike() {
+    let taken = overdue_calls(10);
+    assert_eq!(taken.len(), RUNS * BRANCHES, "each of them once: {taken:?}");
+    for (before, (ms, id)) in taken.iter().enumerate() {
+        assert!(before as u64 <= ms / 100, "{id:?} after {ms} ms and {before} others");
+    }
+    assert!(taken.last().is_some_and(|(ms, _)| *ms <= 4_000), "nor much slower: {taken:?}");
+    let mut instances: BTreeMap<&str, Vec<CommandId>> = BTreeMap::new();
+    for (_, id) in &taken {
+        assert_eq!(id.attempt, 1, "{id:?}");
+        instances.entry(id.instance_id.as_str()).or_default().push(id.command);
+    }
+    assert_eq!(instances.len(), RUNS);
+    for (id, commands) in instances {
+        assert!(commands.is_sorted_by(|one, next| one < next), "{id}: {commands:?}");
+    }
+    assert!(!taken.is_sorted_by_key(|(_, id)| id.instance_id.as_str()), "one instance after the other");
+    assert_eq!(taken, overdue_calls(10), "another time");
 }
 
 /// A message for nobody: it is looked up, found to be for nobody, and deleted.
