@@ -1,7 +1,7 @@
 //! One remote activity: what a delivery goes through, from its checks to its answer.
 //!
 //! ```text
-//!  metadata, deadline, input ─► gate: place, room, turn, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
+//!  metadata, deadline, input ─► gate: place, turn, room, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
 //!  ────────────────────── nothing is sent until here, so the outcome is known ─────────────────────┘
 //! ```
 //! Delivers once and reports. Knows nothing of retries.
@@ -96,7 +96,8 @@ impl Remote {
         self.deliver_in(call, &Unbounded).await
     }
 
-    /// The same in room that is shared with others: none is taken while the call waits for a place before its target.
+    /// The same in room that is shared with others: none is taken while the call waits for a place
+    /// before its target, or for its turn.
     pub async fn deliver_in(&self, call: Call, room: &impl Room) -> Answer {
         let begun = Instant::now();
         if call.ask_first
@@ -125,8 +126,10 @@ impl Remote {
             let until = begun + WAIT_MAX;
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             let place = self.gate.place(until).await?;
+            self.gate.turn(&place, until).await?;
+            // Last of all that can take long: whoever sleeps with a slot of the node keeps it from those who could use it.
             let held = room.take().await?;
-            Ok((self.gate.turn(place, until).await?, held))
+            Ok((self.gate.pass(place)?, held))
         };
         let (mut passage, _held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
         let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_MAX);

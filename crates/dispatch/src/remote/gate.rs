@@ -2,8 +2,8 @@
 //! circuit is open.
 //!
 //! Waiting is no part of an attempt: a burst that the target works off in time uses up nobody's retries. Whoever does not get through has
-//! sent nothing, so a slow or dead target holds no more than its own places. A place comes first and a turn last, so that what else a delivery needs can be taken in between by those who have a place. Knows
-//! nothing of connections.
+//! sent nothing, so a slow or dead target holds no more than its own places. A place comes first, then a turn, and the circuit is asked last, so
+//! that what else a delivery needs is taken in between by those who are about to leave. Knows nothing of connections.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,17 +64,21 @@ impl Gate {
     }
 
     /// Waits for the turn of whoever has a place, at most until then.
-    pub(super) async fn turn<'g>(&'g self, place: Place<'g>, until: Instant) -> Result<Passage<'g>, Failure> {
-        if let Some(pace) = &self.pace {
-            let turn = {
-                let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-                pace.turn(Instant::now(), until)
-            };
-            let turn = turn
-                .map_err(|wait| busy("as many deliveries as it takes are begun in this time", Some(wait)))?;
-            sleep_until(turn).await;
-        }
-        // Much may have happened since.
+    pub(super) async fn turn(&self, _: &Place<'_>, until: Instant) -> Result<(), Failure> {
+        let Some(pace) = &self.pace else { return Ok(()) };
+        let turn = {
+            let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+            pace.turn(Instant::now(), until)
+        };
+        let turn =
+            turn.map_err(|wait| busy("as many deliveries as it takes are begun in this time", Some(wait)))?;
+        sleep_until(turn).await;
+        Ok(())
+    }
+
+    /// Lets through whoever had its turn, unless the circuit is open. Waits for nothing: what is let through leaves.
+    pub(super) fn pass<'g>(&'g self, place: Place<'g>) -> Result<Passage<'g>, Failure> {
+        // Much may have happened since there was a place.
         let ticket = self.breaker.admit(Instant::now()).map_err(circuit_open)?;
         Ok(Passage { breaker: &self.breaker, ticket, verdict: Verdict::Nothing, _place: place })
     }
@@ -148,7 +152,8 @@ mod tests {
     impl Gate {
         async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
             let place = self.place(until).await?;
-            self.turn(place, until).await
+            self.turn(&place, until).await?;
+            self.pass(place)
         }
     }
 

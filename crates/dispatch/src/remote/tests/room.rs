@@ -1,9 +1,10 @@
-//! Room that all calls share: taken by those who have a place before their target, and by nobody who waits for one.
+//! Room that all calls share: taken by those who are about to leave, and by nobody who waits for a place before its target
+//! or for the turn of its pace.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -33,9 +34,14 @@ fn call_of(activity: &str) -> Call {
 }
 
 async fn everywhere(stuck: &Server, able: &Server) -> Arc<Everywhere> {
+    let two = json!({"concurrency": 2});
+    everywhere_with([("stuck", stuck, two.clone()), ("able", able, two)])
+}
+
+fn everywhere_with<const N: usize>(all: [(&str, &Server, Value); N]) -> Arc<Everywhere> {
     let directory = Directory::new(outbound());
-    for (name, server) in [("stuck", stuck), ("able", able)] {
-        let mut declared = declared(Wire::Rest, &http(server.address), json!({"concurrency": 2}));
+    for (name, server, more) in all {
+        let mut declared = declared(Wire::Rest, &http(server.address), more);
         declared.activity.name = name.to_owned();
         directory.put(declared).unwrap();
     }
@@ -59,6 +65,42 @@ async fn calls_that_wait_for_their_target_take_no_room_from_others() {
     assert_eq!(slots.0.available_permits(), 1, "two are under way, and eighteen wait");
     waiting.shutdown().await;
     assert_eq!(slots.0.available_permits(), 3);
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_their_pace_take_no_room_from_others() {
+    let server = Server::always(200, "1").await;
+    let everywhere =
+        everywhere_with([("paced", &server, json!({"ratePerSecond": 0.1})), ("free", &server, json!({}))]);
+    let slots = slots(2);
+    let mut paced = JoinSet::new();
+    for _ in 0..20 {
+        let (everywhere, slots) = (Arc::clone(&everywhere), slots.clone());
+        let mut call = call_of("paced");
+        call.metadata.deadline_epoch_ms = None;
+        paced.spawn(async move { everywhere.deliver_in(call, &slots).await });
+    }
+    assert_eq!(result(paced.join_next().await.unwrap().unwrap()), Ok(json!(1)), "the first has its turn");
+    // One thread: by now all the others have got as far as they can for the next ten seconds.
+    for _ in 0..10 {
+        assert_eq!(slots.0.available_permits(), 2, "whoever sleeps holds nothing");
+        let free = everywhere.deliver_in(call_of("free"), &slots);
+        let free = tokio::time::timeout(Duration::from_secs(5), free).await;
+        assert_eq!(result(free.expect("the free one is held up")), Ok(json!(1)));
+    }
+    assert!(paced.try_join_next().is_none(), "and nobody had to give up for that");
+}
+
+#[tokio::test]
+async fn the_rate_that_is_declared_is_the_rate_of_deliveries() {
+    let server = Server::always(200, "1").await;
+    let paced = remote_with(Wire::Rest, server.address, json!({"ratePerSecond": 0.002}));
+    assert_eq!(deliver(&paced, json!(1)).await, Ok(json!(1)));
+    let second = deliver(&paced, json!(1)).await;
+    assert_eq!(told(&second), unsent("TargetBusy"), "its turn comes after its deadline");
+    let wait_ms = second.unwrap_err().retry_after_ms.unwrap();
+    assert!((400_000..=500_000).contains(&wait_ms), "one every 500 seconds: {wait_ms}");
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
