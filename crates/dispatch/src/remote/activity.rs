@@ -1,7 +1,7 @@
 //! One remote activity: what a delivery goes through, from its checks to its answer.
 //!
 //! ```text
-//!  metadata, deadline, input ─► gate: place, turn, room, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
+//!  metadata, deadline, input ─► gate: turn, room, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
 //!  ────────────────────── nothing is sent until here, so the outcome is known ─────────────────────┘
 //! ```
 //! Delivers once and reports. Knows nothing of retries.
@@ -20,6 +20,7 @@ use super::declaration::{Auth, DeclarationError, RemoteDeclaration, Wire};
 use super::exchange::{self, Ask};
 use super::gate::Gate;
 use super::grpc;
+use super::limits::Line;
 use super::outbound::Outbound;
 use super::pool::{Origin, Outgoing, Speaks};
 use crate::contract::Contract;
@@ -65,7 +66,8 @@ impl Remote {
         let (invoke, probe) = (path(Ask::Invoke)?, path(Ask::Probe)?);
         let speaks = if is_grpc { Speaks::Http2 } else { Speaks::Either };
         let origin = outbound.origin(&target, speaks, &declaration.tls);
-        let gate = Gate::new(declaration.concurrency, declaration.rate_per_second, outbound.breaker(&target));
+        let own = Line::of_activity(declaration.concurrency, declaration.rate_per_second);
+        let gate = Gate::new(own, outbound.line(&target), outbound.breaker(&target));
         Ok(Self { declaration, contract, target, invoke, probe, origin, gate, outbound: outbound.clone() })
     }
 
@@ -125,11 +127,10 @@ impl Remote {
             self.check(call)?;
             let until = begun + WAIT_MAX;
             let until = deadline.map_or(until, |deadline| deadline.min(until));
-            let place = self.gate.place(until).await?;
-            self.gate.turn(&place, until).await?;
+            let turn = self.gate.turn(until).await?;
             // Last of all that can take long: whoever sleeps with a slot of the node keeps it from those who could use it.
             let held = room.take().await?;
-            Ok((self.gate.pass(place)?, held))
+            Ok((self.gate.pass(turn)?, held))
         };
         let (mut passage, _held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
         let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_MAX);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use self::fields::Fields;
+use super::limits::{CONCURRENCY_MAX, RATE_MAX, RATE_MIN};
 use super::secrets::SecretRef;
 use crate::contract::{Contract, ContractError};
 use crate::declaration::{Category, Declaration, object};
@@ -19,10 +20,7 @@ use crate::guard::{Denied, Scheme, Target};
 
 /// Deliveries under way to one activity where nothing is declared.
 pub const CONCURRENCY_DEFAULT: u32 = 64;
-const CONCURRENCY_MAX: u32 = 10_000;
 const NAME_BYTES_MAX: usize = 256;
-const RATE_MIN: f64 = 0.001;
-const RATE_MAX: f64 = 1_000_000.0;
 /// The longest attempt: it holds a place all the time.
 const ATTEMPT_MS_MAX: u128 = 24 * 3_600_000;
 

@@ -1,91 +1,69 @@
-//! The gate before an activity: how many deliveries are under way to it, how many are begun in a second, and none while its target's
-//! circuit is open.
+//! The gate before an activity: its own line and its target's, and nobody gets through while its target's circuit is open.
 //!
 //! Waiting is no part of an attempt: a burst that the target works off in time uses up nobody's retries. Whoever does not get through has
-//! sent nothing, so a slow or dead target holds no more than its own places. A place comes first, then a turn, and the circuit is asked last, so
-//! that what else a delivery needs is taken in between by those who are about to leave. Knows nothing of connections.
+//! sent nothing, so a slow or dead target holds no more than its own places. The activity's line comes first: one that is slow by its own pace
+//! holds nothing of a target that it shares with others. The circuit is asked last, so that what else a delivery needs is taken in between by
+//! those who are about to leave. Knows nothing of connections.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::Instant;
 
 use super::breaker::{Breaker, Circuit, Ticket, Verdict};
+use super::limits::{Line, Place, millis};
 use crate::transport::Failure;
 
 /// The gate of one activity.
 #[derive(Debug)]
 pub(super) struct Gate {
-    places: Semaphore,
-    pace: Option<Mutex<Pace>>,
+    own: Line,
+    target: Arc<Line>,
     breaker: Arc<Breaker>,
 }
 
-/// Room for one delivery to the activity.
+/// The turn of one delivery, with its places before the activity and before the target.
 #[derive(Debug)]
-pub(super) struct Place<'g> {
-    _permit: SemaphorePermit<'g>,
+pub(super) struct Turn<'g> {
+    _places: [Place<'g>; 2],
 }
 
-/// A delivery that is under way. Its place is free again when this is dropped.
+/// A delivery that is under way. Its places are free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Passage<'g> {
     breaker: &'g Breaker,
     ticket: Ticket,
     verdict: Verdict,
-    _place: Place<'g>,
-}
-
-/// Deliveries at equal distances.
-#[derive(Debug)]
-struct Pace {
-    distance: Duration,
-    next: Option<Instant>,
+    _turn: Turn<'g>,
 }
 
 impl Gate {
-    pub(super) fn new(concurrency: NonZeroU32, rate_per_second: Option<f64>, breaker: Arc<Breaker>) -> Self {
-        let places = Semaphore::new(concurrency.get() as usize);
-        Self { places, pace: rate_per_second.map(|rate| Mutex::new(Pace::new(rate))), breaker }
+    pub(super) fn new(own: Line, target: Arc<Line>, breaker: Arc<Breaker>) -> Self {
+        Self { own, target, breaker }
     }
 
-    /// Waits for a place, at most until then.
-    pub(super) async fn place(&self, until: Instant) -> Result<Place<'_>, Failure> {
+    /// Waits for a turn, at most until then.
+    pub(super) async fn turn(&self, until: Instant) -> Result<Turn<'_>, Failure> {
         // Nobody waits in a line that leads nowhere.
         if let Some(left) = self.breaker.closed_for(Instant::now()) {
             return Err(circuit_open(left));
         }
-        match timeout_at(until, self.places.acquire()).await {
-            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
-            _ => Err(busy("as many deliveries as it takes are under way", None)),
-        }
+        let own = self.own.turn(until).await?;
+        let target = self.target.turn(until).await?;
+        Ok(Turn { _places: [own, target] })
     }
 
-    /// Waits for the turn of whoever has a place, at most until then.
-    pub(super) async fn turn(&self, _: &Place<'_>, until: Instant) -> Result<(), Failure> {
-        let Some(pace) = &self.pace else { return Ok(()) };
-        let turn = {
-            let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-            pace.turn(Instant::now(), until)
-        };
-        let turn =
-            turn.map_err(|wait| busy("as many deliveries as it takes are begun in this time", Some(wait)))?;
-        sleep_until(turn).await;
-        Ok(())
-    }
-
-    /// Lets through whoever had its turn, unless the circuit is open. Waits for nothing: what is let through leaves.
-    pub(super) fn pass<'g>(&'g self, place: Place<'g>) -> Result<Passage<'g>, Failure> {
-        // Much may have happened since there was a place.
+    /// Lets through whoever has its turn, unless the circuit is open. Waits for nothing: what is let through leaves.
+    pub(super) fn pass<'g>(&'g self, turn: Turn<'g>) -> Result<Passage<'g>, Failure> {
+        // Much may have happened since it began to wait.
         let ticket = self.breaker.admit(Instant::now()).map_err(circuit_open)?;
-        Ok(Passage { breaker: &self.breaker, ticket, verdict: Verdict::Nothing, _place: place })
+        Ok(Passage { breaker: &self.breaker, ticket, verdict: Verdict::Nothing, _turn: turn })
     }
 
     /// Deliveries under way.
     pub(super) fn under_way(&self, concurrency: NonZeroU32) -> usize {
-        (concurrency.get() as usize).saturating_sub(self.places.available_permits())
+        self.own.under_way(concurrency)
     }
 
     /// Whether the target is asked now.
@@ -107,53 +85,30 @@ impl Drop for Passage<'_> {
     }
 }
 
-impl Pace {
-    fn new(rate_per_second: f64) -> Self {
-        Self { distance: Duration::from_secs_f64(1.0 / rate_per_second), next: None }
-    }
-
-    /// When the next delivery may begin; an error with the wait if that is too late for whoever asks.
-    fn turn(&mut self, now: Instant, until: Instant) -> Result<Instant, Duration> {
-        let turn = self.next.map_or(now, |next| next.max(now));
-        if turn > until {
-            return Err(turn - now);
-        }
-        self.next = Some(turn + self.distance);
-        Ok(turn)
-    }
-}
-
-fn busy(why: &str, wait: Option<Duration>) -> Failure {
-    let failure = Failure::retryable("TargetBusy", format!("{why}; this one was not sent"));
-    Failure { retry_after_ms: wait.map(millis), ..failure }
-}
-
 fn circuit_open(left: Duration) -> Failure {
     let message = "the target did not answer the deliveries before this one, which was not sent";
     Failure { retry_after_ms: Some(millis(left)), ..Failure::retryable("CircuitOpen", message) }
-}
-
-fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(crate::status::RETRY_AFTER_MS_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::remote::breaker::BreakerConfig;
+    use crate::remote::limits::TargetLimits;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn gate(concurrency: u32, rate: Option<f64>) -> Gate {
         let config = BreakerConfig { troubles: 2, ..BreakerConfig::default() };
-        Gate::new(NonZeroU32::new(concurrency).unwrap(), rate, Arc::new(Breaker::new(config)))
+        let own = Line::of_activity(NonZeroU32::new(concurrency).unwrap(), rate);
+        let target = Arc::new(Line::of_target(TargetLimits::default()));
+        Gate::new(own, target, Arc::new(Breaker::new(config)))
     }
 
     impl Gate {
         async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
-            let place = self.place(until).await?;
-            self.turn(&place, until).await?;
-            self.pass(place)
+            let turn = self.turn(until).await?;
+            self.pass(turn)
         }
     }
 

@@ -19,6 +19,7 @@ mod exchange;
 mod gate;
 mod grpc;
 mod input_secrets;
+mod limits;
 mod outbound;
 mod pool;
 mod probe;
@@ -34,7 +35,8 @@ pub use declaration::{
     Auth, CONCURRENCY_DEFAULT, ClientCertificate, DeclarationError, Hmac, RemoteDeclaration, Tls, Wire,
 };
 pub use directory::{Directory, DirectoryError, Everywhere};
-pub use outbound::Outbound;
+pub use limits::{LimitError, TargetLimits};
+pub use outbound::{Outbound, TargetConfig};
 pub use secrets::{Secret, SecretError, SecretRef, Secrets, SecretsConfig, SystemSecrets};
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! What all remote activities share: the guard, the secrets, the connections and the breakers of the targets they have in common.
+//! What all remote activities share: the guard, the secrets, the connections, the limits and the breakers of the targets they have in
+//! common.
 //!
-//! Activities at one target use the same connections if they show the same certificate, and the same breaker in any case. Knows nothing of
-//! what activities are called.
+//! Activities at one target use the same connections if they show the same certificate, and the same line and breaker in any case. Knows
+//! nothing of what activities are called.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +13,28 @@ use tokio_rustls::TlsConnector;
 
 use super::breaker::{Breaker, BreakerConfig};
 use super::declaration::{DeclarationError, RemoteDeclaration, Tls};
+use super::limits::{Line, TargetLimits};
 use super::pool::{Origin, Speaks};
 use super::secrets::Secrets;
 use super::tls_profile::TlsProfile;
 use crate::guard::{Guard, Scheme, Target};
 use crate::http::{Connector, Offer, TlsError, TlsRoots};
+
+/// What holds for every target, each for itself.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct TargetConfig {
+    /// When it is left alone for a while.
+    pub breaker: BreakerConfig,
+    /// What it takes of all activities together.
+    pub limits: TargetLimits,
+}
+
+impl From<BreakerConfig> for TargetConfig {
+    /// Without limits.
+    fn from(breaker: BreakerConfig) -> Self {
+        Self { breaker, limits: TargetLimits::default() }
+    }
+}
 
 /// The way out. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -25,28 +43,41 @@ pub struct Outbound(Arc<Shared>);
 struct Shared {
     connector: Connector,
     secrets: Arc<dyn Secrets>,
-    breaker: BreakerConfig,
+    targets: TargetConfig,
     either: TlsConnector,
     http2: TlsConnector,
     origins: Users<(String, Speaks, Tls), Origin>,
     breakers: Users<String, Breaker>,
+    lines: Users<String, Line>,
 }
 
 impl Outbound {
     /// A way out that leads to what the guard admits, with secrets from there.
-    pub fn new(guard: Guard, secrets: impl Secrets, breaker: BreakerConfig) -> Result<Self, TlsError> {
-        Self::with(Connector::new(guard), Arc::new(secrets), breaker)
+    pub fn new(
+        guard: Guard,
+        secrets: impl Secrets,
+        targets: impl Into<TargetConfig>,
+    ) -> Result<Self, TlsError> {
+        Self::with(Connector::new(guard), Arc::new(secrets), targets)
     }
 
     pub(super) fn with(
         connector: Connector,
         secrets: Arc<dyn Secrets>,
-        breaker: BreakerConfig,
+        targets: impl Into<TargetConfig>,
     ) -> Result<Self, TlsError> {
         let tls = |offer| TlsRoots::of_the_web().connector(offer, None);
         let (either, http2) = (tls(Offer::Either)?, tls(Offer::Http2)?);
-        let (origins, breakers) = (Users::default(), Users::default());
-        Ok(Self(Arc::new(Shared { connector, secrets, breaker, either, http2, origins, breakers })))
+        Ok(Self(Arc::new(Shared {
+            connector,
+            secrets,
+            targets: targets.into(),
+            either,
+            http2,
+            origins: Users::default(),
+            breakers: Users::default(),
+            lines: Users::default(),
+        })))
     }
 
     /// Whether the declaration's token would be sent where others can read it: over the networks of others without TLS. A key that requests
@@ -91,7 +122,12 @@ impl Outbound {
 
     /// The breaker of a target, whoever calls it.
     pub(super) fn breaker(&self, target: &Target) -> Arc<Breaker> {
-        self.0.breakers.get(target.to_string(), || Breaker::new(self.0.breaker))
+        self.0.breakers.get(target.to_string(), || Breaker::new(self.0.targets.breaker))
+    }
+
+    /// The line before a target, whoever calls it.
+    pub(super) fn line(&self, target: &Target) -> Arc<Line> {
+        self.0.lines.get(target.to_string(), || Line::of_target(self.0.targets.limits))
     }
 }
 

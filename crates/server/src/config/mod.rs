@@ -128,6 +128,10 @@ pub struct DispatchConfig {
     /// The longest while.
     #[serde(with = "iso")]
     pub circuit_pause_max: Duration,
+    /// Deliveries under way to one target, of all activities together.
+    pub target_concurrency: Option<u32>,
+    /// Deliveries to one target begun in a second, of all activities together.
+    pub target_rate_per_second: Option<f64>,
     /// How often the records of calls are held against what is under way.
     #[serde(with = "iso")]
     pub reconcile_every: Duration,
@@ -142,6 +146,8 @@ impl Default for DispatchConfig {
             circuit_troubles: 10,
             circuit_pause: Duration::seconds(1),
             circuit_pause_max: Duration::seconds(30),
+            target_concurrency: None,
+            target_rate_per_second: None,
             reconcile_every: Duration::seconds(30),
         }
     }
@@ -237,6 +243,14 @@ pub enum ConfigError {
         key: &'static str,
         /// What is wrong with it.
         source: abide_dispatch::guard::AllowedError,
+    },
+    /// A limit of what one target takes.
+    #[error("{key}: {source}")]
+    Limit {
+        /// Which.
+        key: &'static str,
+        /// What is wrong with it.
+        source: abide_dispatch::remote::LimitError,
     },
     /// Nobody could be called over TLS.
     #[error(transparent)]

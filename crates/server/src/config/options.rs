@@ -2,7 +2,9 @@
 
 use std::time::Duration as StdDuration;
 
-use abide_dispatch::remote::{BreakerConfig, Outbound, SecretsConfig, SystemSecrets};
+use abide_dispatch::remote::{
+    BreakerConfig, LimitError, Outbound, SecretsConfig, SystemSecrets, TargetConfig, TargetLimits,
+};
 use abide_dispatch::{Guard, GuardConfig};
 use abide_runtime::node::Options;
 use abide_runtime::placement::ShardCount;
@@ -62,7 +64,20 @@ impl DispatchConfig {
             pause_max: StdDuration::from_millis(self.circuit_pause_max.0.max(self.circuit_pause.0)),
         };
         let guard = Guard::new(guard("dispatch.allow", &self.allow)?);
-        Ok(Outbound::new(guard, SystemSecrets::new(secrets), breaker)?)
+        let targets = TargetConfig { breaker, limits: self.target_limits()? };
+        Ok(Outbound::new(guard, SystemSecrets::new(secrets), targets)?)
+    }
+
+    /// What one target takes of all activities together.
+    pub(super) fn target_limits(&self) -> Result<TargetLimits, ConfigError> {
+        let limits = TargetLimits::new(self.target_concurrency, self.target_rate_per_second);
+        limits.map_err(|source| {
+            let key = match source {
+                LimitError::Concurrency(_) => "dispatch.targetConcurrency",
+                LimitError::Rate(_) => "dispatch.targetRatePerSecond",
+            };
+            ConfigError::Limit { key, source }
+        })
     }
 
     fn check(&self) -> Result<(), ConfigError> {

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration as StdDuration;
 
+use abide_dispatch::remote::TargetLimits;
 use abide_store::rows::{Capabilities, Durability, Limits};
 
 use super::*;
@@ -130,6 +131,41 @@ fn what_nobody_could_be_called_with_is_refused() {
     assert!(refused(|config| config.circuit_pause_max = Duration(u64::MAX)).contains("circuitPauseMax"));
     assert!(refused(|config| config.circuit_pause = Duration(86_400_001)).contains("circuitPause is"));
     assert!(refused(|config| config.reconcile_every = Duration(u64::MAX)).contains("P1D"));
+}
+
+#[test]
+fn what_one_target_takes_is_limited_only_if_it_is_said() {
+    let limits = |text: &str| Config::parse(&format!("[dispatch]\n{text}")).unwrap().dispatch.target_limits();
+    assert_eq!(limits("").unwrap(), TargetLimits::default());
+    assert_eq!(limits("targetConcurrency = 3").unwrap(), TargetLimits::new(Some(3), None).unwrap());
+    for rate in ["50", "50.0"] {
+        let limits = limits(&format!("targetRatePerSecond = {rate}"));
+        assert_eq!(limits.unwrap(), TargetLimits::new(None, Some(50.0)).unwrap());
+    }
+    for (wrong, key) in [
+        ("targetConcurrency = 0", "dispatch.targetConcurrency: 0 is"),
+        ("targetConcurrency = 10001", "dispatch.targetConcurrency: 10001 is"),
+        ("targetRatePerSecond = 0", "dispatch.targetRatePerSecond: 0 is"),
+        ("targetRatePerSecond = -1", "dispatch.targetRatePerSecond: -1 is"),
+        ("targetRatePerSecond = nan", "dispatch.targetRatePerSecond: NaN is"),
+        ("targetRatePerSecond = inf", "dispatch.targetRatePerSecond: inf is"),
+    ] {
+        let config = Config::parse(&format!("[dispatch]\n{wrong}")).unwrap();
+        let told = config.dispatch.outbound().unwrap_err().to_string();
+        assert!(told.starts_with(key) && told.contains("it must be from"), "{told}");
+    }
+    for wrong in ["targetConcurrency = -1", "targetConcurrency = 1.5", "targetRatePerSecond = \"many\""] {
+        let told = told_of(&format!("[dispatch]\n{wrong}"));
+        assert!(told.contains("line 2") && told.contains("dispatch.target"), "{told}");
+    }
+}
+
+#[test]
+fn keys_without_a_default_are_in_the_reference_file_as_examples() {
+    let is_example = |line: &&str| line.starts_with("# target") && line.contains(" = ");
+    let examples: Vec<&str> = REFERENCE.lines().filter(is_example).map(|line| &line[2..]).collect();
+    let config = Config::parse(&format!("[dispatch]\n{}", examples.join("\n"))).unwrap().dispatch;
+    assert!(config.target_concurrency.is_some() && config.target_rate_per_second.is_some(), "{examples:?}");
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod probe;
 mod room;
 mod server;
 mod ssrf;
+mod targets;
 mod tls;
 mod wires;

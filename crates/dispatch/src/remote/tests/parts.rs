@@ -10,7 +10,9 @@ use crate::guard::{Guard, GuardConfig, Resolver, Resolving};
 use crate::http::Connector;
 use crate::metadata::tests::metadata;
 use crate::remote::secrets::{Revealing, Secret, SecretError};
-use crate::remote::{BreakerConfig, Outbound, Remote, RemoteDeclaration, SecretRef, Secrets, Wire};
+use crate::remote::{
+    BreakerConfig, Outbound, Remote, RemoteDeclaration, SecretRef, Secrets, TargetConfig, TargetLimits, Wire,
+};
 use crate::transport::{Answer, Call, Failure};
 
 /// Every name is the loopback address.
@@ -45,6 +47,13 @@ pub(super) fn outbound() -> Outbound {
 
 pub(super) fn outbound_with(secrets: Known) -> Outbound {
     Outbound::with(Connector::new(guard()), Arc::new(secrets), BreakerConfig::default()).unwrap()
+}
+
+/// A way out to targets that take no more than this.
+pub(super) fn outbound_limited(concurrency: Option<u32>, rate_per_second: Option<f64>) -> Outbound {
+    let limits = TargetLimits::new(concurrency, rate_per_second).unwrap();
+    let targets = TargetConfig { limits, ..TargetConfig::default() };
+    Outbound::with(Connector::new(guard()), Arc::new(Known::default()), targets).unwrap()
 }
 
 /// Where a wire finds its activity on a server.
