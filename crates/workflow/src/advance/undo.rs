@@ -106,7 +106,8 @@ impl Pass<'_> {
         let attempt_timeout = self.plan.attempt_timeout(None, &record.activity);
         // An input and a result that were each within the limit may be beyond it together; undoing is not refused for that.
         self.count_bytes(json::size(&record.input));
-        // Undoing this record is one piece of work, whichever compensation does it; the arrival is the record's number.
+        // Undoing this record is one piece of work, whichever compensation does it; the arrival is the record's number. So it is no
+        // fan-out's either: the one it was done in may have joined.
         let identity = StepIdentity {
             path: format!("{}/undo/{arrival}", undone.path),
             visit: record.visit,
