@@ -137,6 +137,16 @@ impl Process {
         })
     }
 
+    /// Waits until everything is shown in public, or for the death of the process: then it is not.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.within(async {
+            tokio::select! {
+                shown = self.node.public_caught_up() => shown.is_ok(),
+                () = self.store.died() => false,
+            }
+        })
+    }
+
     /// Begins a run.
     pub(crate) fn start(&self, id: &str, input: Value) {
         let reply = self.within(self.start_now(id, input));

@@ -1,17 +1,19 @@
 //! What outlives a process of the node: its rows, and the receiver behind its port with rows and a clock of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use abide_dispatch::IdempotencyKey;
 use abide_receiver::{Clock, Receiver, ServeOptions, serve};
 use abide_runtime::placement::ShardCount;
 use abide_store::memory::MemoryStore;
 use abide_store::rows::{Partition, Row};
-use abide_store::tables::decode;
 use abide_store::tables::dispatches::{self, Dispatch, DispatchState};
+use abide_store::tables::pages::Page;
+use abide_store::tables::{Table, decode};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
@@ -115,6 +117,13 @@ pub(crate) fn recorded(rows: &MemoryStore) -> BTreeMap<[u8; 32], (DispatchState,
         (dispatches::read_key(&row.key).unwrap().1, (dispatch.state, dispatch.attempt))
     };
     page.rows.iter().map(record).collect()
+}
+
+/// The keys of calls whose end is recorded.
+pub(crate) fn settled(rows: &MemoryStore) -> BTreeSet<String> {
+    let page = rows.scan_now(&shard(), Table::Page.scan()).unwrap();
+    let calls = page.rows.iter().flat_map(|row| decode::<Page>(&row.value).unwrap().settled);
+    calls.map(|call| IdempotencyKey(call.idempotency_key).to_string()).collect()
 }
 
 /// Whether a call is recorded that may be under way.
