@@ -162,6 +162,20 @@ impl Status {
         Self { domain: Some(domain.into()).filter(|word| is_word(word)), ..self }
     }
 
+    /// Whether it leaves open what became of the delivery it answers. `patience` if it came with a wait that makes sense.
+    ///
+    /// Whoever stands before an activity says UNAVAILABLE also when the answer got lost behind it. So that alone is not taken for a refusal: who
+    /// refused before the handler says so in a word of the contract, or says when to come back.
+    pub(crate) fn is_unsure(&self, patience: bool) -> bool {
+        let ours = self.domain.as_deref() == Some(reason::DOMAIN);
+        match self.reason.as_deref() {
+            // Nobody knows yet what comes of the delivery that is being worked on.
+            Some(reason::IN_PROGRESS | reason::OUTCOME_UNKNOWN) => true,
+            Some(reason::STOPPING | reason::TOO_MANY_RUNNING) if ours => false,
+            _ => self.code == Code::Unavailable && !patience,
+        }
+    }
+
     /// With the wait that makes sense, within [`RETRY_AFTER_MS_MAX`].
     #[must_use]
     pub fn with_retry_after_ms(self, wait_ms: u64) -> Self {
@@ -172,9 +186,8 @@ impl Status {
 impl From<Status> for Failure {
     /// The code to match is the reason if there is one, else the name of the status.
     fn from(status: Status) -> Self {
+        let outcome_unknown = status.is_unsure(status.retry_after_ms.is_some());
         let Status { code, message, reason, domain: _, retry_after_ms } = status;
-        // Nobody knows yet what comes of the delivery that is being worked on.
-        let outcome_unknown = reason.as_deref() == Some(reason::IN_PROGRESS);
         Self {
             code: reason.unwrap_or_else(|| code.name().to_owned()),
             message,

@@ -86,8 +86,8 @@ pub struct Failure {
     pub message: String,
     /// Whether another delivery may help.
     pub retryable: bool,
-    /// Whether the activity may have run: true for timeouts and broken connections after sending, and where only somebody was asked about an
-    /// earlier delivery.
+    /// Whether the activity may have run: true for timeouts and broken connections after sending, for answers that leave it open, such as a bare
+    /// 503, and where only somebody was asked about an earlier delivery.
     pub outcome_unknown: bool,
     /// Whether it surely never left: such a delivery counts as none.
     pub not_sent: bool,
@@ -131,9 +131,10 @@ impl Failure {
         Self { not_sent: true, ..self }
     }
 
-    /// Whether it was turned away before the activity, be it for now: that says nothing of earlier deliveries.
+    /// Whether it was turned away before the activity, be it for now: that says nothing of earlier deliveries. Of a 503 whoever read it knows
+    /// whether it was one that says so.
     pub fn is_turned_away(&self) -> bool {
-        matches!(self.status_number(), Some(401 | 403 | 429 | 503))
+        !self.outcome_unknown && matches!(self.status_number(), Some(401 | 403 | 429 | 503))
     }
 
     /// The number in what the wire said.

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::effects::Effect;
 use crate::handler::{AnyHandler, Done, Failed, Handling, Invocation};
 use crate::options::{Options, ms};
-use crate::records::{Claimed, Found, Records, Settled, Terms, Trouble};
+use crate::records::{Claimed, Found, Records, Settled, Terms};
 use crate::refusals;
 use crate::rows::{AROUND_ANSWER_BYTES, Work};
 use crate::running::caught;
@@ -151,7 +151,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
             let limit = Duration::from_millis(left).min(HANDLER_TIME_MAX);
             let run = self.clone().run(claimed, handler.handle_any(invocation), limit, permit);
             // A task of its own: a caller who goes away must not stop what may have had its effect already.
-            return tokio::spawn(run).await.unwrap_or_else(|_| Err(refusals::store_unavailable()));
+            return tokio::spawn(run).await.unwrap_or_else(|_| Err(refusals::outcome_unknown()));
         }
         Err(refusals::in_progress())
     }
@@ -282,7 +282,7 @@ fn failed(status: Status) -> Status {
 
 fn unsettled(settled: &Settled) -> Status {
     tracing::warn!(?settled, "an answer could not be recorded");
-    refusals::trouble(&Trouble::Unavailable("the outcome of a commit is not known".to_owned()))
+    refusals::outcome_unknown()
 }
 
 fn running_max(options: &Options) -> usize {

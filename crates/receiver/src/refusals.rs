@@ -110,6 +110,12 @@ pub(crate) fn store_unavailable() -> Status {
     refusal(Code::Unavailable, reason::STORE_UNAVAILABLE, "nothing can be recorded now")
 }
 
+/// The handler may have had its effect, and its answer may be recorded: who asks again is told.
+pub(crate) fn outcome_unknown() -> Status {
+    let message = "whether the answer was recorded is not known; ask again";
+    refusal(Code::Unavailable, reason::OUTCOME_UNKNOWN, message)
+}
+
 pub(crate) fn trouble(trouble: &Trouble) -> Status {
     match trouble {
         Trouble::Unavailable(why) => {

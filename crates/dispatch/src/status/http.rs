@@ -25,6 +25,8 @@ impl Response<'_> {
     pub fn failure(self) -> Option<Failure> {
         let Self { status, told, retry_after, server } = self;
         let answered = || format!("{server} answered {status}");
+        // In whatever form: also a date that nobody here can read says that it was refused.
+        let patience = retry_after.filter(|_| matches!(status, 429 | 503));
         let failure = match (status, told) {
             (200..=299, _) => return None,
             (300..=399, _) => {
@@ -34,17 +36,18 @@ impl Response<'_> {
             // A failure that says it is none says nothing.
             (_, Some(told)) if told.code != Code::Ok => {
                 let diagnosis = format!("{status} {}", told.code);
-                Failure::from(told).with_status(diagnosis)
+                let outcome_unknown = told.is_unsure(patience.is_some() || told.retry_after_ms.is_some());
+                Failure { outcome_unknown, ..Failure::from(told) }.with_status(diagnosis)
             }
             _ if is_retryable(status) => {
                 let failure = Failure::retryable(format!("Http{status}"), answered());
                 // Who asks for patience has not begun. Other numbers may come from whoever stands before the activity, which may be at it.
-                let outcome_unknown = !matches!(status, 429 | 503);
+                let outcome_unknown = status != 429 && patience.is_none();
                 Failure { outcome_unknown, ..failure }.with_status(status.to_string())
             }
             _ => Failure::for_good(format!("Http{status}"), answered()).with_status(status.to_string()),
         };
-        let asked = retry_after.filter(|_| matches!(status, 429 | 503)).and_then(retry_after_ms);
+        let asked = patience.and_then(retry_after_ms);
         Some(Failure { retry_after_ms: asked.or(failure.retry_after_ms), ..failure })
     }
 }
@@ -91,6 +94,7 @@ pub fn retry_after_ms(header: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::reason;
 
     fn of(status: u16, told: Option<Status>) -> Option<(String, bool)> {
         let response = Response { status, told, retry_after: None, server: "http://a.test" };
@@ -146,6 +150,33 @@ mod tests {
         let told = Some(Status::new(Code::Unavailable, "").with_retry_after_ms(7));
         let body = Response { status: 503, told, retry_after: None, server: "" };
         assert_eq!(body.failure().unwrap().retry_after_ms, Some(7));
+    }
+
+    #[test]
+    fn a_503_is_a_refusal_only_if_it_says_when_to_come_back_or_that_it_was_one() {
+        let of = |told: Option<Status>, retry_after| {
+            let failure = Response { status: 503, told, retry_after, server: "" }.failure().unwrap();
+            (failure.outcome_unknown, failure.is_turned_away())
+        };
+        let (refused, unsure) = ((false, true), (true, false));
+        let unavailable = || Status::new(Code::Unavailable, "");
+        let word = |word: &str| unavailable().with_reason(word).with_domain(reason::DOMAIN);
+        assert_eq!(of(None, None), unsure, "a proxy may have lost the answer");
+        assert_eq!(of(Some(unavailable()), None), unsure);
+        for wait in ["1", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+            assert_eq!(of(None, Some(wait)), refused, "{wait}");
+            assert_eq!(of(Some(unavailable()), Some(wait)), refused, "{wait}");
+            assert_eq!(of(Some(word(reason::OUTCOME_UNKNOWN)), Some(wait)), unsure, "{wait}");
+        }
+        assert_eq!(of(Some(unavailable().with_retry_after_ms(1)), None), refused);
+        for refusal in [reason::STOPPING, reason::TOO_MANY_RUNNING] {
+            assert_eq!(of(Some(word(refusal)), None), refused, "{refusal}");
+            let elsewhere = unavailable().with_reason(refusal).with_domain("payments");
+            assert_eq!(of(Some(elsewhere), None), unsure, "{refusal} of somebody else");
+        }
+        for other in [reason::STORE_UNAVAILABLE, reason::OUTCOME_UNKNOWN, "CARD_READER_OFF"] {
+            assert_eq!(of(Some(word(other)), None), unsure, "{other}");
+        }
     }
 
     #[test]

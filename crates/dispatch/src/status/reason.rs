@@ -23,6 +23,8 @@ pub const EFFECT_REFUSED: &str = "EFFECT_REFUSED";
 pub const OUTPUT_TOO_LARGE: &str = "OUTPUT_TOO_LARGE";
 /// The receiver cannot record anything now. UNAVAILABLE.
 pub const STORE_UNAVAILABLE: &str = "STORE_UNAVAILABLE";
+/// Whether the answer was recorded, and what goes with it had its effect, is not known. UNAVAILABLE.
+pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
 /// What was recorded of this work cannot be read. DATA_LOSS.
 pub const RECORD_DAMAGED: &str = "RECORD_DAMAGED";
 /// As much is being done as may be. RESOURCE_EXHAUSTED.

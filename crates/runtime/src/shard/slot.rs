@@ -225,8 +225,9 @@ impl Came {
     pub(super) fn of(failure: &abide_dispatch::Failure) -> Self {
         match (failure.not_sent, failure.outcome_unknown) {
             (true, _) => Self::Back,
-            (false, _) if failure.is_turned_away() => Self::TurnedAway,
+            // Before the status: a 503 may be of somebody who lost the answer.
             (false, true) => Self::Nothing,
+            (false, false) if failure.is_turned_away() => Self::TurnedAway,
             (false, false) => Self::Answer,
         }
     }
@@ -402,5 +403,23 @@ pub(super) fn is_over(status: RunStatus) -> bool {
     match status {
         Completed | Failed | Terminated | Purged => true,
         Pending | Running | Suspended | Parked => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abide_dispatch::Failure;
+
+    #[test]
+    fn a_delivery_of_unknown_outcome_was_not_turned_away_whatever_its_status() {
+        for status in ["401", "403", "429 RESOURCE_EXHAUSTED", "503", "503 UNAVAILABLE"] {
+            let failure = Failure::retryable(status, "").with_status(status);
+            assert_eq!(Came::of(&failure), Came::TurnedAway, "{status}");
+            let unknown = failure.with_outcome_unknown();
+            assert_eq!(Came::of(&unknown), Came::Nothing, "{status}");
+            assert_eq!(Came::of(&unknown.with_not_sent()), Came::Back, "{status}");
+        }
+        assert_eq!(Came::of(&Failure::retryable("ABORTED", "").with_status("409 ABORTED")), Came::Answer);
     }
 }

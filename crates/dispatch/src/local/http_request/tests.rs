@@ -154,7 +154,9 @@ async fn repeated_headers_of_a_response_are_joined() {
 
 #[tokio::test]
 async fn a_status_decides_whether_another_delivery_may_help() {
-    assert_eq!(told(&answered("503 Service Unavailable", b"").await), ("Http503", true, false));
+    assert_eq!(told(&answered("503 Service Unavailable", b"").await), ("Http503", true, true));
+    let patient = answered("503 Service Unavailable\r\nretry-after: 1", b"").await;
+    assert_eq!(told(&patient), ("Http503", true, false));
     assert_eq!(told(&answered("429 Too Many Requests", b"").await), ("Http429", true, false));
     assert_eq!(told(&answered("504 Gateway Timeout", b"").await), ("Http504", true, true));
     assert_eq!(told(&answered("404 Not Found", b"").await), ("Http404", false, false));

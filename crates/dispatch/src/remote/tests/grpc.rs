@@ -95,11 +95,12 @@ async fn an_output_that_is_too_large_is_final_and_one_that_just_fits_is_not() {
 async fn a_server_that_is_no_grpc_server_is_understood_as_far_as_it_can_be() {
     for (status, headers, expected) in [
         (404, &[][..], last("Http404")),
-        (503, &[], unsent("Http503")),
+        (503, &[], unknown("Http503")),
+        (503, &[("retry-after", "7")], unsent("Http503")),
         (302, &[("location", "http://127.0.0.1/")], last("RedirectRefused")),
         (200, &[], unknown("UNKNOWN")),
         (200, &[("grpc-status", "0")], last("OutputInvalid")),
-        (200, &[("grpc-status", "14")], unsent("UNAVAILABLE")),
+        (200, &[("grpc-status", "14")], unknown("UNAVAILABLE")),
         (200, &[("grpc-status", "77")], unsent("UNKNOWN")),
     ] {
         let server = Server::answering(move |_| reply(status, headers, "")).await;

@@ -77,7 +77,8 @@ async fn every_status_is_told_with_its_reason_and_whether_another_delivery_may_h
             let status = Status::new(code, "no").with_reason("WHY");
             let server = Server::always(code.http(), failure(wire, &status)).await;
             let answer = deliver(&remote(wire, server.address), json!(1)).await;
-            assert_eq!(told(&answer), ("WHY", code.is_retryable(), false), "{wire:?} {code}");
+            let open = code == Code::Unavailable;
+            assert_eq!(told(&answer), ("WHY", code.is_retryable(), open), "{wire:?} {code}");
             let failed = answer.unwrap_err();
             assert_eq!(failed.status, Some(format!("{} {code}", code.http())));
             assert_eq!(failed.target, Some(format!("http://{}", server.address)));
@@ -96,7 +97,7 @@ async fn without_a_status_in_the_body_the_number_decides() {
             (500, "<html>", unknown("Http500")),
             (502, "", unknown("Http502")),
             (504, "", unknown("Http504")),
-            (503, "", unsent("Http503")),
+            (503, "", unknown("Http503")),
         ] {
             let server = Server::always(status, body).await;
             assert_eq!(told(&deliver(&remote(wire, server.address), json!(1)).await), expected, "{wire:?}");
@@ -110,6 +111,10 @@ async fn patience_that_is_asked_for_is_carried() {
     for wire in OVER_HTTP {
         let failed = deliver(&remote(wire, server.address), json!(1)).await.unwrap_err();
         assert_eq!(failed.retry_after_ms, Some(7_000), "{wire:?}");
+        assert!(
+            !failed.outcome_unknown && failed.is_turned_away(),
+            "{wire:?}: who asks for it has not begun"
+        );
     }
 }
 
@@ -163,7 +168,7 @@ async fn an_output_that_is_too_large_is_final_and_one_that_just_fits_is_not() {
         assert_eq!(told(&answer), last("ResponseTooLarge"), "{wire:?}");
         let failed = Server::always(503, vec![b' '; 3 * PAYLOAD_BYTES_MAX]).await;
         let answer = deliver(&remote(wire, failed.address), json!(1)).await;
-        assert_eq!(told(&answer), unsent("Http503"), "{wire:?}: of a failure the number is left");
+        assert_eq!(told(&answer), unknown("Http503"), "{wire:?}: of a failure the number is left");
     }
 }
 

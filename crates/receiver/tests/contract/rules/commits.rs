@@ -14,7 +14,7 @@ pub(crate) async fn an_effect_and_its_answer_are_one_commit(wire: Wire) {
     let world = World::new().await;
     let sent = work("k", json!({"do": "add", "unknown": false}));
     let told = world.send(wire, &sent).await;
-    assert_eq!((told.http, told.refusal()), (503, ("UNAVAILABLE", "STORE_UNAVAILABLE")));
+    assert_eq!((told.http, told.refusal()), (503, ("UNAVAILABLE", "OUTCOME_UNKNOWN")));
     assert_eq!((world.ran(), world.effects().await), (1, 0));
     assert_eq!(world.send(wire, &sent).await.output(), json!({"ran": 2}));
     assert_eq!(world.effects().await, 1);
@@ -29,7 +29,7 @@ pub(crate) async fn an_effect_and_its_answer_are_one_commit(wire: Wire) {
 pub(crate) async fn an_answer_whose_commit_is_unknown_is_found_or_made_again(wire: Wire) {
     let world = World::new().await;
     let sent = work("k", json!({"do": "add", "unknown": true}));
-    assert_eq!(world.send(wire, &sent).await.refusal(), ("UNAVAILABLE", "STORE_UNAVAILABLE"));
+    assert_eq!(world.send(wire, &sent).await.refusal(), ("UNAVAILABLE", "OUTCOME_UNKNOWN"));
     assert_eq!(world.send(wire, &sent).await.output(), json!({"ran": 1}), "it was recorded");
     assert_eq!((world.ran(), world.effects().await), (1, 1));
     // The claim's own commit: nothing has run, and nobody has to wait for a claim that nobody holds.
