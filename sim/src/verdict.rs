@@ -190,6 +190,7 @@ fn is_expected(client: &Client, end: &Ending, story: &Story) -> bool {
             let raised = client.events.iter().any(|event| event.acknowledged || event.unsure);
             *output == json!("late") || *output == json!("in time") && raised
         }
+        Kind::Hurry => *output == did(1) || *output == json!("late"),
         // Which events it took is looked at where all of them are known.
         Kind::Events | Kind::Loop => output.is_array(),
     }

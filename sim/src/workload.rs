@@ -27,6 +27,8 @@ pub enum Kind {
     Mended,
     /// A wait that the workflow's own timeout ends.
     Deadline,
+    /// A task whose time may be over while a retry waits, or while nobody looks.
+    Hurry,
 }
 
 /// Items of a wide map: as many calls, with their timers, as the smallest store can cancel in one commit. A run that must cancel more there is parked.
@@ -34,7 +36,7 @@ pub const WIDE: u32 = 16;
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Steps,
         Self::Map,
         Self::Timer,
@@ -46,6 +48,7 @@ impl Kind {
         Self::Wide,
         Self::Mended,
         Self::Deadline,
+        Self::Hurry,
     ];
 
     /// The id of its definition.
@@ -62,6 +65,7 @@ impl Kind {
             Self::Wide => "wide",
             Self::Mended => "mended",
             Self::Deadline => "deadline",
+            Self::Hurry => "hurry",
         }
     }
 
@@ -186,6 +190,15 @@ pub fn definitions() -> Vec<Value> {
                    "Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "never", "next": "End"},
                    "End": {"type": "succeed"}}),
             json!({"timeout": "PT2M", "escalation": {"notify": {"activity": "page", "input": {"id": "$.input.id", "n": 9}}}}),
+        ),
+        definition(
+            "hurry",
+            "A",
+            &json!({"A": {"type": "task", "activity": "work", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.a", "next": "End",
+                         "timeout": "PT12S", "retryPolicy": {"maxAttempts": 50, "initialInterval": "PT5S", "maxInterval": "PT10S"},
+                         "onError": [{"match": ["Timeout"], "next": "Late"}]},
+                   "Late": {"type": "succeed", "output": "late"},
+                   "End": {"type": "succeed", "output": "$.state.a"}}),
         ),
     ]
 }
