@@ -2,7 +2,7 @@
 //!
 //! A request that was not answered may still arrive, even after later ones: what a client knows for sure it was told.
 
-use abide_runtime::request::{Refused, Reply};
+use abide_runtime::request::{Refused, Reply, Started};
 use abide_store::memory::Dice;
 use abide_workflow::Refusal;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub struct Client {
     /// The request that is out, if one is.
     pub asked: Option<u64>,
     /// What it was told by its first start and every repeat of it with the same key.
-    pub told: Vec<u32>,
+    pub told: Vec<Started>,
     /// Runs it was told it began, by whichever request.
     pub begun: Vec<u32>,
     /// Requests that may have begun a run without an answer.
@@ -169,7 +169,7 @@ impl Client {
         match (step, reply) {
             (Step::Start | Step::StartAnew | Step::Restart, Reply::Started(started)) => {
                 if step == Step::Start {
-                    self.told.push(started.run.0);
+                    self.told.push(started.clone());
                 }
                 if !self.begun.contains(&started.run.0) {
                     self.begun.push(started.run.0);

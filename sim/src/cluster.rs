@@ -237,11 +237,6 @@ impl Cluster {
         let stamp = self.happened;
         self.nodes[at.node].wakes[at.shard] = stamp;
         self.later(wake, Happening::Wake(at, stamp));
-        for effect in &effects {
-            if let Effect::Call(_, call) = effect {
-                self.outside.sent(call);
-            }
-        }
         for effect in effects {
             if self.stormy() && self.crashes_before(&effect) {
                 return self.crash(at.node);

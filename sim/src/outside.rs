@@ -22,8 +22,6 @@ pub struct Work {
     pub activity: String,
     /// The runs that named it: more than one is a mistake.
     pub executions: Vec<String>,
-    /// Deliveries that were to be made, whether they arrived or not.
-    pub sent: u32,
     /// The attempt of each delivery that arrived.
     pub attempts: Vec<u32>,
     /// How often it took effect, seen by the receiver, who recognises repeats.
@@ -33,11 +31,6 @@ pub struct Work {
 }
 
 impl Outside {
-    /// A delivery is about to leave.
-    pub fn sent(&mut self, call: &Call) {
-        self.work.entry(call.metadata.idempotency_key.clone()).or_default().sent += 1;
-    }
-
     /// A delivery arrives. The answer, or `None` if there will be none.
     pub fn receive(&mut self, call: &Call, dice: &mut Dice, calm: bool) -> Option<Answer> {
         let input = call.input.to_string();
@@ -73,12 +66,5 @@ impl Outside {
             Ok(result) => Answer::Completed(Arc::new(result)),
             Err(code) => Answer::Failed(Failure::for_good(code, "it refuses")),
         })
-    }
-}
-
-impl Work {
-    /// Whether this run asked for it.
-    pub fn is_of(&self, execution: &str) -> bool {
-        self.executions.iter().any(|of| of == execution)
     }
 }

@@ -8,6 +8,8 @@ use abide_runtime::placement::ShardId;
 use abide_runtime::request::{Refused, Reply, ViewStatus};
 use abide_store::public::PublicRow;
 use abide_store::rows::{Batch, Partition};
+use abide_store::tables::dispatches::{Dispatch, DispatchState};
+use abide_store::tables::expiries::{Expired, Expiry};
 use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
 use abide_store::tables::{Table, decode, dispatches, public_instances};
 
@@ -19,6 +21,8 @@ use crate::history::{Ending, Story};
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) instances: BTreeMap<String, Instance>,
+    /// Of each execution, how many deliveries of one call were ever recorded, at most: whoever records one may die before it leaves.
+    pub(crate) recorded: BTreeMap<String, u32>,
 }
 
 /// An instance.
@@ -47,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) status: RunStatus,
     /// How it ended, and its story until then.
     pub(crate) end: Option<(Ending, Story)>,
+    /// Whether it had failed and was rewound.
+    pub(crate) rewound: bool,
 }
 
 impl Truth {
@@ -93,7 +99,8 @@ impl Truth {
         let shown = row.text("Status").unwrap_or_default();
         let known = self.run(id, number);
         let over = matches!(shown, "Completed" | "Failed" | "Terminated" | "ContinuedAsNew");
-        let early = known.is_none_or(|run| over && run.end.is_none());
+        // Of a run that was rewound the row of its failure may still be on its way.
+        let early = known.is_none_or(|run| over && run.end.is_none() && !(run.rewound && shown == "Failed"));
         early.then(|| format!("{id}/{number} is shown as {shown}, and that is not so"))
     }
 }
@@ -107,7 +114,16 @@ impl Instance {
 /// Looks at a commit as it is applied.
 pub(crate) fn watch(cluster: &mut Cluster, shard: ShardId, batch: &Batch) {
     let Ok(partition) = shard.partition() else { return };
+    let swept = swept(batch);
     for write in &batch.writes {
+        if let (Some(Table::Dispatch), Some(value)) = (Table::of(&write.key), &write.value)
+            && let Ok(call) = decode::<Dispatch>(value)
+            && call.state == DispatchState::Sent
+        {
+            let execution = format!("{}/{}", call.instance_id, call.run_number);
+            let recorded = cluster.truth.recorded.entry(execution).or_default();
+            *recorded = (*recorded).max(call.attempt + 1);
+        }
         if Table::of(&write.key) != Some(Table::Instance) {
             continue;
         }
@@ -118,12 +134,20 @@ pub(crate) fn watch(cluster: &mut Cluster, shard: ShardId, batch: &Batch) {
                 Ok(row) => {
                     let InstanceRow { run, run_number, status, .. } = &row;
                     cluster.tell(&id, || format!("its row says that run {run_number} ({run}) is {status:?}"));
-                    written(cluster, &partition, &id, &row);
+                    written(cluster, &partition, &id, &row, &swept);
                 }
                 Err(error) => cluster.seen.push(format!("{id}: {error}")),
             },
         }
     }
+}
+
+/// Runs whose rows are to go from this commit on.
+fn swept(batch: &Batch) -> Vec<u64> {
+    let of_expiries = batch.writes.iter().filter(|write| Table::of(&write.key) == Some(Table::Expiry));
+    let expiries = of_expiries.filter_map(|write| decode::<Expiry>(write.value.as_ref()?).ok());
+    let run = |expiry: Expiry| if let Expired::Run(run) = expiry.what { Some(run) } else { None };
+    expiries.filter_map(run).collect()
 }
 
 fn forgotten(cluster: &mut Cluster, id: &str) {
@@ -136,7 +160,7 @@ fn forgotten(cluster: &mut Cluster, id: &str) {
     cluster.tell(id, || "it is forgotten".to_owned());
 }
 
-fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &InstanceRow) {
+fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &InstanceRow, swept: &[u64]) {
     let over = matches!(row.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Terminated);
     let calls = cluster.store.scan_now(partition, dispatches::of_run(row.run));
     if over && calls.is_ok_and(|page| !page.rows.is_empty()) {
@@ -144,6 +168,13 @@ fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &Instanc
     }
     let known = cluster.truth.instances.get(id).and_then(Instance::last);
     if known.is_none_or(|last| last.run != row.run) {
+        // A purge and the next start may share a commit, which has the row of the start alone.
+        if let Some(instance) = cluster.truth.instances.get_mut(id)
+            && let Some(last) = instance.runs.last_mut().filter(|last| swept.contains(&last.run))
+        {
+            last.status = RunStatus::Purged;
+            instance.purged = true;
+        }
         begun(cluster, partition, id, row);
     }
     let rewinds =
@@ -158,8 +189,11 @@ fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &Instanc
             cluster.seen.push(format!("{id}: its row says {:?}, and the run has not ended", row.status));
         }
         run.end = ended;
-    } else if row.status != RunStatus::Purged && run.end.take().is_some() && !rewinds {
-        cluster.seen.push(format!("{id}: run {} had ended and lives again", row.run_number));
+    } else if row.status != RunStatus::Purged && run.end.take().is_some() {
+        run.rewound = rewinds;
+        if !rewinds {
+            cluster.seen.push(format!("{id}: run {} had ended and lives again", row.run_number));
+        }
     }
 }
 
@@ -186,7 +220,13 @@ fn begun(cluster: &mut Cluster, partition: &Partition, id: &str, row: &InstanceR
     }
     instance.forgotten = false;
     row.correlation_id.clone_into(&mut instance.family);
-    instance.runs.push(Run { run: row.run, number: row.run_number, status: row.status, end: None });
+    instance.runs.push(Run {
+        run: row.run,
+        number: row.run_number,
+        status: row.status,
+        end: None,
+        rewound: false,
+    });
 }
 
 /// How a run ended, as its history tells it, if it did.

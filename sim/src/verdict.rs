@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_dispatch::journal::UNANSWERED_MAX;
 use abide_runtime::fsck;
+use abide_runtime::request::Started;
 use abide_store::rows::Scan;
 use abide_store::tables::Table;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use crate::clients::{Client, Step};
 use crate::cluster::{Cluster, ready};
 use crate::counts::Counts;
 use crate::history::{Ending, Story};
-use crate::outside::Work;
 use crate::shown;
 use crate::truth::Instance;
 use crate::workload::{Kind, WIDE};
@@ -89,7 +89,12 @@ fn check_client(client: &Client, violations: &mut Vec<String>) {
     if let Some(step) = client.next() {
         violations.push(format!("{id}: its client never got through ({step:?})"));
     }
-    if client.key.is_some() && client.told.windows(2).any(|pair| pair[0] != pair[1]) {
+    // When the time in which a repeat is recognised is over, it is a start of its own.
+    let differ = |pair: &[Started]| {
+        let known = pair[0].repeat_until.is_none_or(|until| pair[1].created_at <= until);
+        pair[0].run != pair[1].run && known
+    };
+    if client.key.is_some() && client.told.windows(2).any(differ) {
         violations.push(format!("{id}: one start was told different runs: {:?}", client.told));
     }
 }
@@ -148,8 +153,7 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&Client>>, violatio
                 Ending::Terminated => orders,
                 // So many crashes in a row are rare, and then it is right to give up.
                 Ending::Failed(code) if code == "Poison" => {
-                    let given_up = |work: &Work| work.sent >= UNANSWERED_MAX && work.is_of(&execution);
-                    cluster.outside.work.values().any(given_up)
+                    cluster.truth.recorded.get(&execution).is_some_and(|recorded| *recorded >= UNANSWERED_MAX)
                 }
                 Ending::Continued => clients.iter().any(|client| client.kind == Kind::Loop),
                 end if family != id => is_child_output(family, end),

@@ -72,13 +72,15 @@ pub(super) struct Feed {
     newest: HashMap<u64, Newest>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Newest {
     revision: u64,
     /// The last one that this owner has shown since there is a marker; 0 if none.
     shown: u64,
     /// The run is to be hidden.
     gone: bool,
+    /// Why it failed, which the row of its id does not say.
+    error: Option<String>,
 }
 
 /// States sent at once.
@@ -110,15 +112,6 @@ impl Feed {
 
     fn is_newest(&self, run: u64, item: &FeedItem) -> bool {
         self.newest.get(&run).is_some_and(|newest| newest.revision == item.revision)
-    }
-
-    /// The newest state of a run, if it is durable and on its way.
-    fn on_its_way(&self, run: u64) -> Option<&PublicRow> {
-        let item = self.waiting.get(&run).or_else(|| self.out.get(&run))?;
-        match &item.write {
-            PublicWrite::Put(row) if self.is_newest(run, item) => Some(row),
-            _ => None,
-        }
     }
 }
 
@@ -163,11 +156,8 @@ impl Shard {
         if row.status == RunStatus::Purged || !self.feed.has_marker(row.run) {
             return;
         }
-        // What is on its way may say more than the row does: why the run failed.
-        let public = match self.feed.on_its_way(row.run) {
-            Some(public) => public.clone(),
-            None => self.send_state(id, &row, status_text(row.status), None),
-        };
+        let error = self.feed.newest.get(&row.run).and_then(|newest| newest.error.clone());
+        let public = self.send_state(id, &row, status_text(row.status), error);
         self.write_marker(row.run, &Marker::Last(public, id.as_str().to_owned()));
     }
 
@@ -218,9 +208,12 @@ impl Shard {
 
     /// Sends a state when what is gathered now is durable, and with it the shard's sequence, which has the revision.
     fn send_durably(&mut self, run: u64, item: FeedItem) {
-        let gone = matches!(item.write, PublicWrite::Delete { .. });
+        let (gone, error) = match &item.write {
+            PublicWrite::Put(row) => (false, row.text("Error").map(str::to_owned)),
+            PublicWrite::Delete { .. } => (true, None),
+        };
         let shown = self.feed.newest.get(&run).map_or(0, |newest| newest.shown);
-        self.feed.newest.insert(run, Newest { revision: item.revision, shown, gone });
+        self.feed.newest.insert(run, Newest { revision: item.revision, shown, gone, error });
         self.commits.then(After::Feed(run, item));
     }
 

@@ -21,7 +21,7 @@ impl Shard {
         match post::decode(message).map_err(|error| error.to_string())? {
             Marker::Current(id) => {
                 let id = InstanceId::new(id).map_err(|error| error.to_string())?;
-                self.feed.newest.insert(run, Newest { revision, shown: 0, gone: false });
+                self.feed.newest.insert(run, Newest { revision, shown: 0, gone: false, error: None });
                 self.take_up_later(self.now.wall.0, run, id, Item::Feed { run, whole: false });
             }
             Marker::Last(row, instance_id) => {
