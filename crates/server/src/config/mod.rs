@@ -245,12 +245,12 @@ pub enum ConfigError {
         source: abide_dispatch::guard::AllowedError,
     },
     /// A limit of what one target takes.
-    #[error("{key}: {source}")]
+    #[error("{key}: {reason}")]
     Limit {
         /// Which.
         key: &'static str,
         /// What is wrong with it.
-        source: abide_dispatch::remote::LimitError,
+        reason: abide_dispatch::remote::LimitError,
     },
     /// Nobody could be called over TLS.
     #[error(transparent)]

@@ -71,12 +71,12 @@ impl DispatchConfig {
     /// What one target takes of all activities together.
     pub(super) fn target_limits(&self) -> Result<TargetLimits, ConfigError> {
         let limits = TargetLimits::new(self.target_concurrency, self.target_rate_per_second);
-        limits.map_err(|source| {
-            let key = match source {
+        limits.map_err(|reason| {
+            let key = match reason {
                 LimitError::Concurrency(_) => "dispatch.targetConcurrency",
                 LimitError::Rate(_) => "dispatch.targetRatePerSecond",
             };
-            ConfigError::Limit { key, source }
+            ConfigError::Limit { key, reason }
         })
     }
 
