@@ -112,7 +112,7 @@ impl Client {
         Pages::new(self, path)
     }
 
-    /// Shows a call of an instance's current run, with what the history tells of it.
+    /// Shows a call of an instance's run, with what the history tells of it.
     pub fn dispatch(&self, instance_id: &str, run: u32, idempotency_key: &str) -> Call<Dispatch> {
         let path = Path::of(DISPATCHES).segment(instance_id).segment(&run.to_string());
         Call::get(self, path.segment(idempotency_key))

@@ -119,6 +119,11 @@ impl Client {
         Pages::new(self, instance(id).segment("history"))
     }
 
+    /// The events of an instance's run of this number, oldest first, if it is still kept.
+    pub fn history_of_run(&self, id: &str, run: u32) -> Pages<HistoryEvent> {
+        Pages::new(self, instance(id).segment("history").query("run", Some(&run.to_string())))
+    }
+
     /// Raises an event.
     pub fn raise(&self, id: &str, event: &str, payload: &Value) -> Call<Named> {
         let path = instance(id).segment("events").segment(event);

@@ -258,7 +258,6 @@ impl From<ShowError> for ApiError {
     fn from(error: ShowError) -> Self {
         match error {
             ShowError::Unreadable(_) => Self::internal(&error),
-            ShowError::AnotherRun { .. } => Self::invalid("continuationToken", error.to_string()),
             ShowError::Store(error) => error.into(),
         }
     }

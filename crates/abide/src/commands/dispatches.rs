@@ -26,7 +26,7 @@ pub(crate) enum Command {
     },
     /// Show a call with each delivery that its history tells of
     Show {
-        /// The run, as the list has it: an instance, a slash and the number of its current run
+        /// The run, as the list has it: an instance, a slash and the number of the run
         #[arg(value_name = "RUN")]
         run: String,
         /// The call's idempotency key, as the list has it
@@ -39,7 +39,7 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct Filter {
-    /// Only of this run, open or settled: an instance, or with a slash and the number of its current run
+    /// Only of this run, open or settled: an instance for its current one, or with a slash and the number of a run
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// Only in this state: PENDING, SENT, FAILED_RETRYABLE, ACKED or FAILED_FINAL

@@ -13,6 +13,9 @@ pub(crate) struct Args {
     /// The instance
     #[arg(value_name = "ID")]
     id: String,
+    /// The number of the run, as long as it is kept; the current one by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    run: Option<u32>,
     /// Show so many events at most
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -23,7 +26,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     args.remote.run_on(Sought::Instance, async |client| {
         let limit = args.limit.unwrap_or(usize::MAX);
-        let events = client.history(&args.id).page_size(100);
+        let events = match args.run {
+            Some(run) => client.history_of_run(&args.id, run),
+            None => client.history(&args.id),
+        };
+        let events = events.page_size(100);
         // Histories can be long: each event is printed as it comes.
         if args.remote.json {
             let mut events = events.raw();

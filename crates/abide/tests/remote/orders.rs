@@ -18,6 +18,12 @@ fn orders_are_told_and_reach_the_run_with_their_reason() {
     assert_eq!(world.abide(&["restart", "g-1", "--json"]).json()[0]["executionId"], "g-1/2");
     assert_eq!(world.abide(&["terminate", "g-1", "--json"]).json()[0]["instanceId"], "g-1");
     assert_eq!(world.abide(&["restart", "g-1"]).ok(), "restarted as g-1/3\n");
+    has(
+        &world.abide(&["history", "g-1", "--run", "1"]).ok(),
+        &["suspended: a look\n", "terminated: enough\n"],
+    );
+    has(&world.abide(&["history", "g-1", "--run", "4"]).with(1).err, &["g-1", "no run 4"]);
+    has(&world.abide(&["history", "g-1", "--run", "0"]).with(2).err, &["--run"]);
 }
 
 #[test]

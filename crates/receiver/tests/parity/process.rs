@@ -198,7 +198,7 @@ impl Process {
         self.within(async {
             let id = name(id);
             let reader = self.node.calls_of(self.node.shard_of_instance(&id)).unwrap();
-            let run = reader.run(&id).await.unwrap().unwrap();
+            let run = reader.run(&id, None).await.unwrap().unwrap();
             let open = reader.open(Some(run.number), None, 10).await.unwrap();
             assert!(open.calls.is_empty(), "calls of an ended run are open: {open:?}");
             let settled = reader.settled(&run, SettledPlace::FIRST, 100).await.unwrap();

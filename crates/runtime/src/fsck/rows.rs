@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use abide_store::rows::{Key, PrivateRows, Row};
 use abide_store::tables::arrivals::Arrival;
 use abide_store::tables::dispatches::{self, Dispatch};
+use abide_store::tables::earlier_runs::{self, EarlierRun};
 use abide_store::tables::expiries::{self, Expired, Expiry};
 use abide_store::tables::instances::{self, RunStatus};
 use abide_store::tables::timers::{Timer, TimerKey, TimerPurpose};
@@ -94,12 +95,27 @@ impl<S: PrivateRows> Check<'_, S> {
                 }
                 Some(_) => {}
             },
+            Some(Table::EarlierRun) => self.earlier(row),
             Some(Table::Timer) => self.timer(row),
             Some(Table::Dispatch) => self.dispatch(row),
             Some(Table::Inbox) => self.message(row),
             Some(Table::Outbox) => self.outgoing(row),
             Some(_) => {}
             None => self.find(None, format!("row {} is of no table", row.key)),
+        }
+    }
+
+    /// A run that was replaced is kept for a while, or its last public row is still on its way.
+    fn earlier(&mut self, row: &Row) {
+        let (id, number, run) = match (earlier_runs::read_key(&row.key), decode::<EarlierRun>(&row.value)) {
+            (Ok(read), Ok(_)) => read,
+            (_, Err(error)) | (Err(error), _) => return self.find(None, format!("an earlier run: {error}")),
+        };
+        if self.runs.contains_key(&run) || !self.expiring.contains(&run) && !self.marked.contains(&run) {
+            self.find(
+                Some(&id),
+                format!("run {number} is found as an earlier one, and is none that is kept"),
+            );
         }
     }
 

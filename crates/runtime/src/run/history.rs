@@ -31,20 +31,19 @@ pub struct HistoryPlace {
     pub event: u32,
 }
 
+impl HistoryPlace {
+    /// Where the history of a run begins.
+    pub fn first(run: RunNumber) -> Self {
+        Self { run, page: 1, event: 0 }
+    }
+}
+
 /// Why an instance cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowError {
     /// It is there and cannot be read.
     #[error("the instance cannot be read: {}", .0.reason)]
     Unreadable(Box<UnreadableRun>),
-    /// The history of another run was asked for than the current one.
-    #[error("this is run {} of the instance by now, not run {}", current.0, asked.0)]
-    AnotherRun {
-        /// Which was asked for.
-        asked: RunNumber,
-        /// Which there is.
-        current: RunNumber,
-    },
     /// The store could not say.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -89,7 +88,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
         })))
     }
 
-    /// Events of the current run from this place on, at most so many. Nothing is left out: what cannot be read is an error when its turn comes.
+    /// Events of a run from this place on, or of the current run from its beginning on, at most so many; none if the run was forgotten. Nothing
+    /// is left out: what cannot be read is an error when its turn comes.
     pub async fn history(
         &self,
         partition: &Partition,
@@ -97,23 +97,17 @@ impl<S: PrivateRows> RunReader<'_, S> {
         from: Option<HistoryPlace>,
         events_max: usize,
     ) -> Result<Option<HistoryPage>, ShowError> {
-        let row = match self.row(partition, id).await? {
-            Ok(Some(row)) if row.status != RunStatus::Purged => row,
-            Ok(_) => return Ok(None),
-            Err(unreadable) => return Err(ShowError::Unreadable(Box::new(unreadable))),
+        let Some(run) = self.numbered(partition, id, from.map(|from| from.run)).await? else {
+            return Ok(None);
         };
-        let run = RunNumber(row.run_number);
-        let from = from.unwrap_or(HistoryPlace { run, page: 1, event: 0 });
-        if from.run != run {
-            return Err(ShowError::AnotherRun { asked: from.run, current: run });
-        }
+        let from = from.unwrap_or(HistoryPlace::first(run.run));
         let mut found = HistoryPage::default();
-        match self.collect(partition, row.run, from, events_max, &mut found).await? {
+        match self.collect(partition, run.number, from, events_max, &mut found).await? {
             Ok(next) => found.next = next,
             // What comes before it is shown; whoever goes on is told.
             Err((place, _)) if !found.events.is_empty() => found.next = Some(place),
             Err((_, reason)) => {
-                let unreadable = UnreadableRun { row: Some(row), last_page: 0, last_event: 0, reason };
+                let unreadable = UnreadableRun { row: None, last_page: 0, last_event: 0, reason };
                 return Err(ShowError::Unreadable(Box::new(unreadable)));
             }
         }

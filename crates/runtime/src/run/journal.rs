@@ -7,14 +7,13 @@ use std::ops::Bound;
 
 use abide_store::rows::{Partition, Passed, PrivateRows, Row, Scan, StoreError, scan_past_damage};
 use abide_store::tables::dispatches::{self, Dispatch};
-use abide_store::tables::instances::RunStatus;
 use abide_store::tables::pages::{self, Page};
 use abide_store::tables::{TableError, decode};
 use abide_workflow::{CommandId, InstanceId, RunNumber};
 
 use super::journaled::JournaledCall;
 use super::task_events::{TaskEvent, task_events};
-use super::{RunReader, ShowError, UnreadableRun};
+use super::{NumberedRun, RunReader, ShowError, UnreadableRun};
 
 /// Reads the calls of one partition's runs.
 #[derive(Debug)]
@@ -68,25 +67,14 @@ pub struct SettledCalls {
     pub next: Option<SettledPlace>,
 }
 
-/// A run whose calls are read.
-#[derive(Clone, Debug)]
-pub struct CallingRun {
-    /// The number the shard gave it.
-    pub number: u64,
-    /// Which life of the instance it is.
-    pub run: RunNumber,
-    instance_id: InstanceId,
-}
-
 impl<S: PrivateRows> CallReader<'_, S> {
-    /// The current run of an instance, unless it was forgotten.
-    pub async fn run(&self, id: &InstanceId) -> Result<Option<CallingRun>, ShowError> {
-        let row = self.reader.row(self.partition, id).await?;
-        let row = row.map_err(|unreadable| ShowError::Unreadable(Box::new(unreadable)))?;
-        let row = row.filter(|row| row.status != RunStatus::Purged);
-        let run =
-            |run_number, number| CallingRun { number, run: RunNumber(run_number), instance_id: id.clone() };
-        Ok(row.map(|row| run(row.run_number, row.run)))
+    /// A run of an instance, the current one unless another is asked for; none if it was forgotten, or never was.
+    pub async fn run(
+        &self,
+        id: &InstanceId,
+        asked: Option<RunNumber>,
+    ) -> Result<Option<NumberedRun>, ShowError> {
+        self.reader.numbered(self.partition, id, asked).await
     }
 
     /// Open calls of all runs, or of one, after a place. What is damaged is passed by: whose it is is told where runs are.
@@ -118,7 +106,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
     /// The open call of a run with this key.
     pub async fn open_call(
         &self,
-        run: &CallingRun,
+        run: &NumberedRun,
         key: [u8; 32],
     ) -> Result<Option<JournaledCall>, ShowError> {
         let row = self.reader.store.read(self.partition, &dispatches::key(run.number, &key)).await?;
@@ -130,7 +118,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
     /// Settled calls of a run from a place on, from at most so many pages.
     pub async fn settled(
         &self,
-        run: &CallingRun,
+        run: &NumberedRun,
         from: SettledPlace,
         pages_max: usize,
     ) -> Result<SettledCalls, ShowError> {
@@ -149,7 +137,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
     /// What the history tells of a call, from at most so many pages from this one on; and the page to go on with.
     pub async fn told(
         &self,
-        run: &CallingRun,
+        run: &NumberedRun,
         command: CommandId,
         from_page: u64,
         pages_max: usize,
@@ -166,7 +154,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
     /// Pages with their numbers, and the number of the first that is left, if one may be. Nothing is passed by.
     async fn pages(
         &self,
-        run: &CallingRun,
+        run: &NumberedRun,
         from: u64,
         pages_max: usize,
     ) -> Result<(Vec<(u64, Page)>, Option<u64>), ShowError> {

@@ -107,6 +107,7 @@ impl Shard {
     /// The next run of the instance is there in the commit that ends this one. Its turns follow, like anybody's.
     pub(super) fn continue_as_new(&mut self, run: &mut Run, next: Instance, parts: Vec<PartChange>) {
         self.feed_last(run);
+        self.note_earlier(&run.instance.origin().instance_id, run.row.run_number, run.row.run);
         let number = self.next_sequence();
         let mut row = run.row.clone();
         row.run = number;

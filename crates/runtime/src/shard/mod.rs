@@ -14,6 +14,7 @@ mod damage;
 mod end;
 mod entities;
 mod feed;
+mod forget;
 mod given_up;
 mod journal;
 mod look;

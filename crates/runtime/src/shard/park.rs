@@ -60,7 +60,7 @@ impl Shard {
         run.instance = Instance::pending(origin, Timestamp(run.row.created_at));
         // Encoding fails for nothing that was decoded from JSON.
         let parts = run.instance.take_changes().unwrap_or_default();
-        self.commits.make_room(8, bytes_of(&parts) + 64 * 1024);
+        self.commits.make_room(9, bytes_of(&parts) + 64 * 1024);
         self.take_first(run);
         self.write_begun(run, parts);
     }

@@ -251,6 +251,9 @@ impl Shard {
             return self.refuse_when_durable(slot, ticket, refused);
         }
         self.commits.make_room(8, 64 * 1024);
+        if run.is_none() && row.run_number > 1 {
+            self.forget_earlier_runs(id, row.run);
+        }
         slot.known = Known::Row(Some(self.purge(id, row)));
         slot.written = self.commits.number();
         self.commits.then(After::Forget(id.clone()));

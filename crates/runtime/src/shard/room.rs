@@ -15,8 +15,8 @@ use super::routed::given_up_bytes;
 use super::slot::{From, OpenCall, Run};
 
 /// Rows that a turn writes besides those of its messages, its commands and its pages: of the id, the public feed, a kept answer and its expiry, the
-/// request it came from, the notes to go on and to look after it, and the same of a next run.
-const OTHER_ROWS: usize = 12;
+/// request it came from, the notes to go on and to look after it, the run it replaces, and the same of a next run.
+const OTHER_ROWS: usize = 14;
 /// Bytes of these without names, and of any row without what it carries.
 const OTHER_BYTES: usize = 4 * 1024;
 const ROW_BYTES: usize = 512;

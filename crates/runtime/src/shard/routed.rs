@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Shard;
 use super::commits::After;
 use super::slot::{Envelope, First, From, Item, Known, Slot, is_over};
+use super::start::replaced;
 use crate::entity::{INGRESS, Routed};
 use crate::event::{Effect, Notice, PlanError};
 use crate::post::Post;
@@ -110,14 +111,14 @@ impl Shard {
             let reason = format!("the run's input does not fit: {reason}");
             return self.dead_letter_routed(sequence, routed, &reason);
         }
-        let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
+        let run_number = previous.as_ref().map_or(1, |row| row.run_number.saturating_add(1));
         let mut origin = Origin::new(id.clone(), RunNumber(run_number), &plan);
         origin.input = Arc::new(input);
         origin.event = Some(Arc::new(event));
         origin.correlation_id.clone_from(&routed.correlation_id);
         origin.entity_id = Some(routed.entity_key.clone());
         self.feed_replaced(id, slot);
-        let mut run = self.begin_run(plan, origin);
+        let mut run = self.begin_run(plan, origin, previous.as_ref().and_then(replaced));
         run.first.push(First::Inbox(sequence));
         slot.known = Known::Run(Box::new(run));
     }

@@ -278,6 +278,8 @@ pub(super) enum First {
     Keep([u8; 32], KeptAnswer),
     /// The message that asked for the run is done with.
     Inbox(u64),
+    /// The run whose place it takes is found as an earlier one: which life of the id it was, and the number the shard gave it.
+    Replace { run_number: u32, run: u64 },
 }
 
 /// A fold under way: parts still to be written, all of them as of this page or later.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use abide_store::tables::dispatches::DispatchInput;
-use abide_store::tables::inbox;
+use abide_store::tables::earlier_runs::{self, EarlierRun};
 use abide_store::tables::instances::{Instance as InstanceRow, Parent, RunStatus};
+use abide_store::tables::{encode, inbox};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
 use semver::VersionReq;
@@ -98,13 +99,14 @@ impl Shard {
             return self.refuse_when_durable(slot, ticket, refused);
         }
         let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
+        let replaced = previous.and_then(replaced);
         self.feed_replaced(&id, slot);
         let mut origin = Origin::new(id.clone(), RunNumber(run_number), &start.plan);
         origin.input = start.input;
         origin.event = start.event;
         origin.correlation_id = start.correlation_id;
         origin.entity_id = start.entity_id;
-        let mut run = self.begin_run(start.plan, origin);
+        let mut run = self.begin_run(start.plan, origin, replaced);
         if let Some(awaiting) = start.await_end {
             self.awaiting.entry(id.clone()).or_default().push(awaiting);
         }
@@ -131,6 +133,9 @@ impl Shard {
                 First::After(after) => self.commits.then(after),
                 First::Inbox(sequence) => self.commits.delete(inbox::key(sequence)),
                 First::Keep(key, answer) => self.keep(key, answer),
+                First::Replace { run_number, run: earlier } => {
+                    self.note_earlier(&run.instance.origin().instance_id, run_number, earlier);
+                }
             }
         }
     }
@@ -147,8 +152,14 @@ impl Shard {
         }
     }
 
-    /// A run in memory, with nothing of it written: its first turn writes all.
-    pub(super) fn begin_run(&mut self, plan: Arc<Plan>, origin: Origin) -> Run {
+    /// A run that another one replaces under its id can be found by its number from now on, as long as it is kept.
+    pub(super) fn note_earlier(&mut self, id: &InstanceId, run_number: u32, run: u64) {
+        let earlier = EarlierRun { replaced_at: self.now.wall.0 };
+        self.commits.create(earlier_runs::key(id.as_str(), run_number, run), encode(&earlier));
+    }
+
+    /// A run in memory, with nothing of it written: its first turn writes all. It may take the place of another one.
+    pub(super) fn begin_run(&mut self, plan: Arc<Plan>, origin: Origin, replaced: Option<First>) -> Run {
         let row = InstanceRow {
             run: self.next_sequence(),
             run_number: origin.run.0,
@@ -171,6 +182,7 @@ impl Shard {
         };
         let mut run = Run::begin(row, plan, Instance::pending(origin, self.now.wall), 0);
         run.first.push(First::After(After::Effect(Effect::Tell(Notice::Began))));
+        run.first.extend(replaced);
         run
     }
 
@@ -235,14 +247,14 @@ impl Shard {
             slot.child = Some(Promised { sequence, item, start });
             return self.refuse_child(slot, Failure::last(code::INPUT_INVALID, reason));
         }
-        let run_number = previous.map_or(1, |row| row.run_number.saturating_add(1));
+        let run_number = previous.as_ref().map_or(1, |row| row.run_number.saturating_add(1));
         let mut origin = Origin::new(id.clone(), RunNumber(run_number), &plan);
         origin.input = Arc::new(input);
         origin.correlation_id = start.correlation_id;
         origin.entity_id = start.entity_id;
         origin.parent = Some(start.parent);
         self.feed_replaced(id, slot);
-        let mut run = self.begin_run(plan, origin);
+        let mut run = self.begin_run(plan, origin, previous.as_ref().and_then(replaced));
         run.row.parent_item = item.map(Box::new);
         run.first.push(First::Inbox(sequence));
         slot.known = Known::Run(Box::new(run));
@@ -257,4 +269,10 @@ impl Shard {
         let parent = start.parent;
         self.post(parent.instance_id.clone(), Post::ToParent { parent, message });
     }
+}
+
+/// What is to be noted of a run whose place another one takes. One that was forgotten is not found any more.
+pub(super) fn replaced(previous: &InstanceRow) -> Option<First> {
+    let InstanceRow { run_number, run, .. } = *previous;
+    (previous.status != RunStatus::Purged).then_some(First::Replace { run_number, run })
 }

@@ -7,14 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use abide_store::rows::{Key, Scan, ScanPage, StoreError};
 use abide_store::tables::dedupe::{self, Answer};
 use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
-use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
-use abide_store::tables::{
-    decode, dispatches, encode, entity_events, pages, parts, payloads, public_instances,
-};
-use abide_workflow::{InstanceId, Timestamp};
+use abide_store::tables::{decode, dispatches, earlier_runs, entity_events, pages, parts, payloads};
+use abide_workflow::InstanceId;
 
-use super::commits::After;
-use super::slot::{Item, Known, Slot, is_over};
+use super::slot::Item;
 use super::{Shard, later};
 use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
@@ -25,16 +21,16 @@ pub(super) type ExpiryKey = Key;
 /// How far sweeping has come.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    next: Option<Monotonic>,
+    pub(super) next: Option<Monotonic>,
     scanning: bool,
     /// What is left of the last look.
     rest: Option<Scan>,
     queue: VecDeque<(Key, Expired)>,
     current: Option<Current>,
     /// Instances of an expiry that are still to be looked at.
-    open: HashMap<Key, usize>,
+    pub(super) open: HashMap<Key, usize>,
     /// The gathering that has the newest of what sweeping did: until it is durable the same would be found again.
-    written: u64,
+    pub(super) written: u64,
 }
 
 /// What is being deleted.
@@ -56,10 +52,17 @@ enum Swept {
     Answers(Vec<(String, [u8; 32])>),
     /// Events of an entity below a position.
     Events,
+    /// Earlier runs that were numbered before this.
+    EarlierRuns {
+        before: u64,
+    },
 }
 
 /// Expiries looked at in one go, and rows deleted in one, at most.
 const SLICE_MAX: usize = 100;
+/// Rows that forgetting an earlier run writes, and bytes of them.
+const RUN_ROWS: usize = 4;
+const RUN_BYTES: usize = 4 * 1024;
 
 impl Shard {
     pub(super) fn keep_sweep(&mut self) {
@@ -133,6 +136,11 @@ impl Shard {
                     Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
                 self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(self.slice())));
             }
+            Expired::EarlierRuns { instance_id, before } => {
+                self.sweep.current = Some(Current { expiry: key, what: Swept::EarlierRuns { before } });
+                let earlier = earlier_runs::of_instance(&instance_id).at_most(self.slice() / RUN_ROWS);
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, earlier));
+            }
             // Kinds that nothing writes yet.
             Expired::Payload { .. } | Expired::Source(_) => {}
         }
@@ -156,22 +164,20 @@ impl Shard {
         let Some(Current { expiry, what }) = self.sweep.current.take() else { return };
         // Found again with the next look at what is due.
         let Ok(page) = result else { return };
-        self.commits.make_room(self.slice() + 1, 0);
+        let bytes = if let Swept::EarlierRuns { .. } = what { page.rows.len() * RUN_BYTES } else { 0 };
+        self.commits.make_room(self.slice() + 1, bytes);
         match what {
             Swept::Events => {
                 for row in page.rows {
                     self.commits.delete(row.key);
                 }
-                match page.next {
-                    Some(scan) => {
-                        self.sweep.current = Some(Current { expiry, what: Swept::Events });
-                        self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
-                    }
-                    None => {
-                        self.commits.delete(expiry);
-                        self.sweep.written = self.commits.number();
-                    }
+                self.sweep_on(expiry, Swept::Events, page.next);
+            }
+            Swept::EarlierRuns { before } => {
+                for row in &page.rows {
+                    self.forget_earlier_row(row, before);
                 }
+                self.sweep_on(expiry, Swept::EarlierRuns { before }, page.next);
             }
             Swept::Answers(left) => {
                 self.delete_old_answers(page);
@@ -179,8 +185,7 @@ impl Shard {
             }
             Swept::Answer => {
                 self.delete_old_answers(page);
-                self.commits.delete(expiry);
-                self.sweep.written = self.commits.number();
+                self.sweep_on(expiry, Swept::Answer, None);
             }
             Swept::Run { run, table } => {
                 for row in page.rows {
@@ -191,16 +196,21 @@ impl Shard {
                     None if table + 1 < TABLES => (table + 1, Some(remains(run, table + 1, self.slice()))),
                     None => (table, None),
                 };
-                match next {
-                    Some(scan) => {
-                        self.sweep.current = Some(Current { expiry, what: Swept::Run { run, table } });
-                        self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
-                    }
-                    None => {
-                        self.commits.delete(expiry);
-                        self.sweep.written = self.commits.number();
-                    }
-                }
+                self.sweep_on(expiry, Swept::Run { run, table }, next);
+            }
+        }
+    }
+
+    /// Goes on with what is left of it; or, if nothing is, the row that names it goes too.
+    fn sweep_on(&mut self, expiry: Key, what: Swept, left: Option<Scan>) {
+        match left {
+            Some(scan) => {
+                self.sweep.current = Some(Current { expiry, what });
+                self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
+            }
+            None => {
+                self.commits.delete(expiry);
+                self.sweep.written = self.commits.number();
             }
         }
     }
@@ -214,10 +224,7 @@ impl Shard {
                 self.effects
                     .push(Effect::Scan(ScanPurpose::Remains, Scan::prefix(row.as_bytes()).at_most(1)));
             }
-            None => {
-                self.commits.delete(expiry);
-                self.sweep.written = self.commits.number();
-            }
+            None => self.sweep_on(expiry, Swept::Answers(answers), None),
         }
     }
 
@@ -229,104 +236,6 @@ impl Shard {
                 self.commits.delete(row.key);
             }
         }
-    }
-
-    /// A run has been kept long enough.
-    pub(super) fn serve_expire(
-        &mut self,
-        id: &InstanceId,
-        slot: &mut Slot,
-        ended: &EndedRun,
-        expiry: &ExpiryKey,
-    ) {
-        let run = ended.run;
-        self.commits.make_room(8, 0);
-        let row = match &slot.known {
-            Known::Row(row) => row.clone(),
-            Known::Run(run) => Some(run.row.clone()),
-            Known::Unreadable { row: Some(row), .. } => Some((**row).clone()),
-            // Whose rows these are cannot be said now.
-            _ => {
-                self.expire_at(self.now.wall.plus(self.config.retention), vec![ended.clone()]);
-                return self.expired_one(expiry);
-            }
-        };
-        match row {
-            // What changed later has a later expiry: a tombstone of its own, a rewound run that lives.
-            Some(row) if row.run == run && row.status == RunStatus::Purged => {
-                if row.updated_at.saturating_add_unsigned(self.config.repeat_window.0) <= self.now.wall.0 {
-                    self.commits.delete(instances::key(id.as_str()));
-                    // Once more: a former owner's write may have come after the first deletion. From now on the number may be used again.
-                    self.hide(ended);
-                    slot.known = Known::Row(None);
-                    slot.written = self.commits.number();
-                    self.commits.then(After::Forget(id.clone()));
-                }
-            }
-            Some(row) if row.run == run && !is_over(row.status) => {}
-            Some(row) if row.run == run => {
-                let until = Timestamp(row.updated_at).plus(self.config.retention);
-                if until <= self.now.wall {
-                    slot.known = Known::Row(Some(self.purge(id, row)));
-                    slot.written = self.commits.number();
-                    self.commits.then(After::Forget(id.clone()));
-                } else {
-                    // It was rewound and has ended again, or it ended by a clock that was ahead.
-                    self.expire_at(until, vec![ended.clone()]);
-                }
-            }
-            // It was replaced. If its last state is not in public yet, there will be another expiry when it is.
-            _ if self.feed.is_to_be_shown(run) => {}
-            _ => {
-                self.hide(ended);
-                self.forget_run(run);
-            }
-        }
-        self.expired_one(expiry);
-    }
-
-    /// One of the runs of an expiry was looked at; after the last one it goes.
-    fn expired_one(&mut self, expiry: &ExpiryKey) {
-        let left = self.sweep.open.get_mut(expiry).map(|left| {
-            *left = left.saturating_sub(1);
-            *left
-        });
-        if left == Some(0) {
-            self.sweep.open.remove(expiry);
-            self.commits.delete(expiry.clone());
-            self.sweep.written = self.commits.number();
-        }
-    }
-
-    /// Forgets a run that has ended, in one commit. The id remembers its run number for a while, so that a new run is not taken for this one.
-    pub(super) fn purge(&mut self, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
-        let ended = EndedRun {
-            instance_id: id.as_str().to_owned(),
-            run: row.run,
-            run_number: row.run_number,
-            revision: self.next_sequence(),
-        };
-        self.hide(&ended);
-        self.forget_run(row.run);
-        row.status = RunStatus::Purged;
-        row.updated_at = self.now.wall.0;
-        self.commits.put(instances::key(id.as_str()), encode(&row));
-        self.expire_at(self.now.wall.plus(self.config.repeat_window), vec![ended]);
-        row
-    }
-
-    /// Takes a run out of the public table.
-    fn hide(&mut self, ended: &EndedRun) {
-        let key = public_instances::key(&ended.instance_id, ended.run_number);
-        self.feed_gone(ended.run, key, ended.revision);
-    }
-
-    fn forget_run(&mut self, run: u64) {
-        let sequence = self.next_sequence();
-        let expiry = Expiry { what: Expired::Run(run) };
-        self.commits.create(expiries::key(self.now.wall.0, sequence), encode(&expiry));
-        self.sweep.next = self.sweep.next.map(|_| self.now.mono);
-        self.sweep.written = self.commits.number();
     }
 }
 

@@ -5,6 +5,7 @@
 mod calls;
 mod chains;
 mod damage;
+mod earlier_runs;
 mod entities;
 mod fsck;
 mod histories;

@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 
 use abide_runtime::hands::Store;
-use abide_runtime::node::ShowError;
 use abide_workflow::InstanceId;
 use serde_json::{Map, Value, json};
 
@@ -34,14 +33,7 @@ pub(super) async fn of<S: Store>(
     let mut told = Told::new(shown);
     let (mut from, mut events, mut bytes) = (None, 0, 0);
     loop {
-        let page = match app.in_time(app.node().history(id, from, PAGE_EVENTS_MAX)).await? {
-            // The next run has begun meanwhile: its history is the one that is asked for.
-            Err(ShowError::AnotherRun { .. }) => {
-                (told, from) = (Told::new(shown), None);
-                continue;
-            }
-            page => page?,
-        };
+        let page = app.in_time(app.node().history(id, from, PAGE_EVENTS_MAX)).await??;
         let Some(page) = page else { return Ok(None) };
         for event in page.events {
             (events, bytes) = (events + 1, bytes + event.get().len());

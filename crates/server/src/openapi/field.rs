@@ -1,6 +1,6 @@
 //! One named value that a client gives: in the query, in the path, in a header, in a body. What is documented of it is what is checked.
 
-use abide_workflow::{Duration, Timestamp};
+use abide_workflow::{Duration, RunNumber, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
@@ -74,6 +74,12 @@ impl Field {
         usize::try_from(whole).map_err(|_| ApiError::invalid(self.name, "it is too large"))
     }
 
+    /// The number of a run.
+    pub(crate) fn run_number(&self, text: &str) -> Result<RunNumber, ApiError> {
+        let number = u32::try_from(self.whole(Some(text))?);
+        number.map(RunNumber).map_err(|_| ApiError::invalid(self.name, "it is too large"))
+    }
+
     /// The value of a body's field.
     pub(crate) fn check_json(&self, value: &Value) -> Result<(), String> {
         self.kind.check_json(value)
@@ -102,6 +108,9 @@ impl Field {
 }
 
 impl Kind {
+    /// Which life of an instance.
+    pub(crate) const RUN_NUMBER: Self = Self::Whole { min: 1, max: u32::MAX as u64, default: None };
+
     fn check(&self, text: &str) -> Result<(), String> {
         match self {
             Self::Text { chars_min, chars_max } => {

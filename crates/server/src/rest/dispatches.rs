@@ -29,7 +29,7 @@ const EXECUTION: Field = Field::optional(
         pattern: "^[A-Za-z0-9._:~-][A-Za-z0-9._:~@-]*(/[1-9][0-9]*)?$",
         chars_max: InstanceId::BYTES_MAX + 11,
     },
-    "Only calls of this run: an instance id, a slash and the number of its current run, or the instance id alone.",
+    "Only calls of this run: an instance id, a slash and the number of one of its runs, or the instance id alone for its current one.",
 );
 const OLDER_THAN: Field =
     Field::optional("olderThan", Kind::Span, "Only calls that were promised at least so long ago.");

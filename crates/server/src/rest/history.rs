@@ -1,4 +1,4 @@
-//! `GET /api/instances/{id}/history`: the events of an instance's current run, page by page.
+//! `GET /api/instances/{id}/history`: the events of an instance's current run, or of an earlier one that is kept, page by page.
 
 use std::borrow::Cow;
 
@@ -18,14 +18,19 @@ use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Operation};
+use crate::openapi::{Answer, Field, Kind, Operation};
 
-const QUERY: [Field; 2] = [LIMIT, TOKEN];
+const RUN: Field = Field::optional(
+    "run",
+    Kind::RUN_NUMBER,
+    "The number of one of its runs that is still kept; without it, the current one.",
+);
+const QUERY: [Field; 3] = [RUN, LIMIT, TOKEN];
 
 pub(super) const PAGE: Operation = Operation {
     id: "showHistory",
     tag: "Instances",
-    about: "Shows what has happened to an instance's current run, in order.",
+    about: "Shows what has happened to an instance's current run, or to an earlier one, in order. Pages go on in the run they began with.",
     path: &[INSTANCE_ID],
     query: &QUERY,
     answers: &[Answer::data::<PageJson<EventJson>>(200, "A page of events.")],
@@ -63,10 +68,21 @@ impl JsonSchema for EventJson {
 /// Shows a page.
 pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
     let id = asked.instance_id().await?;
-    let [limit, token] = asked.parameters(&QUERY)?;
+    let [run, limit, token] = asked.parameters(&QUERY)?;
+    let run = run.map(|run| RUN.run_number(&run)).transpose()?;
     let limit = LIMIT.count(limit.as_deref())?;
     let from = token.map(|text| open(&text)).transpose()?;
-    let page = app.in_time(app.node().history(&id, from, limit)).await??.ok_or_else(|| unknown(&id))?;
+    if from.zip(run).is_some_and(|(from, run)| from.run != run) {
+        return Err(not_a_token());
+    }
+    let from = from.or(run.map(HistoryPlace::first));
+    let page = app.in_time(app.node().history(&id, from, limit)).await??;
+    let page = page.ok_or_else(|| match from {
+        Some(HistoryPlace { run, .. }) => {
+            ApiError::not_found(format!("instance {id} has no run {} any more", run.0))
+        }
+        None => unknown(&id),
+    })?;
     let items = page.events.into_iter().map(EventJson).collect();
     let data = PageJson { items, continuation_token: page.next.map(seal) };
     Ok(asked.succeed(StatusCode::OK, app.now(), &data))

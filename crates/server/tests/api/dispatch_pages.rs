@@ -1,9 +1,11 @@
 //! `GET /api/dispatches`: pages lead through everything once, and cost a bounded amount each.
 
+use axum::body::Body;
+use axum::http::Method;
 use serde_json::{Value, json};
 
 use crate::dispatches::names;
-use crate::world::{World, echo};
+use crate::world::{World, echo, failed};
 
 #[tokio::test]
 async fn pages_lead_through_all_calls_of_a_run_of_all_shards_and_of_all_runs() {
@@ -113,7 +115,7 @@ async fn runs_of_one_moment_are_each_met_once() {
 }
 
 #[tokio::test]
-async fn an_instance_that_continued_as_new_has_the_calls_of_its_current_run() {
+async fn an_instance_that_continued_as_new_has_the_calls_and_the_history_of_each_run() {
     let world = World::new().await;
     let states = json!({
         "Begin": {"type": "task", "activity": "core.echo", "input": "$.input", "next": "Again"},
@@ -138,10 +140,71 @@ async fn an_instance_that_continued_as_new_has_the_calls_of_its_current_run() {
     while world.get("/api/instances").await.data()["items"].as_array().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
+    let earlier = world.dispatches("executionId=t/1").await;
+    assert_eq!((&earlier[0]["executionId"], &earlier[0]["state"]), (&json!("t/1"), &json!("ACKED")));
     assert_eq!(
-        world.all_dispatches("state=ACKED", 50, 1).await,
-        settled,
+        world.all_dispatches("state=ACKED", 1, 2).await,
+        [&settled[..], &earlier].concat(),
         "both runs are in the public table"
     );
-    assert_eq!(world.dispatches("executionId=t/1").await.len(), 0);
+    for (run, call) in [(1, &earlier[0]), (2, &settled[0])] {
+        let key = call["idempotencyKey"].as_str().unwrap();
+        let shown = world.get(&format!("/api/dispatches/t/{run}/{key}")).await.data();
+        assert_eq!(shown["attempts"].as_array().unwrap().len(), 2, "{shown}");
+        assert_eq!(world.started_runs(&format!("t/history?run={run}")).await, [run]);
+    }
+    assert_eq!(world.started_runs("t/history?").await, [2]);
+    assert_eq!(
+        world.get("/api/instances/t/history?run=3").await.error(),
+        failed(404, "RESOURCE_NOT_FOUND", "")
+    );
+}
+
+#[tokio::test]
+async fn pages_go_on_in_the_run_they_began_with_and_a_token_is_of_its_run() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    world.call("worn", "a").await;
+    let page = world.get("/api/instances/a/history?limit=3").await.data();
+    let token = page["continuationToken"].as_str().unwrap();
+    let restarted = world.post("/api/instances/a/restart?", &json!({})).await;
+    assert_eq!(restarted.status, 202, "{}", restarted.text);
+    let rest = format!("/api/instances/a/history?limit=100&continuationToken={token}");
+    let whole = world.get("/api/instances/a/history?run=1&limit=100").await.data();
+    assert_eq!(
+        world.get(&rest).await.data()["items"].as_array().unwrap()[..],
+        whole["items"].as_array().unwrap()[3..]
+    );
+    for (query, target) in
+        [("run=2", "continuationToken"), ("run=0", "run"), ("run=x", "run"), ("run=4294967296", "run")]
+    {
+        let refused = world.get(&format!("{rest}&{query}")).await;
+        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn deleting_an_instance_forgets_its_earlier_runs() {
+    let world = World::new().await;
+    world.publish_callers().await;
+    world.call("worn", "a").await;
+    world.call("worn", "a").await;
+    world.call("worn", "b").await;
+    world.all_dispatches("state=FAILED_FINAL", 50, 3).await;
+    let deleted = world.ask(Method::DELETE, "/api/instances/a", Body::empty()).await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text);
+    assert_eq!(names(&world.all_dispatches("state=FAILED_FINAL", 50, 1).await), ["b"]);
+    world.all_dispatches("executionId=a/1", 50, 0).await;
+    while world.get("/api/instances/a/history?run=1").await.status != 404 {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl World {
+    /// The numbers of the runs whose beginning a history tells of.
+    async fn started_runs(&self, history: &str) -> Vec<u64> {
+        let page = self.get(&format!("/api/instances/{history}")).await.data();
+        let events = page["items"].as_array().unwrap().iter();
+        events.filter_map(|event| event["run"].as_u64()).collect()
+    }
 }

@@ -50,10 +50,12 @@ pub enum Table {
     Payload = 20,
     /// Activities that were declared while the server ran.
     Activity = 21,
+    /// Runs that another one has replaced under their id.
+    EarlierRun = 22,
 }
 
 impl Table {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Head,
         Self::Instance,
         Self::Part,
@@ -75,6 +77,7 @@ impl Table {
         Self::Registry,
         Self::Payload,
         Self::Activity,
+        Self::EarlierRun,
     ];
 
     /// The table a key belongs to, if it is one that this program knows.

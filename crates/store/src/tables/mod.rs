@@ -17,6 +17,7 @@ pub mod dedupe;
 pub mod default_versions;
 pub mod definitions;
 pub mod dispatches;
+pub mod earlier_runs;
 pub mod engine_dlq;
 pub mod engine_history;
 pub mod entities;

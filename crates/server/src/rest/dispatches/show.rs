@@ -2,7 +2,7 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::node::ShowError;
-use abide_runtime::run::{CallReader, CallingRun, JournaledCall, SettledPlace, TaskEvent};
+use abide_runtime::run::{CallReader, JournaledCall, NumberedRun, SettledPlace, TaskEvent};
 use abide_workflow::{InstanceId, RunNumber};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,11 +18,8 @@ use crate::openapi::{Answer, Field, Kind, Operation};
 use crate::rest::instances::INSTANCE_ID;
 
 const INSTANCE: Field = Field { name: "instanceId", ..INSTANCE_ID };
-const RUN: Field = Field::required(
-    "run",
-    Kind::Whole { min: 1, max: u32::MAX as u64, default: None },
-    "The number of its current run.",
-);
+const RUN: Field =
+    Field::required("run", Kind::RUN_NUMBER, "The number of one of its runs that is still kept.");
 const KEY: Field = Field::required(
     "idempotencyKey",
     Kind::Pattern { pattern: "^[0-9a-f]{64}$", chars_max: 64 },
@@ -85,7 +82,7 @@ pub(in crate::rest) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> 
     let [] = asked.query([])?;
     let id = asked.part(&INSTANCE).await?;
     let id = InstanceId::new(id).map_err(|error| ApiError::invalid(INSTANCE.name, error.to_string()))?;
-    let run = RUN.whole(Some(&asked.part(&RUN).await?))?;
+    let run = RUN.run_number(&asked.part(&RUN).await?)?;
     let key = asked.part(&KEY).await?;
     let key =
         read_key(&key).ok_or_else(|| ApiError::invalid(KEY.name, "it must be 64 hexadecimal digits"))?;
@@ -98,14 +95,12 @@ pub(in crate::rest) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> 
 async fn find<S: Store>(
     app: &App<S>,
     id: &InstanceId,
-    number: u64,
+    run: RunNumber,
     key: [u8; 32],
 ) -> Result<Option<(JournaledCall, Vec<TaskEvent>)>, ShowError> {
     let node = app.node();
     let Some(reader) = node.calls_of(node.shard_of_instance(id)) else { return Ok(None) };
-    let run =
-        reader.run(id).await?.filter(|CallingRun { run: RunNumber(run), .. }| u64::from(*run) == number);
-    let Some(run) = run else { return Ok(None) };
+    let Some(run) = reader.run(id, Some(run)).await? else { return Ok(None) };
     // The record first: it is gone only when a page has what is kept of it.
     let (call, last_page) = match reader.open_call(&run, key).await? {
         Some(call) => (call, u64::MAX),
@@ -129,7 +124,7 @@ async fn find<S: Store>(
 /// The settled call of a run with this key, and where it is. Runs have no index of them: their pages are walked.
 async fn settled<S: Store>(
     reader: &CallReader<'_, S>,
-    run: &CallingRun,
+    run: &NumberedRun,
     key: [u8; 32],
 ) -> Result<Option<(SettledPlace, JournaledCall)>, ShowError> {
     let mut next = Some(SettledPlace::FIRST);

@@ -10,7 +10,7 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::node::ShowError;
-use abide_runtime::run::{CallReader, CallingRun, JournaledCall, OpenPlace, SettledPlace};
+use abide_runtime::run::{CallReader, JournaledCall, NumberedRun, OpenPlace, SettledPlace};
 use abide_store::public::{Position, PublicKey, Query};
 use abide_store::tables::public_instances::{self, SCHEMA};
 use abide_workflow::{Duration, InstanceId, RunNumber, Timestamp};
@@ -78,20 +78,15 @@ impl<'w, S: Store> Walk<'w, S> {
     ) -> Result<Option<Place>, ApiError> {
         let node = self.app.node();
         let Some(reader) = node.calls_of(node.shard_of_instance(id)) else { return Ok(None) };
-        let Some(run) = reader.run(id).await? else { return Ok(None) };
-        if asked.is_some_and(|asked| asked != run.run) {
-            return Ok(None);
-        }
-        let number = run.run.0;
-        let (after, at) = match from {
-            None => (None, None),
-            Some(Place::OpenOfRun { run, after }) if run == number => (Some(after.into()), None),
-            Some(Place::SettledOfRun { run, at }) if run == number => (None, Some(at.into())),
-            Some(Place::OpenOfRun { run: asked, .. } | Place::SettledOfRun { run: asked, .. }) => {
-                return Err(ShowError::AnotherRun { asked: RunNumber(asked), current: run.run }.into());
-            }
+        // A list goes on in the run that it began with, whatever has replaced it meanwhile.
+        let (asked, after, at) = match from {
+            None => (asked, None, None),
+            Some(Place::OpenOfRun { run, after }) => (Some(RunNumber(run)), Some(after.into()), None),
+            Some(Place::SettledOfRun { run, at }) => (Some(RunNumber(run)), None, Some(at.into())),
             Some(_) => return Err(not_a_token()),
         };
+        let Some(run) = reader.run(id, asked).await? else { return Ok(None) };
+        let number = run.run.0;
         if at.is_none()
             && self.question.state.is_none_or(item::is_open)
             && let Some(after) = self.open(&reader, Some(run.number), after).await?
@@ -160,7 +155,7 @@ impl<'w, S: Store> Walk<'w, S> {
         }
     }
 
-    /// Settled calls of a run of the public table, if it is still there, and current, and can be read.
+    /// Settled calls of a run of the public table, if it is still there and can be read.
     async fn settled_of(
         &mut self,
         key: &PublicKey,
@@ -174,9 +169,9 @@ impl<'w, S: Store> Walk<'w, S> {
         let node = self.app.node();
         let Some(reader) = node.calls_of(node.shard_of_instance(&id)) else { return Ok(None) };
         let settled = async {
-            match reader.run(&id).await? {
-                Some(run) if run.run.0 == number => self.settled(&reader, &run, at).await,
-                _ => Ok(None),
+            match reader.run(&id, Some(RunNumber(number))).await? {
+                Some(run) => self.settled(&reader, &run, at).await,
+                None => Ok(None),
             }
         };
         match settled.await {
@@ -219,7 +214,7 @@ impl<'w, S: Store> Walk<'w, S> {
     async fn settled(
         &mut self,
         reader: &CallReader<'_, S>,
-        run: &CallingRun,
+        run: &NumberedRun,
         from: SettledPlace,
     ) -> Result<Option<SettledPlace>, ShowError> {
         let mut next = Some(from);
