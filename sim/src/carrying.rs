@@ -13,6 +13,7 @@ use abide_store::tables::{decode, heads};
 
 use crate::cluster::{Cluster, ready};
 use crate::happening::{At, Happening};
+use crate::nodes::Node;
 
 impl Cluster {
     /// How long a message takes; sometimes very long.
@@ -103,6 +104,11 @@ impl Cluster {
 
     /// A delivery reaches an activity.
     pub(crate) fn receive(&mut self, at: At, id: CallId, call: &Call) {
+        // A node that goes down does not make calls that still wait there.
+        if self.node(at).is_some_and(Node::goes_down) && self.dice.below(2) == 0 {
+            let wait = self.delay();
+            return self.later(wait, Happening::Deliver(at, Event::Withdrawn(id)));
+        }
         self.counts.deliveries += 1;
         let calm = !self.stormy();
         let answer = self.outside.receive(call, &mut self.dice, calm);

@@ -12,7 +12,8 @@ use abide_runtime::hands::Hands;
 use abide_runtime::placement::{ShardCount, ShardId};
 use abide_runtime::{Effect, Event, Notice};
 use abide_store::memory::{Dice, MemoryStore, Personality};
-use abide_store::tables::Table;
+use abide_store::rows::Scan;
+use abide_store::tables::{Table, expiries};
 use abide_workflow::Timestamp;
 
 use crate::Scenario;
@@ -156,16 +157,17 @@ impl Cluster {
             }
             return false;
         }
-        let mut left = vec![Table::Outbox];
+        // What is to be deleted at once lies before all that is kept for a while.
+        let mut left = vec![Table::Outbox.scan(), expiries::due_before(1)];
         if self.scenario.short {
-            left.extend([Table::Instance, Table::Expiry]);
+            left.extend([Table::Instance.scan(), Table::Expiry.scan()]);
         }
-        left.iter().all(|table| self.shards.shards().all(|shard| self.is_empty(shard, *table)))
+        left.iter().all(|scan| self.shards.shards().all(|shard| self.is_empty(shard, scan)))
     }
 
-    fn is_empty(&self, shard: ShardId, table: Table) -> bool {
+    fn is_empty(&self, shard: ShardId, scan: &Scan) -> bool {
         let Some(partition) = self.hands.partition(shard) else { return true };
-        self.store.scan_now(partition, table.scan().at_most(1)).is_ok_and(|page| page.rows.is_empty())
+        self.store.scan_now(partition, scan.clone().at_most(1)).is_ok_and(|page| page.rows.is_empty())
     }
 
     fn happen(&mut self, happening: Happening) {

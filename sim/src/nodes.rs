@@ -26,6 +26,13 @@ pub(crate) struct Node {
     pub(crate) outstanding: u64,
 }
 
+impl Node {
+    /// Whether it takes nothing new.
+    pub(crate) fn goes_down(&self) -> bool {
+        self.draining.is_some()
+    }
+}
+
 impl Cluster {
     pub(crate) fn add_nodes(&mut self) {
         for node in 0..self.scenario.nodes {

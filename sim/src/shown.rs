@@ -1,17 +1,19 @@
-//! The public table against the truth, when everything has come to rest.
+//! The public table, and where run numbers lead, against the truth, when everything has come to rest.
 
 use std::collections::BTreeMap;
 
+use abide_runtime::run::RunReader;
 use abide_store::public::{PublicKey, PublicRow, PublicTables, Query};
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::public_instances::{self, SCHEMA};
+use abide_workflow::{InstanceId, RunNumber};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, ready};
 use crate::history::Ending;
 use crate::truth::Run;
 
-/// Every run that is kept has its row, which says what the run says; nothing else has one.
+/// Every run that is kept has its row, which says what the run says, and is found by its number; nothing else has one, or is.
 pub(crate) fn check(cluster: &Cluster) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rows = all(cluster);
@@ -27,6 +29,7 @@ pub(crate) fn check(cluster: &Cluster) -> Vec<String> {
             let last = place + 1 == instance.runs.len();
             let gone =
                 run.status == RunStatus::Purged || last && instance.forgotten || cluster.scenario.short;
+            wrong.extend(find(cluster, id, run, gone));
             match row {
                 None if !gone => wrong.push(format!("{id}/{} is not shown", run.number)),
                 // What a former owner wrote after the deletion goes when the id is forgotten.
@@ -42,6 +45,17 @@ pub(crate) fn check(cluster: &Cluster) -> Vec<String> {
     }
     wrong.extend(rows.into_keys().map(|key| format!("{key:?} is shown and never was")));
     wrong
+}
+
+/// What is wrong with where the number of a run leads.
+fn find(cluster: &Cluster, id: &str, run: &Run, gone: bool) -> Option<String> {
+    let reader = RunReader { store: &*cluster.store, definitions: &*cluster.definitions };
+    let name = InstanceId::new(id).ok()?;
+    let partition = cluster.shards.shard_of_instance(&name).partition().ok()?;
+    let found = ready(reader.numbered(&partition, &name, Some(RunNumber(run.number)))).ok()?;
+    let found = found.map(|found| found.number);
+    let expected = (!gone).then_some(run.run);
+    (found != expected).then(|| format!("{id}/{} is found as {found:?}, not as {expected:?}", run.number))
 }
 
 fn compare(id: &str, run: &Run, row: &PublicRow) -> Option<String> {

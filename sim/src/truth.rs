@@ -109,6 +109,12 @@ impl Instance {
     pub(crate) fn last(&self) -> Option<&Run> {
         self.runs.last()
     }
+
+    /// All its runs are to be forgotten, not only the last one.
+    fn purge(&mut self) {
+        self.purged = true;
+        self.runs.iter_mut().for_each(|run| run.status = RunStatus::Purged);
+    }
 }
 
 /// Looks at a commit as it is applied.
@@ -170,10 +176,9 @@ fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &Instanc
     if known.is_none_or(|last| last.run != row.run) {
         // A purge and the next start may share a commit, which has the row of the start alone.
         if let Some(instance) = cluster.truth.instances.get_mut(id)
-            && let Some(last) = instance.runs.last_mut().filter(|last| swept.contains(&last.run))
+            && instance.last().is_some_and(|last| swept.contains(&last.run))
         {
-            last.status = RunStatus::Purged;
-            instance.purged = true;
+            instance.purge();
         }
         begun(cluster, partition, id, row);
     }
@@ -181,7 +186,9 @@ fn written(cluster: &mut Cluster, partition: &Partition, id: &str, row: &Instanc
         cluster.clients.iter().any(|client| client.id == id && client.script.contains(&Step::Rewind));
     let ended = over.then(|| ending(cluster, partition, id, row.run)).flatten();
     let Some(instance) = cluster.truth.instances.get_mut(id) else { return };
-    instance.purged |= row.status == RunStatus::Purged;
+    if row.status == RunStatus::Purged {
+        instance.purge();
+    }
     let Some(run) = instance.runs.last_mut() else { return };
     run.status = row.status;
     if over {

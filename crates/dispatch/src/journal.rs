@@ -6,8 +6,8 @@
 //!     │                │ ▲ │ fail for good
 //!     │   may be tried │ │ └────────────────────► FailedFinal
 //!     │          again ▼ │ send, attempt + 1          ▲
-//!     │           FailedRetryable ────────────────────┤
-//!     └───────────────────────────────────────────────┘ the deadline passed, cancelled
+//!     │           FailedRetryable ────────────────────┤ deadline passed, cancelled, poison, or a failure that was held
+//!     └───────────────────────────────────────────────┘ deadline passed, cancelled, or it cannot be sent as it is
 //! ```
 //! Each state is a type of its own and a transition takes the old one away, so a transition that is not drawn cannot be written. A record
 //! says *may have been sent* before the wire is touched: after a crash deliveries may be counted that never were, never the other way round.
@@ -95,6 +95,24 @@ pub enum FinalReason {
     Poison,
 }
 
+/// What a failure means that no other delivery follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Another delivery might have helped, and none is allowed any more.
+    RetryExhausted,
+    /// None can help.
+    NonRetryable,
+}
+
+impl From<Verdict> for FinalReason {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::RetryExhausted => Self::RetryExhausted,
+            Verdict::NonRetryable => Self::NonRetryable,
+        }
+    }
+}
+
 impl FinalReason {
     /// The word that people and other programs read.
     pub fn as_str(&self) -> &'static str {
@@ -129,12 +147,21 @@ impl Open {
         }
     }
 
-    /// It failed in a way that ends it: because no delivery can help, or because there may be no more.
-    pub fn fail_final(self, reason: FinalReason, at: i64) -> FailedFinal {
+    /// No other delivery follows the failure that was told. Of what was never sent nothing was used up: it cannot be sent as it is.
+    pub fn fail_final(self, verdict: Verdict, at: i64) -> FailedFinal {
         match self {
-            Self::Pending(Pending(record))
-            | Self::FailedRetryable(FailedRetryable { record, .. })
-            | Self::Sent(Sent { record, .. }) => record.end(reason, at),
+            Self::Pending(pending) => pending.refuse(at),
+            Self::FailedRetryable(failed) => failed.give_up(verdict, at),
+            Self::Sent(sent) => sent.fail_final(verdict, at),
+        }
+    }
+
+    /// The deadline has passed. What may be under way is unaccounted for from here on.
+    pub fn expire(self, at: i64) -> FailedFinal {
+        match self {
+            Self::Pending(pending) => pending.expire(at),
+            Self::FailedRetryable(failed) => failed.expire(at),
+            Self::Sent(sent) => sent.orphaned().expire(at),
         }
     }
 
@@ -181,12 +208,27 @@ impl Pending {
     pub fn cancel(self, at: i64) -> FailedFinal {
         self.0.end(FinalReason::Cancelled, at)
     }
+
+    /// The deadline passed before it was sent.
+    pub fn expire(self, at: i64) -> FailedFinal {
+        self.0.end(FinalReason::DeadlineExpired, at)
+    }
+
+    /// It cannot be sent as it is, and never will.
+    pub fn refuse(self, at: i64) -> FailedFinal {
+        self.0.end(FinalReason::NonRetryable, at)
+    }
 }
 
 impl Sent {
     /// Answered with success.
     pub fn ack(self, at: i64) -> Acked {
         Acked { record: self.record, settled_at: at }
+    }
+
+    /// Failed, and no other delivery follows.
+    pub fn fail_final(self, verdict: Verdict, at: i64) -> FailedFinal {
+        self.record.end(verdict.into(), at)
     }
 
     /// Answered with a failure that another delivery may cure. Whoever answers knows what became of earlier deliveries.
@@ -227,7 +269,7 @@ impl FailedRetryable {
     /// Another delivery of the same record, or the end if there is no time left, or nobody ever answers.
     pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
         if self.record.unanswered >= UNANSWERED_MAX {
-            return Err(self.record.end(FinalReason::Poison, sending.at));
+            return Err(self.poison(sending.at));
         }
         let mut sent = deliver(self.record, sending)?;
         if !std::mem::take(&mut sent.record.unsent) {
@@ -239,6 +281,21 @@ impl FailedRetryable {
     /// Nobody waits for it any more.
     pub fn cancel(self, at: i64) -> FailedFinal {
         self.record.end(FinalReason::Cancelled, at)
+    }
+
+    /// The deadline passed before there was another delivery.
+    pub fn expire(self, at: i64) -> FailedFinal {
+        self.record.end(FinalReason::DeadlineExpired, at)
+    }
+
+    /// Too many deliveries in a row went unanswered.
+    pub fn poison(self, at: i64) -> FailedFinal {
+        self.record.end(FinalReason::Poison, at)
+    }
+
+    /// Whoever held the failure has decided that no other delivery follows.
+    pub fn give_up(self, verdict: Verdict, at: i64) -> FailedFinal {
+        self.record.end(verdict.into(), at)
     }
 }
 
@@ -341,9 +398,17 @@ mod tests {
         assert_eq!(sent.clone().ack(3).settled_at, 3);
         let failed = sent.clone().fail_retryable("503".to_owned());
         for open in [Open::Sent(sent), Open::FailedRetryable(failed.clone())] {
-            let ended = open.fail_final(FinalReason::NonRetryable, 3);
-            assert_eq!((ended.reason, ended.settled_at), (FinalReason::NonRetryable, 3));
+            for (verdict, reason) in [
+                (Verdict::NonRetryable, FinalReason::NonRetryable),
+                (Verdict::RetryExhausted, FinalReason::RetryExhausted),
+            ] {
+                let ended = open.clone().fail_final(verdict, 3);
+                assert_eq!((ended.reason, ended.settled_at), (reason, 3));
+            }
+            assert_eq!(open.expire(3).reason, FinalReason::DeadlineExpired);
         }
+        let never_sent = Open::Pending(Pending::new(0, None)).fail_final(Verdict::RetryExhausted, 3);
+        assert_eq!(never_sent.reason, FinalReason::NonRetryable, "nothing was used up");
         assert_eq!(failed.cancel(4).reason, FinalReason::Cancelled);
         assert_eq!(Pending::new(0, None).cancel(4).reason, FinalReason::Cancelled);
     }

@@ -131,10 +131,11 @@ impl Failure {
         Self { not_sent: true, ..self }
     }
 
-    /// Whether it was turned away before the activity, be it for now: that says nothing of earlier deliveries. Of a 503 whoever read it knows
-    /// whether it was one that says so.
+    /// Whether it was turned away before the activity, be it for now, or may have been, because a bare number says nothing of who answered: that says
+    /// nothing of earlier deliveries. Of a 503 whoever read it knows whether it was one that says so.
     pub fn is_turned_away(&self) -> bool {
-        !self.outcome_unknown && matches!(self.status_number(), Some(401 | 403 | 429 | 503))
+        let bare = self.status.as_deref().is_some_and(|status| !status.contains(' '));
+        !self.outcome_unknown && (bare || matches!(self.status_number(), Some(401 | 403 | 429 | 503)))
     }
 
     /// The number in what the wire said.

@@ -44,6 +44,8 @@ pub enum Event {
     PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
     /// An activity answered, or its delivery failed.
     Answered(CallId, Answer),
+    /// A call that went no further than waiting here will not be made: the node goes down. Nothing of it left.
+    Withdrawn(CallId),
     /// The public rows were written, or not.
     Fed(Result<(), String>),
     /// Messages were put into another shard's inbox, or not.

@@ -1,6 +1,7 @@
-//! Calls under way from one shard: each a task, bounded in number over the whole node, each answered exactly once unless it is cancelled.
+//! Calls under way from one shard: each a task, bounded in number over the whole node, each answered exactly once unless it is cancelled or taken back.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,9 @@ pub(super) struct Calls<T> {
     slots: Arc<Semaphore>,
     answers: mpsc::UnboundedSender<Incoming>,
     metrics: Arc<Metrics>,
-    running: HashMap<CallId, AbortHandle>,
+    running: HashMap<CallId, Running>,
+    /// The node goes down: nothing new leaves.
+    pub(super) draining: bool,
     /// Under which claim of the shard calls are made.
     pub(super) claim: u64,
 }
@@ -36,12 +39,17 @@ impl<T: Transport + 'static> Calls<T> {
         answers: mpsc::UnboundedSender<Incoming>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { activities, slots, answers, metrics, running: HashMap::new(), claim: 0 }
+        Self { activities, slots, answers, metrics, running: HashMap::new(), draining: false, claim: 0 }
     }
 
-    /// Begins a call as soon as there is a slot.
-    pub(super) fn begin(&mut self, id: CallId, call: Call) {
+    /// Begins a call as soon as there is a slot; gives it back if nothing leaves any more.
+    pub(super) fn begin(&mut self, id: CallId, call: Call) -> Option<Event> {
         crash::point("before-call");
+        if self.draining {
+            return Some(Event::Withdrawn(id));
+        }
+        let standing = Arc::new(Standing::default());
+        let own = Arc::clone(&standing);
         let (activities, slots) = (Arc::clone(&self.activities), Arc::clone(&self.slots));
         let (answers, metrics) = (self.answers.clone(), Arc::clone(&self.metrics));
         let (named, claim) = (id.clone(), self.claim);
@@ -52,18 +60,29 @@ impl<T: Transport + 'static> Calls<T> {
                 until: Instant::now() + call.deadline_left().unwrap_or(WAIT_MAX).min(WAIT_MAX),
                 waiting: Mutex::new(Some(metrics.calls_waiting.hold())),
                 metrics: &metrics,
+                standing: &own,
             };
             let answer = activities.deliver_in(call, &slot).await;
             crash::point("after-call");
             answered.with(answer);
         });
-        self.running.insert(id, task.abort_handle());
+        self.running.insert(id, Running { task: task.abort_handle(), standing });
+        None
+    }
+
+    /// Nothing new leaves from now on. Calls that wait for a place, a pace or a slot are taken back; those that may have left go on.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Event> {
+        self.draining = true;
+        self.running.extract_if(|_, running| running.standing.withdraw()).map(|(id, running)| {
+            running.task.abort();
+            Event::Withdrawn(id)
+        })
     }
 
     /// Stops a call.
     pub(super) fn cancel(&mut self, id: &CallId) {
-        if let Some(task) = self.running.remove(id) {
-            task.abort();
+        if let Some(running) = self.running.remove(id) {
+            running.task.abort();
         }
     }
 
@@ -74,9 +93,40 @@ impl<T: Transport + 'static> Calls<T> {
 
     /// Stops all calls.
     pub(super) fn cancel_all(&mut self) {
-        for (_, task) in self.running.drain() {
-            task.abort();
+        for (_, running) in self.running.drain() {
+            running.task.abort();
         }
+    }
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Running {
+    task: AbortHandle,
+    standing: Arc<Standing>,
+}
+
+/// Whether a call may have left, decided once: by the call when it has its slot, or by whoever takes it back before that.
+#[derive(Debug, Default)]
+struct Standing(AtomicU8);
+
+impl Standing {
+    const WAITS: u8 = 0;
+    const LEAVES: u8 = 1;
+    const WITHDRAWN: u8 = 2;
+
+    /// It may leave. False if it was taken back; a second question of the same call is no other decision.
+    fn leave(&self) -> bool {
+        self.decide(Self::LEAVES) != Err(Self::WITHDRAWN)
+    }
+
+    /// It will not leave. False if it may have.
+    fn withdraw(&self) -> bool {
+        self.decide(Self::WITHDRAWN).is_ok()
+    }
+
+    fn decide(&self, as_what: u8) -> Result<u8, u8> {
+        self.0.compare_exchange(Self::WAITS, as_what, Ordering::AcqRel, Ordering::Acquire)
     }
 }
 
@@ -87,6 +137,7 @@ struct Slot<'c> {
     until: Instant,
     waiting: Mutex<Option<Held<'c>>>,
     metrics: &'c Metrics,
+    standing: &'c Standing,
 }
 
 impl<'c> Room for Slot<'c> {
@@ -97,6 +148,9 @@ impl<'c> Room for Slot<'c> {
         let Ok(Ok(slot)) = tokio::time::timeout_at(self.until, self.slots.acquire()).await else {
             return Err(Failure::retryable("AttemptTimeout", "no slot was free in time").with_not_sent());
         };
+        if !self.standing.leave() {
+            return Err(Failure::retryable("Withdrawn", "the server goes down").with_not_sent());
+        }
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok((slot, self.metrics.calls_running.hold()))
     }
@@ -196,10 +250,10 @@ mod tests {
         let mut calls = Calls::new(Arc::new(Stuck), slots, answers, Arc::clone(&metrics));
         for number in 0..5 {
             let (id, call) = call("stuck", number);
-            calls.begin(id, call);
+            assert!(calls.begin(id, call).is_none());
         }
         let (id, able) = call("able", 5);
-        calls.begin(id.clone(), able);
+        assert!(calls.begin(id.clone(), able).is_none());
         // There is one thread, so all get as far as they can.
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -209,5 +263,58 @@ mod tests {
         };
         assert_eq!(answered, id);
         assert_eq!((metrics.calls_waiting.get(), metrics.calls_running.get()), (5, 0));
+    }
+
+    /// Calls of `able` wait inside, too: they have their slot, and may have left.
+    #[derive(Debug)]
+    struct Hanging;
+
+    impl Transport for Hanging {
+        async fn deliver(&self, _call: Call) -> Answer {
+            std::future::pending().await
+        }
+
+        async fn deliver_in<R: Room>(&self, call: Call, room: &R) -> Answer {
+            if call.activity == "stuck" {
+                std::future::pending::<()>().await;
+            }
+            let _held = room.take().await;
+            self.deliver(call).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_goes_down_takes_back_what_waits_and_leaves_alone_what_may_have_left() {
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        let metrics = Arc::new(Metrics::new(crate::placement::ShardCount::new(1).unwrap()));
+        let slots = Arc::new(Semaphore::new(1));
+        let mut calls = Calls::new(Arc::new(Hanging), slots, answers, Arc::clone(&metrics));
+        // One waits for its target; one has the only slot; one waits for it.
+        for (number, activity) in (0..).zip(["stuck", "able", "able"]) {
+            let (id, call) = call(activity, number);
+            assert!(calls.begin(id, call).is_none());
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut withdrawn: Vec<u64> = calls.drain().map(number).collect();
+        withdrawn.sort_unstable();
+        assert_eq!(withdrawn, [0, 2]);
+        let (late, call) = call("able", 3);
+        assert_eq!(calls.begin(late, call).map(number), Some(3), "nothing new leaves");
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((metrics.calls_waiting.get(), metrics.calls_running.get()), (0, 1));
+        // What its task says when it is stopped is heard by nobody.
+        while let Ok(Incoming::Event(_, Event::Answered(id, _))) = answered.try_recv() {
+            assert!(!calls.ended(&id), "{id:?}");
+        }
+        assert_eq!(calls.drain().count(), 0);
+    }
+
+    fn number(event: Event) -> u64 {
+        let Event::Withdrawn(id) = event else { panic!("{event:?}") };
+        id.command.0
     }
 }

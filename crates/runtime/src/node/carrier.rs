@@ -70,6 +70,8 @@ impl<S: Store> Carrier<S> {
             calls.cancel_all();
             match stopped {
                 Stopped::Drained => return,
+                // Whoever goes down claims nothing again.
+                _ if calls.draining => return,
                 Stopped::Lost => tracing::warn!(shard = %self.id, "lost to another node"),
                 Stopped::Broken(reason) => tracing::error!(shard = %self.id, reason, "cannot go on"),
             }
@@ -159,7 +161,10 @@ impl<S: Store> Carrier<S> {
                 Event::Tick
             }
             Incoming::Hint => Event::ArrivalsHinted,
-            Incoming::Drain => Event::Drain,
+            Incoming::Drain => {
+                shard.handle(Event::Drain, now);
+                return calls.drain().for_each(|withdrawn| shard.handle(withdrawn, now));
+            }
         };
         // A call that was cancelled is not answered, whatever became of it.
         if let Event::Answered(id, _) = &event
@@ -186,7 +191,7 @@ impl<S: Store> Carrier<S> {
                 // The commit before it took its time.
                 let since = self.clock.now().wall.0.saturating_sub(call.metadata.dispatched_at_epoch_ms);
                 call.waited = Duration::from_millis(u64::try_from(since).unwrap_or(0));
-                calls.begin(id, *call);
+                ready.extend(calls.begin(id, *call));
             }
             Effect::CancelCall(id) => calls.cancel(&id),
             Effect::Reply(ticket, reply) => {

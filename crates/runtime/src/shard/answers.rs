@@ -3,7 +3,7 @@
 //! What is known is noted on the record; whether there is another delivery is decided by the run's turn. Makes no delivery.
 
 use abide_dispatch::Answer;
-use abide_dispatch::journal::FinalReason;
+use abide_dispatch::journal::{Open, Verdict};
 use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::transport::DEADLINE_EXCEEDED;
 use abide_store::tables::dispatches::{self, DispatchState};
@@ -31,6 +31,32 @@ impl Shard {
         };
         let envelope = Envelope { message, from: From::Call { command, status, came: Some(came) } };
         self.offer(&instance_id, Item::Message { run, envelope });
+    }
+
+    /// A delivery will not be made after all. That is nobody's failure, so the run is not told: the next owner delivers it under the same number.
+    pub(super) fn on_withdrawn(&mut self, call: CallId) {
+        self.calling.remove(&call);
+        let CallId { instance_id, run, command, attempt } = call;
+        self.offer(&instance_id, Item::Withdrawn { run, command, attempt });
+    }
+
+    pub(super) fn take_back(&mut self, run: &mut Run, command: CommandId, attempt: u32) {
+        let number = run.row.run;
+        let Some(call) = run.calls.get_mut(&command) else { return };
+        let Open::Sent(sent) = journal::open(&call.dispatch) else { return };
+        if call.answered || sent.record.attempt != attempt {
+            return;
+        }
+        call.out = false;
+        journal::note_failed(
+            &mut call.dispatch,
+            sent.not_sent("the server went down before it was sent".to_owned()),
+        );
+        call.dispatch.not_before = Some(self.now.wall.0);
+        self.commits.make_room(2, call.bytes + 1024);
+        self.write_call(number, call);
+        self.commits.hurry();
+        run.written = self.commits.number();
     }
 
     /// What a run is told of a failure. A wait that was asked for begins now, however long the run takes to hear of it.
@@ -62,14 +88,18 @@ impl Shard {
         if let Message::ActivityFailed { failure, .. } | Message::ActivityDeferred { failure, .. } =
             &mut envelope.message
         {
-            if matches!(failure.code.as_str(), code::ATTEMPT_TIMEOUT | DEADLINE_EXCEEDED)
-                && call.dispatch.deadline_at.is_some_and(|deadline| deadline <= self.now.wall.0)
-            {
+            let now = self.now.wall.0;
+            let passed = call.dispatch.deadline_at.is_some_and(|deadline| deadline <= now);
+            let ran_out = match failure.code.as_str() {
+                code::ATTEMPT_TIMEOUT => passed,
+                // What was not sent for this was held against a clock that does not jump, as this one may.
+                DEADLINE_EXCEEDED => passed || *came == Some(Came::Back),
+                _ => false,
+            };
+            if ran_out {
                 *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-                if *came == Some(Came::Back) {
-                    let open = journal::open(&call.dispatch);
-                    call.ended = Some(open.fail_final(FinalReason::DeadlineExpired, self.now.wall.0));
-                }
+                journal::note_ended(&mut call.dispatch);
+                call.ended = Some(journal::open(&call.dispatch).expire(now));
             }
             call.note_failure(failure, status.take(), self.now.wall);
         }
@@ -98,8 +128,8 @@ impl Shard {
         if completed {
             return run.settled.push(journal::acked(call.key, call.dispatch, now));
         }
-        let reason = if call.retryable { FinalReason::RetryExhausted } else { FinalReason::NonRetryable };
-        let ended = call.ended.unwrap_or_else(|| journal::open(&call.dispatch).fail_final(reason, now));
+        let verdict = if call.retryable { Verdict::RetryExhausted } else { Verdict::NonRetryable };
+        let ended = call.ended.unwrap_or_else(|| journal::open(&call.dispatch).fail_final(verdict, now));
         self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
         run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }

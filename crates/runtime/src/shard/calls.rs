@@ -15,7 +15,7 @@ use abide_workflow::{CommandId, Failure, Message, Timestamp};
 use super::claim::Phase;
 use super::commits::After;
 use super::schedule::{DueKey, What};
-use super::slot::{Came, Envelope, From, OpenCall, Run};
+use super::slot::{Envelope, From, OpenCall, Run};
 use super::timers::Since;
 use super::{Shard, journal, planted};
 use crate::config::Config;
@@ -83,6 +83,13 @@ impl Shard {
             }
             return self.write_call(number, call);
         }
+        call.dispatch.target = self.config.targets.of(&call.dispatch.activity);
+        if let Some(failure) = self.unresolved(call) {
+            if !call.recorded {
+                self.write_call(number, call);
+            }
+            return self.fail_call(run, command, failure);
+        }
         let sent = match journal::open(&call.dispatch).send(sending(call)) {
             Ok(sent) => sent,
             Err(ended) => {
@@ -97,14 +104,6 @@ impl Shard {
         journal::note_sent(&mut call.dispatch, &sent);
         if planted!(self, AttemptNotPersisted) && ask_first {
             call.dispatch.attempt = attempt;
-        }
-        call.dispatch.target = self.config.targets.of(&call.dispatch.activity);
-        if let Some(failure) = self.unresolved(call) {
-            if !call.recorded {
-                self.write_call(number, call);
-            }
-            journal::note_came(&mut call.dispatch, Came::Back);
-            return self.fail_call(run, command, failure);
         }
         self.write_call(number, call);
         if planted!(self, DeliveryForgotten) {

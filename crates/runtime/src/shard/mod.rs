@@ -193,6 +193,7 @@ impl Shard {
             }
             Event::PlanFound(id, result) => self.on_plan_found(&id, result),
             Event::Answered(call, answer) => self.on_answered(call, answer),
+            Event::Withdrawn(call) => self.on_withdrawn(call),
             Event::Fed(result) => self.on_fed(&result),
             Event::Posted(target, outcome) => self.on_posted(target, &outcome),
             Event::ArrivalsDropped(outcome) => self.on_arrivals_dropped(&outcome),

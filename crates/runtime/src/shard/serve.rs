@@ -174,6 +174,9 @@ impl Shard {
             Item::Deliver { run: number, command } if number == run.row.run => {
                 self.deliver_call(run, command);
             }
+            Item::Withdrawn { run: number, command, attempt } if number == run.row.run => {
+                self.take_back(run, command, attempt);
+            }
             Item::Stuck { run: number, due } if number == run.row.run => self.found_stuck(run, &due),
             Item::LookAfter { run: number } if number == run.row.run => self.look_after(run),
             Item::Post { sequence, post } => self.serve_post(run, sequence, post),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_dispatch::journal::{FailedFinal, FinalReason};
+use abide_dispatch::journal::{FailedFinal, Open};
 use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::expiries::EndedRun;
@@ -102,6 +102,8 @@ pub(super) enum Item {
     Post { sequence: u64, post: Post },
     /// A call may have to be delivered.
     Deliver { run: u64, command: CommandId },
+    /// A delivery that was recorded will not be made, and nothing of it left.
+    Withdrawn { run: u64, command: CommandId, attempt: u32 },
     /// The run counts as stuck.
     Stuck { run: u64, due: DueKey },
     /// A delivery of the run takes long: it is to be looked after.
@@ -339,13 +341,12 @@ impl OpenCall {
         self.held =
             self.dispatch.state == DispatchState::FailedRetryable && self.dispatch.not_before.is_none();
         self.retryable = failure.retryable;
-        let reason = match failure.code.as_str() {
-            code::TIMEOUT => FinalReason::DeadlineExpired,
-            Self::POISON => FinalReason::Poison,
-            _ => return,
-        };
         let at = self.dispatch.first_failure_at.unwrap_or(self.dispatch.sent_at);
-        self.ended = Some(journal::open(&self.dispatch).fail_final(reason, at));
+        self.ended = match (failure.code.as_str(), journal::open(&self.dispatch)) {
+            (code::TIMEOUT, open) => Some(open.expire(at)),
+            (Self::POISON, Open::FailedRetryable(failed)) => Some(failed.poison(at)),
+            _ => None,
+        };
     }
 
     /// Why it failed, kept for whoever looks.

@@ -2,9 +2,8 @@
 
 use abide_dispatch::{Answer, Failure};
 use abide_runtime::Notice;
-use abide_store::rows::Batch;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
-use abide_store::tables::{Table, decode, encode};
+use abide_store::tables::{Table, decode};
 use abide_workflow::Message;
 use serde_json::{Value, json};
 
@@ -258,6 +257,70 @@ fn a_deadline_that_passes_while_a_retry_waits_is_the_end_of_the_step() {
 }
 
 #[test]
+fn a_delivery_that_runs_into_the_deadline_has_one_reason_whether_its_run_was_suspended_or_reloaded() {
+    let timed_out = || Answer::Failed(Failure::retryable("AttemptTimeout", "").with_outcome_unknown());
+    for (suspended, reloaded) in [(false, false), (true, false), (true, true)] {
+        let mut world = World::new();
+        let mut state = task("End");
+        state["timeout"] = json!("PT5S");
+        world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+        world.start("one", "a");
+        if suspended {
+            world.order("a", Message::Suspend { reason: String::new() });
+        }
+        world.jump(5_000);
+        world.answer(timed_out());
+        if reloaded {
+            world.crash();
+        }
+        if suspended {
+            world.order("a", Message::Resume { reason: String::new() });
+        }
+        world.pass(1_000);
+        assert_eq!(world.status("a"), "Failed");
+        let letter: Value = serde_json::from_str(&world.dead_letters()[0].original_message).unwrap();
+        let told = (&letter["terminalReason"], &letter["outcomeUnknown"], &letter["attempts"]);
+        assert_eq!(told, (&json!("deadline_expired"), &json!(true), &json!(1)), "{suspended} {reloaded}");
+        world.check();
+    }
+}
+
+#[test]
+fn a_call_that_did_not_leave_for_its_deadline_is_a_timeout_also_if_the_clock_was_set_back() {
+    let mut world = World::new();
+    let mut state = task("End");
+    state["timeout"] = json!("PT5S");
+    state["onError"] = json!([{"match": ["Timeout"], "next": "End"}]);
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.jump(5_000);
+    world.ahead_ms = -60_000;
+    let expired = Failure::for_good(abide_dispatch::transport::DEADLINE_EXCEEDED, "").with_not_sent();
+    world.answer(Answer::Failed(expired));
+    world.pass(1_000);
+    assert_eq!(world.status("a"), "Completed", "caught as a timeout");
+    let letter: Value = serde_json::from_str(&world.dead_letters()[0].original_message).unwrap();
+    assert_eq!((&letter["terminalReason"], &letter["attempts"]), (&json!("deadline_expired"), &json!(0)));
+    world.check();
+}
+
+#[test]
+fn a_bare_number_says_nothing_of_earlier_deliveries() {
+    for (status, unknown) in [("404", true), ("302", true), ("404 NOT_FOUND", false)] {
+        let mut world = World::new();
+        one_patient(&world);
+        world.start("one", "a");
+        world.answer(Answer::Failed(Failure::retryable("ConnectionLost", "").with_outcome_unknown()));
+        world.pass(60_000);
+        world.answer(Answer::Failed(Failure::for_good("No", "").with_status(status)));
+        world.pass(1_000);
+        let letter: Value = serde_json::from_str(&world.dead_letters()[0].original_message).unwrap();
+        assert_eq!(letter["outcomeUnknown"], unknown, "{status}");
+        world.check();
+    }
+}
+
+#[test]
 fn an_answer_after_a_crash_makes_the_outcome_known() {
     let mut world = World::new();
     one_patient(&world);
@@ -486,13 +549,10 @@ fn a_call_that_needs_a_secret_is_not_sent_after_a_restart_either() {
     });
     world.tell_all(asked);
     assert_eq!((world.keys(Table::Dispatch).len(), world.status("a").as_str()), (1, "Suspended"));
-    // As a program wrote it that would have sent it.
     let key = world.keys(Table::Dispatch).remove(0);
     let row = world.store.read_now(&world.partition(), &key).unwrap().unwrap();
-    let mut call: Dispatch = decode(&row.value).unwrap();
-    call.state = DispatchState::Pending;
-    let batch = Batch::checked().replace(key, row.version, encode(&call));
-    world.store.commit_now(&world.partition(), &batch);
+    let call: Dispatch = decode(&row.value).unwrap();
+    assert_eq!(call.state, DispatchState::Pending, "it was never said to have left");
     world.crash();
     world.order("a", Message::Resume { reason: String::new() });
     world.pass(1_000);

@@ -399,3 +399,55 @@ fn failures_of_one_branch_do_not_disturb_another_run() {
     let purged = world.ask(Request::Purge { instance_id: name("a"), run: None });
     assert!(matches!(purged, Reply::Purged));
 }
+
+#[test]
+fn calls_that_wait_through_many_orderly_restarts_are_neither_poison_nor_counted() {
+    for (failed, dropped) in [(0, false), (0, true), (1, true)] {
+        let mut world = World::new();
+        world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+        world.start("one", "a");
+        for _ in 0..failed {
+            world.answer(failure(true));
+            world.pass(60_000);
+        }
+        for _ in 0..7 {
+            let (id, call) = world.calls.pop_front().unwrap();
+            assert_eq!((call.metadata.retry_attempt, call.ask_first), (failed, false));
+            if dropped {
+                world.pass(20_000);
+                assert_eq!(world.shard.instances_in_memory(), 0);
+            }
+            world.tell_all([Event::Drain, Event::Withdrawn(id)]);
+            assert_eq!(world.stopped.take(), Some(Stopped::Drained), "nothing is out any more");
+            world.crash();
+            world.pass(1_000);
+        }
+        world.complete();
+        assert_eq!(world.status("a"), "Completed");
+        assert_eq!(world.settled("a")[0].attempt, failed);
+        world.pass(1_000);
+        world.check();
+    }
+}
+
+#[test]
+fn a_call_that_was_answered_or_sent_again_is_not_taken_back() {
+    let mut world = World::new();
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    let (first, _) = world.calls.front().cloned().unwrap();
+    world.answer(failure(true));
+    world.pass(60_000);
+    let (second, _) = world.calls.front().cloned().unwrap();
+    assert_eq!((first.attempt, second.attempt), (0, 1));
+    world.tell(Event::Withdrawn(first));
+    let row = world.run("a").unwrap().calls.remove(0).dispatch;
+    assert_eq!((row.state, row.unsent), (DispatchState::Sent, false));
+    world.tell_all([
+        Event::Answered(second.clone(), abide_dispatch::Answer::Completed(json!(1).into())),
+        Event::Withdrawn(second),
+    ]);
+    assert_eq!(world.status("a"), "Completed");
+    world.pass(1_000);
+    world.check();
+}
