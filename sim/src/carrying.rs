@@ -106,6 +106,7 @@ impl Cluster {
     pub(crate) fn receive(&mut self, at: At, id: CallId, call: &Call) {
         // A node that goes down does not make calls that still wait there.
         if self.node(at).is_some_and(Node::goes_down) && self.dice.below(2) == 0 {
+            self.counts.withdrawn += 1;
             let wait = self.delay();
             return self.later(wait, Happening::Deliver(at, Event::Withdrawn(id)));
         }

@@ -11,6 +11,8 @@ pub struct Counts {
     pub faults_in_flight: u64,
     /// Calls delivered.
     pub deliveries: u64,
+    /// Calls that were taken back by a node that went down.
+    pub withdrawn: u64,
     /// Times a shard was taken.
     pub claims: u64,
     /// Times a node went down in order.
@@ -34,6 +36,7 @@ impl Counts {
         self.faults += other.faults;
         self.faults_in_flight += other.faults_in_flight;
         self.deliveries += other.deliveries;
+        self.withdrawn += other.withdrawn;
         self.claims += other.claims;
         self.drains += other.drains;
         self.races += other.races;
@@ -47,7 +50,7 @@ impl Counts {
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { commits, faults, faults_in_flight, deliveries, claims, drains, .. } = self;
-        let (races, stuck, forgotten) = (self.races, self.stuck, self.forgotten);
+        let (races, stuck, forgotten, withdrawn) = (self.races, self.stuck, self.forgotten, self.withdrawn);
         let [terminated, rewound, restarted, purged] = self.orders;
         let days = self.simulated_ms / 86_400_000;
         write!(
@@ -56,7 +59,7 @@ impl std::fmt::Display for Counts {
         )?;
         write!(
             f,
-            "{deliveries} deliveries, {claims} claims, {drains} drains, {races} lost races, {stuck} stuck, "
+            "{deliveries} deliveries, {withdrawn} taken back, {claims} claims, {drains} drains, {races} lost races, {stuck} stuck, "
         )?;
         write!(
             f,

@@ -52,8 +52,10 @@ fn find(cluster: &Cluster, id: &str, run: &Run, gone: bool) -> Option<String> {
     let reader = RunReader { store: &*cluster.store, definitions: &*cluster.definitions };
     let name = InstanceId::new(id).ok()?;
     let partition = cluster.shards.shard_of_instance(&name).partition().ok()?;
-    let found = ready(reader.numbered(&partition, &name, Some(RunNumber(run.number)))).ok()?;
-    let found = found.map(|found| found.number);
+    let found = match ready(reader.numbered(&partition, &name, Some(RunNumber(run.number)))) {
+        Ok(found) => found.map(|found| found.number),
+        Err(error) => return Some(format!("{id}/{}: {error}", run.number)),
+    };
     let expected = (!gone).then_some(run.run);
     (found != expected).then(|| format!("{id}/{} is found as {found:?}, not as {expected:?}", run.number))
 }

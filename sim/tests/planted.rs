@@ -49,6 +49,11 @@ fn orders_that_are_dropped_and_public_rows_that_stay_behind_are_found() {
 }
 
 #[test]
+fn runs_and_calls_that_are_lost_sight_of_are_found() {
+    found(&[Bug::EarlierRunLost, Bug::EarlierRunKept, Bug::WithdrawnForgotten]);
+}
+
+#[test]
 fn no_mistake_is_left_out() {
-    assert_eq!(Bug::ALL.len(), 18);
+    assert_eq!(Bug::ALL.len(), 21);
 }

@@ -26,7 +26,7 @@ fn nothing_is_lost_doubled_or_stuck_in_a_storm() {
         assert_eq!(verdict.violations, Vec::<String>::new(), "seed {seed}");
         sum.add(&verdict.counts);
     }
-    let Counts { drains, races, stuck, orders, forgotten, .. } = sum;
-    let all = [drains, races, stuck, forgotten].into_iter().chain(orders);
+    let Counts { drains, withdrawn, races, stuck, orders, forgotten, .. } = sum;
+    let all = [drains, withdrawn, races, stuck, forgotten].into_iter().chain(orders);
     assert!(all.into_iter().all(|count| count > 0), "something never happened: {sum}");
 }

@@ -87,7 +87,7 @@ pub enum FinalReason {
     RetryExhausted,
     /// The answer says that trying again cannot help.
     NonRetryable,
-    /// The deadline passed before it could be sent.
+    /// The deadline passed before it could be sent, or before it was answered.
     DeadlineExpired,
     /// Nobody waits for it any more.
     Cancelled,
@@ -252,6 +252,12 @@ impl Sent {
         FailedRetryable { record: self.record, reason }
     }
 
+    /// It never left, and will not: its sender goes down. That says nothing of earlier deliveries, nor of what they did to who sent them.
+    pub fn withdrawn(mut self) -> FailedRetryable {
+        self.record.unsent = true;
+        FailedRetryable { record: self.record, reason: "the server went down before it was sent".to_owned() }
+    }
+
     /// Whether nobody can be waiting for the answer any more: the sender has lost its shard, or has given this delivery up.
     pub fn is_orphan(&self, current_token: u64, now: i64) -> bool {
         self.fencing_token != current_token || now >= self.attempt_deadline_at
@@ -377,6 +383,13 @@ mod tests {
         let again = again.send(sending(1)).unwrap();
         assert_eq!((again.record.attempt, again.record.deliveries(false)), (0, 1));
         assert_eq!(again.fail_retryable("503".to_owned()).send(sending(2)).unwrap().record.attempt, 1);
+    }
+
+    #[test]
+    fn a_delivery_that_is_taken_back_is_not_counted_and_nothing_is_forgotten_of_those_before() {
+        let sent = Pending::new(0, None).send(sending(0)).unwrap().orphaned().send(sending(1)).unwrap();
+        let again = sent.withdrawn().send(sending(2)).unwrap().record;
+        assert_eq!((again.attempt, again.unanswered, again.may_have_run), (1, 1, true));
     }
 
     #[test]

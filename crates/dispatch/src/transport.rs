@@ -169,6 +169,11 @@ pub trait Room: Sync {
 
     /// Waits for room; a failure if there is none in time.
     fn take(&self) -> impl Future<Output = Result<Self::Held, Failure>> + Send;
+
+    /// Gives room back that was not used for the work itself, of which nothing has left: it is waited for again.
+    fn give_back(&self, held: Self::Held) {
+        drop(held);
+    }
 }
 
 /// Room without end.
@@ -191,7 +196,8 @@ pub trait Transport: Send + Sync {
     /// Delivers the call once, in room that whoever calls has to share out among all calls.
     ///
     /// Room is asked for when nothing else stands in the way, and held until there is an answer: a call that waits for its target takes none from
-    /// calls to others. Waiting for room is no part of the attempt.
+    /// calls to others. Waiting for room is no part of the attempt. Nothing of the work must leave before there is room: until then whoever calls may
+    /// take the call back, and deliver it again as one that never left.
     fn deliver_in<R: Room>(&self, call: Call, room: &R) -> impl Future<Output = Answer> + Send {
         async move {
             let begun = Instant::now();

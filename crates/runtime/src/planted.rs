@@ -41,11 +41,17 @@ pub enum Bug {
     TerminateDropped,
     /// Public rows that could not be written count as written.
     PublicRowStale,
+    /// A run that is replaced is not found by its number any more.
+    EarlierRunLost,
+    /// A run that is forgotten is still found by its number.
+    EarlierRunKept,
+    /// A call that was taken back is forgotten.
+    WithdrawnForgotten,
 }
 
 impl Bug {
     /// All that must be found.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::NoFence,
         Self::EarlyAcknowledgement,
         Self::LostTimer,
@@ -64,5 +70,8 @@ impl Bug {
         Self::UnknownAssumedDone,
         Self::TerminateDropped,
         Self::PublicRowStale,
+        Self::EarlierRunLost,
+        Self::EarlierRunKept,
+        Self::WithdrawnForgotten,
     ];
 }

@@ -60,7 +60,7 @@ pub use message::{Message, Refusal};
 pub use plan::Plan;
 pub use registry::Registry;
 pub use time::{Duration, Timestamp};
-pub use turn::{PartChange, Turn};
+pub use turn::{GivenUp, PartChange, Turn};
 pub use validate::{Rejected, Validated};
 
 /// The JSON Schema of definitions, for editors: `workflow-schema-v1.json`.

@@ -5,6 +5,7 @@
 
 use crate::command::Command;
 use crate::history::HistoryEvent;
+use crate::ids::CommandId;
 use crate::instance::{Instance, PartKey, Status};
 use crate::message::Refusal;
 
@@ -23,11 +24,24 @@ pub struct Turn {
     pub history: Vec<HistoryEvent>,
     /// New commands, in order.
     pub commands: Vec<Command>,
+    /// Dispatches whose failure was final for the run, and why.
+    pub given_up: Vec<(CommandId, GivenUp)>,
     /// The status after the turn.
     pub status: Status,
     /// After `ContinueAsNew`: the next run, with the events that were still buffered. Its parts belong in the same commit; its
     /// first turn may follow. Of the inbox that is left, events and orders are for it; answers name commands of the old run and must not reach it.
     pub next_run: Option<Box<Instance>>,
+}
+
+/// Why no other delivery follows a failed one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GivenUp {
+    /// The policy allows no more.
+    Exhausted,
+    /// It cannot help: by what was answered, or because the policy names the code.
+    Final,
+    /// It would come after the deadline.
+    NoTime,
 }
 
 /// One part's new bytes, or its deletion.

@@ -127,12 +127,17 @@ impl Remote {
             self.check(call)?;
             let until = begun + WAIT_MAX;
             let until = deadline.map_or(until, |deadline| deadline.min(until));
-            let turn = self.gate.turn(until).await?;
-            // Last of all that can take long: whoever sleeps with a slot of the node keeps it from those who could use it.
-            let held = room.take().await?;
-            Ok((self.gate.pass(turn)?, held))
+            loop {
+                let turn = self.gate.turn(until).await?;
+                // Last of all that can take long: whoever sleeps with a slot of the node keeps it from those who could use it.
+                let held = room.take().await?;
+                match self.gate.pass(turn)? {
+                    Some(passage) => return Ok((passage, held)),
+                    None => room.give_back(held),
+                }
+            }
         };
-        let (mut passage, _held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
+        let (mut passage, held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
         let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_MAX);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let outgoing = self.outgoing(call, ask, begun, until).await;
@@ -150,6 +155,10 @@ impl Remote {
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
         passage.found(verdict(&answered));
         drop(passage);
+        // A question is no delivery.
+        if ask == Ask::Probe {
+            room.give_back(held);
+        }
         let output = answered?;
         self.contract.check_output(&output)?;
         Ok(output)

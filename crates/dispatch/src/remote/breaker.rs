@@ -5,11 +5,13 @@
 //!    ▲                              ▲ pause doubles, up to a limit       │
 //!    └───────── it went well ───────┼──────── it did not ◄───────────────┘
 //! ```
-//! Reads no clock and waits for nothing: moments come in. Knows nothing of what is delivered.
+//! Reads no clock and waits for nothing: moments come in, and who waits for a trial is woken when it is over. Knows nothing of what is delivered.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 /// When a circuit opens, and for how long.
@@ -50,6 +52,16 @@ pub enum Circuit {
 pub(super) struct Breaker {
     config: BreakerConfig,
     state: Mutex<State>,
+    turned: Notify,
+}
+
+/// Why a delivery is not let through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shut {
+    /// For so long, whatever happens.
+    For(Duration),
+    /// Until the trial that is under way is over, and no longer than this.
+    Trial(Duration),
 }
 
 #[derive(Debug)]
@@ -86,32 +98,39 @@ impl Breaker {
         // A moment that is too far away is none: adding to now would panic.
         config.pause = config.pause.min(BreakerConfig::PAUSE_LIMIT);
         config.pause_max = config.pause_max.min(BreakerConfig::PAUSE_LIMIT);
-        Self { config, state: Mutex::new(State { phase: Phase::Closed { troubles: 0 }, era: 0 }) }
+        let state = State { phase: Phase::Closed { troubles: 0 }, era: 0 };
+        Self { config, state: Mutex::new(state), turned: Notify::new() }
     }
 
-    /// Lets a delivery through, or says how long it may take until one is.
-    pub(super) fn admit(&self, now: Instant) -> Result<Ticket, Duration> {
+    /// Lets a delivery through, or says why not.
+    pub(super) fn admit(&self, now: Instant) -> Result<Ticket, Shut> {
         let mut state = self.state();
-        let pause = match state.phase {
-            Phase::Closed { .. } => return Ok(Ticket(state.era)),
-            Phase::Open { until, .. } if now < until => return Err(until - now),
-            Phase::HalfOpen { since, .. } if now < since + self.config.pause_max => {
-                return Err(since + self.config.pause_max - now);
-            }
-            Phase::Open { pause, .. } | Phase::HalfOpen { pause, .. } => pause,
-        };
-        state.turn(Phase::HalfOpen { since: now, pause });
+        if let Some(shut) = self.shut_in(&state, now) {
+            return Err(shut);
+        }
+        if let Phase::Open { pause, .. } | Phase::HalfOpen { pause, .. } = state.phase {
+            state.turn(Phase::HalfOpen { since: now, pause });
+        }
         Ok(Ticket(state.era))
     }
 
-    /// How long nobody is let through; none if somebody would be. Takes no place.
-    pub(super) fn closed_for(&self, now: Instant) -> Option<Duration> {
-        let until = match self.state().phase {
+    /// Why nobody is let through; none if somebody would be. Takes no place.
+    pub(super) fn shut(&self, now: Instant) -> Option<Shut> {
+        self.shut_in(&self.state(), now)
+    }
+
+    fn shut_in(&self, state: &State, now: Instant) -> Option<Shut> {
+        let (until, shut): (Instant, fn(Duration) -> Shut) = match state.phase {
             Phase::Closed { .. } => return None,
-            Phase::Open { until, .. } => until,
-            Phase::HalfOpen { since, .. } => since + self.config.pause_max,
+            Phase::Open { until, .. } => (until, Shut::For),
+            Phase::HalfOpen { since, .. } => (since + self.config.pause_max, Shut::Trial),
         };
-        until.checked_duration_since(now).filter(|left| !left.is_zero())
+        until.checked_duration_since(now).filter(|left| !left.is_zero()).map(shut)
+    }
+
+    /// Ends when a trial is over, from when it is polled or enabled for the first time.
+    pub(super) fn trial_over(&self) -> Notified<'_> {
+        self.turned.notified()
     }
 
     /// What became of a delivery that was let through.
@@ -142,7 +161,12 @@ impl Breaker {
             (Phase::HalfOpen { pause, .. }, Verdict::Nothing) => Phase::Open { until: now, pause: *pause },
             (Phase::Closed { .. }, Verdict::Nothing) | (Phase::Open { .. }, _) => return,
         };
+        let was_trial = matches!(state.phase, Phase::HalfOpen { .. });
         state.turn(next);
+        drop(state);
+        if was_trial {
+            self.turned.notify_waiters();
+        }
     }
 
     /// Whether the target is asked now.
@@ -196,7 +220,8 @@ mod tests {
             assert_eq!(breaker.circuit(), Circuit::Closed);
         }
         deliver(&breaker, Verdict::Trouble, now);
-        assert_eq!((breaker.admit(now), breaker.closed_for(now)), (Err(SECOND), Some(SECOND)));
+        let shut = Shut::For(SECOND);
+        assert_eq!((breaker.admit(now), breaker.shut(now)), (Err(shut), Some(shut)));
     }
 
     #[test]
@@ -204,9 +229,10 @@ mod tests {
         let (breaker, now) = breaker();
         (0..3).for_each(|_| deliver(&breaker, Verdict::Trouble, now));
         let later = now + SECOND;
-        assert_eq!(breaker.closed_for(later), None);
+        assert_eq!(breaker.shut(later), None);
         let trial = breaker.admit(later).unwrap();
-        assert_eq!((breaker.circuit(), breaker.admit(later)), (Circuit::HalfOpen, Err(30 * SECOND)));
+        let shut = Err(Shut::Trial(30 * SECOND));
+        assert_eq!((breaker.circuit(), breaker.admit(later)), (Circuit::HalfOpen, shut));
         breaker.report(trial, Verdict::Well, later);
         assert_eq!(breaker.circuit(), Circuit::Closed);
         (0..2).for_each(|_| deliver(&breaker, Verdict::Trouble, later));
@@ -219,17 +245,17 @@ mod tests {
         (0..3).for_each(|_| deliver(&breaker, Verdict::Trouble, now));
         let mut pauses = Vec::new();
         for _ in 0..7 {
-            let pause = breaker.closed_for(now).unwrap();
+            let Some(Shut::For(pause)) = breaker.shut(now) else { panic!() };
             pauses.push(pause.as_secs());
             assert!(breaker.admit(now + pause - Duration::from_millis(1)).is_err());
             now += pause;
             deliver(&breaker, Verdict::Trouble, now);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
-        now += breaker.closed_for(now).unwrap();
+        now += 30 * SECOND;
         deliver(&breaker, Verdict::Well, now);
         (0..3).for_each(|_| deliver(&breaker, Verdict::Trouble, now));
-        assert_eq!(breaker.closed_for(now), Some(SECOND));
+        assert_eq!(breaker.shut(now), Some(Shut::For(SECOND)));
     }
 
     #[test]
@@ -237,10 +263,10 @@ mod tests {
         let forever = BreakerConfig { troubles: 1, pause: Duration::MAX, pause_max: Duration::MAX };
         let (breaker, now) = (Breaker::new(forever), Instant::now());
         deliver(&breaker, Verdict::Trouble, now);
-        assert_eq!(breaker.closed_for(now), Some(BreakerConfig::PAUSE_LIMIT));
+        assert_eq!(breaker.shut(now), Some(Shut::For(BreakerConfig::PAUSE_LIMIT)));
         let now = now + BreakerConfig::PAUSE_LIMIT;
         breaker.admit(now).unwrap();
-        assert_eq!(breaker.admit(now), Err(BreakerConfig::PAUSE_LIMIT));
+        assert_eq!(breaker.admit(now), Err(Shut::Trial(BreakerConfig::PAUSE_LIMIT)));
     }
 
     #[test]
@@ -267,7 +293,7 @@ mod tests {
         }
         breaker.report(early[3], Verdict::Well, now);
         breaker.report(early[4], Verdict::Trouble, now);
-        assert_eq!(breaker.admit(now), Err(SECOND));
+        assert_eq!(breaker.admit(now), Err(Shut::For(SECOND)));
         let trial = breaker.admit(now + SECOND).unwrap();
         for ticket in &early[5..] {
             breaker.report(*ticket, Verdict::Trouble, now + SECOND);

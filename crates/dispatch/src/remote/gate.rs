@@ -3,15 +3,17 @@
 //! Waiting is no part of an attempt: a burst that the target works off in time uses up nobody's retries. Whoever does not get through has
 //! sent nothing, so a slow or dead target holds no more than its own places. The activity's line comes first: one that is slow by its own pace
 //! holds nothing of a target that it shares with others. The circuit is asked last, so that what else a delivery needs is taken in between by
-//! those who are about to leave. Knows nothing of connections.
+//! those who are about to leave. While one delivery is out to see whether the target is well again, the others wait for what it finds: nobody's
+//! patience is used up by that. Knows nothing of connections.
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, Circuit, Ticket, Verdict};
+use super::breaker::{Breaker, Circuit, Shut, Ticket, Verdict};
 use super::limits::{Line, Place, millis};
 use crate::transport::Failure;
 
@@ -46,19 +48,47 @@ impl Gate {
     /// Waits for a turn, at most until then.
     pub(super) async fn turn(&self, until: Instant) -> Result<Turn<'_>, Failure> {
         // Nobody waits in a line that leads nowhere.
-        if let Some(left) = self.breaker.closed_for(Instant::now()) {
-            return Err(circuit_open(left));
+        while let Some(shut) = self.breaker.shut(Instant::now()) {
+            self.trial_over(shut, until).await?;
         }
         let own = self.own.turn(until).await?;
         let target = self.target.turn(until).await?;
         Ok(Turn { _places: [own, target] })
     }
 
-    /// Lets through whoever has its turn, unless the circuit is open. Waits for nothing: what is let through leaves.
-    pub(super) fn pass<'g>(&'g self, turn: Turn<'g>) -> Result<Passage<'g>, Failure> {
+    /// Waits for the end of a trial; an error if there is none, or no time for it.
+    async fn trial_over(&self, shut: Shut, until: Instant) -> Result<(), Failure> {
+        let left = match shut {
+            Shut::For(left) => return Err(circuit_open(left)),
+            Shut::Trial(left) => left,
+        };
+        let now = Instant::now();
+        if until <= now {
+            return Err(circuit_open(left));
+        }
+        let mut over = pin!(self.breaker.trial_over());
+        over.as_mut().enable();
+        // It may have ended before anybody listened.
+        if let Some(Shut::Trial(_)) = self.breaker.shut(now) {
+            let waited = tokio::time::timeout_at(until.min(now + left), over).await;
+            // Whoever waited in vain looks again.
+            drop(waited);
+        }
+        Ok(())
+    }
+
+    /// Lets through whoever has its turn, unless the circuit is open; nobody while a trial is under way, which is to be waited for with another
+    /// turn. Waits for nothing: what is let through leaves.
+    pub(super) fn pass<'g>(&'g self, turn: Turn<'g>) -> Result<Option<Passage<'g>>, Failure> {
         // Much may have happened since it began to wait.
-        let ticket = self.breaker.admit(Instant::now()).map_err(circuit_open)?;
-        Ok(Passage { breaker: &self.breaker, ticket, verdict: Verdict::Nothing, _turn: turn })
+        match self.breaker.admit(Instant::now()) {
+            Ok(ticket) => {
+                let verdict = Verdict::Nothing;
+                Ok(Some(Passage { breaker: &self.breaker, ticket, verdict, _turn: turn }))
+            }
+            Err(Shut::Trial(_)) => Ok(None),
+            Err(Shut::For(left)) => Err(circuit_open(left)),
+        }
     }
 
     /// Deliveries under way.
@@ -107,8 +137,12 @@ mod tests {
 
     impl Gate {
         async fn enter(&self, until: Instant) -> Result<Passage<'_>, Failure> {
-            let turn = self.turn(until).await?;
-            self.pass(turn)
+            loop {
+                let turn = self.turn(until).await?;
+                if let Some(passage) = self.pass(turn)? {
+                    return Ok(passage);
+                }
+            }
         }
     }
 
@@ -191,6 +225,44 @@ mod tests {
         };
         let (waited, ()) = tokio::join!(gate.enter(limit), failing);
         assert_eq!(told(waited).0, "CircuitOpen");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_during_a_trial_waits_for_what_it_finds_and_no_longer() {
+        for verdict in [Verdict::Well, Verdict::Trouble] {
+            let (gate, begun) = (gate(8, None), Instant::now());
+            let limit = begun + 60 * SECOND;
+            for _ in 0..2 {
+                gate.enter(limit).await.unwrap().found(Verdict::Trouble);
+            }
+            tokio::time::advance(SECOND).await;
+            let mut trial = gate.enter(limit).await.unwrap();
+            let ending = async {
+                tokio::time::sleep(SECOND / 2).await;
+                trial.found(verdict);
+                drop(trial);
+            };
+            let (one, two, ()) = tokio::join!(gate.enter(limit), gate.enter(limit), ending);
+            assert_eq!(begun.elapsed(), SECOND + SECOND / 2, "{verdict:?}");
+            if verdict == Verdict::Well {
+                assert!(one.is_ok() && two.is_ok());
+            } else {
+                let open = ("CircuitOpen".to_owned(), true, false, Some(2_000));
+                assert_eq!((told(one), told(two)), (open.clone(), open));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_no_time_left_does_not_wait_for_a_trial() {
+        let (gate, begun) = (gate(8, None), Instant::now());
+        for _ in 0..2 {
+            gate.enter(begun + SECOND).await.unwrap().found(Verdict::Trouble);
+        }
+        tokio::time::advance(SECOND).await;
+        let _trial = gate.enter(begun + 9 * SECOND).await.unwrap();
+        assert_eq!(told(gate.enter(begun + 3 * SECOND).await).0, "CircuitOpen");
+        assert_eq!(begun.elapsed(), 3 * SECOND, "it waited all its time");
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,6 +75,7 @@ pub async fn check<S: PrivateRows>(
             children: &mut children,
             runs: BTreeMap::new(),
             expiring: BTreeSet::new(),
+            deleting: BTreeSet::new(),
             marked: BTreeSet::new(),
         };
         check.shard().await?;
@@ -95,8 +96,10 @@ struct Check<'c, S> {
     children: &'c mut Children,
     /// Runs that an id leads to.
     runs: BTreeMap<u64, Known>,
-    /// Runs that are kept for a while, or are being deleted.
+    /// Runs that are kept for a while.
     expiring: BTreeSet<u64>,
+    /// Runs that are being deleted.
+    deleting: BTreeSet<u64>,
     /// Runs whose public row is on its way.
     marked: BTreeSet<u64>,
 }

@@ -54,7 +54,7 @@ impl<S: PrivateRows> Check<'_, S> {
     pub(super) fn expiry(&mut self, row: &Row) {
         match decode::<Expiry>(&row.value).map(|expiry| expiry.what) {
             Ok(Expired::Run(run)) => {
-                self.expiring.insert(run);
+                self.deleting.insert(run);
             }
             Ok(Expired::Ended(ended)) => self.expiring.extend(ended.into_iter().map(|(_, run)| run)),
             Ok(Expired::EndedRuns(ended)) => self.expiring.extend(ended.into_iter().map(|ended| ended.run)),
@@ -87,7 +87,11 @@ impl<S: PrivateRows> Check<'_, S> {
         match Table::of(&row.key) {
             Some(Table::Page | Table::Part | Table::Payload) => match of_run(&row.key) {
                 None => self.find(None, format!("row {} cannot be read", row.key)),
-                Some(run) if !self.runs.contains_key(&run) && !self.expiring.contains(&run) => {
+                Some(run)
+                    if !self.runs.contains_key(&run)
+                        && !self.expiring.contains(&run)
+                        && !self.deleting.contains(&run) =>
+                {
                     // A run that was replaced and is not yet seen in public has no expiry yet.
                     if !self.marked.contains(&run) {
                         self.find(None, format!("row {} belongs to run {run}, which nobody knows", row.key));
@@ -105,13 +109,14 @@ impl<S: PrivateRows> Check<'_, S> {
         }
     }
 
-    /// A run that was replaced is kept for a while, or its last public row is still on its way.
+    /// A run that was replaced is kept for a while, or its last public row is still on its way. One that is being deleted is not found any more.
     fn earlier(&mut self, row: &Row) {
         let (id, number, run) = match (earlier_runs::read_key(&row.key), decode::<EarlierRun>(&row.value)) {
             (Ok(read), Ok(_)) => read,
             (_, Err(error)) | (Err(error), _) => return self.find(None, format!("an earlier run: {error}")),
         };
-        if self.runs.contains_key(&run) || !self.expiring.contains(&run) && !self.marked.contains(&run) {
+        let kept = self.expiring.contains(&run) || self.marked.contains(&run);
+        if self.runs.contains_key(&run) || self.deleting.contains(&run) || !kept {
             self.find(
                 Some(&id),
                 format!("run {number} is found as an earlier one, and is none that is kept"),

@@ -120,6 +120,12 @@ impl Standing {
         self.decide(Self::LEAVES) != Err(Self::WITHDRAWN)
     }
 
+    /// It has not left, and waits again.
+    fn wait_again(&self) {
+        // One that was taken back meanwhile stays so.
+        let _ = self.0.compare_exchange(Self::LEAVES, Self::WAITS, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// It will not leave. False if it may have.
     fn withdraw(&self) -> bool {
         self.decide(Self::WITHDRAWN).is_ok()
@@ -153,6 +159,13 @@ impl<'c> Room for Slot<'c> {
         }
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok((slot, self.metrics.calls_running.hold()))
+    }
+
+    fn give_back(&self, held: Self::Held) {
+        drop(held);
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(self.metrics.calls_waiting.hold());
+        self.standing.wait_again();
     }
 }
 
@@ -278,7 +291,11 @@ mod tests {
             if call.activity == "stuck" {
                 std::future::pending::<()>().await;
             }
-            let _held = room.take().await;
+            let Ok(held) = room.take().await else { return self.deliver(call).await };
+            if call.activity == "asks" {
+                room.give_back(held);
+                std::future::pending::<()>().await;
+            }
             self.deliver(call).await
         }
     }
@@ -289,8 +306,8 @@ mod tests {
         let metrics = Arc::new(Metrics::new(crate::placement::ShardCount::new(1).unwrap()));
         let slots = Arc::new(Semaphore::new(1));
         let mut calls = Calls::new(Arc::new(Hanging), slots, answers, Arc::clone(&metrics));
-        // One waits for its target; one has the only slot; one waits for it.
-        for (number, activity) in (0..).zip(["stuck", "able", "able"]) {
+        // One waits for its target; one has asked and waits again; one has the only slot; one waits for it.
+        for (number, activity) in (0..).zip(["stuck", "asks", "able", "able"]) {
             let (id, call) = call(activity, number);
             assert!(calls.begin(id, call).is_none());
             for _ in 0..100 {
@@ -299,9 +316,9 @@ mod tests {
         }
         let mut withdrawn: Vec<u64> = calls.drain().map(number).collect();
         withdrawn.sort_unstable();
-        assert_eq!(withdrawn, [0, 2]);
-        let (late, call) = call("able", 3);
-        assert_eq!(calls.begin(late, call).map(number), Some(3), "nothing new leaves");
+        assert_eq!(withdrawn, [0, 1, 3]);
+        let (late, call) = call("able", 4);
+        assert_eq!(calls.begin(late, call).map(number), Some(4), "nothing new leaves");
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

@@ -70,10 +70,12 @@ impl<S: Store> Carrier<S> {
             calls.cancel_all();
             match stopped {
                 Stopped::Drained => return,
-                // Whoever goes down claims nothing again.
-                _ if calls.draining => return,
                 Stopped::Lost => tracing::warn!(shard = %self.id, "lost to another node"),
                 Stopped::Broken(reason) => tracing::error!(shard = %self.id, reason, "cannot go on"),
+            }
+            // Whoever goes down claims nothing again.
+            if calls.draining {
+                return;
             }
             tokio::time::sleep(CLAIM_AGAIN).await;
         }

@@ -79,7 +79,7 @@ impl JournaledCall {
             sent_at: Some(Timestamp(dispatch.sent_at)).filter(|_| was_sent),
             settled_at: None,
             deadline_at: dispatch.deadline_at.map(Timestamp),
-            next_attempt_at: dispatch.not_before.map(Timestamp),
+            next_attempt_at: dispatch.not_before.filter(|at| *at != Dispatch::AT_ONCE).map(Timestamp),
             last_error: dispatch.reason.filter(|reason| !reason.is_empty()),
             last_status: dispatch.status,
             sent_to: dispatch.target,

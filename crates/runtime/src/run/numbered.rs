@@ -2,7 +2,7 @@
 //!
 //! Nothing is known here of what a run did, and nothing of it is read.
 
-use abide_store::rows::{Partition, PrivateRows};
+use abide_store::rows::{Partition, PrivateRows, StoreError};
 use abide_store::tables::earlier_runs;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, RunNumber};
@@ -39,12 +39,14 @@ impl<S: PrivateRows> RunReader<'_, S> {
             return Ok(Some(current));
         }
         if let Some(asked) = asked {
-            let page = self.store.scan(partition, earlier_runs::youngest(id.as_str(), asked.0)).await?;
+            let page = self.store.scan(partition, earlier_runs::youngest(id.as_str(), asked.0)).await;
+            let page = page.map_err(|error| match error {
+                StoreError::Corrupt { .. } => unreadable(error.to_string()),
+                error => error.into(),
+            })?;
             if let Some(row) = page.rows.first() {
-                let unreadable = |reason| UnreadableRun { row: None, last_page: 0, last_event: 0, reason };
-                let key = earlier_runs::read_key(&row.key);
-                let (_, run, number) =
-                    key.map_err(|error| ShowError::Unreadable(Box::new(unreadable(error.to_string()))))?;
+                let key = earlier_runs::read_key(&row.key).map_err(|error| unreadable(error.to_string()));
+                let (_, run, number) = key?;
                 return Ok(Some(found(run, number)));
             }
         }
@@ -52,4 +54,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
         row.map_err(|unreadable| ShowError::Unreadable(Box::new(unreadable)))?;
         Ok(None)
     }
+}
+
+fn unreadable(reason: String) -> ShowError {
+    ShowError::Unreadable(Box::new(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }))
 }

@@ -6,9 +6,9 @@ use abide_dispatch::Answer;
 use abide_dispatch::journal::{Open, Verdict};
 use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::transport::DEADLINE_EXCEEDED;
-use abide_store::tables::dispatches::{self, DispatchState};
+use abide_store::tables::dispatches::{self, Dispatch, DispatchState};
 use abide_workflow::failure::code;
-use abide_workflow::{CommandId, Duration, Failure, Message};
+use abide_workflow::{CommandId, Duration, Failure, GivenUp, Message};
 
 use super::slot::{Came, Envelope, From, Item, Run};
 use super::{Shard, journal, planted};
@@ -48,11 +48,11 @@ impl Shard {
             return;
         }
         call.out = false;
-        journal::note_failed(
-            &mut call.dispatch,
-            sent.not_sent("the server went down before it was sent".to_owned()),
-        );
-        call.dispatch.not_before = Some(self.now.wall.0);
+        journal::note_failed(&mut call.dispatch, sent.withdrawn());
+        call.dispatch.not_before = Some(Dispatch::AT_ONCE);
+        if planted!(self, WithdrawnForgotten) {
+            return self.commits.delete(dispatches::key(number, &call.key));
+        }
         self.commits.make_room(2, call.bytes + 1024);
         self.write_call(number, call);
         self.commits.hurry();
@@ -106,7 +106,13 @@ impl Shard {
     }
 
     /// After the turn that took an answer: the call is settled unless the run asked for another delivery, or keeps the answer for later.
-    pub(super) fn settle_call(&mut self, run: &mut Run, command: CommandId, completed: bool) {
+    pub(super) fn settle_call(
+        &mut self,
+        run: &mut Run,
+        command: CommandId,
+        completed: bool,
+        given_up: Option<GivenUp>,
+    ) {
         let held = !completed && run.instance.expects(command);
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
@@ -122,14 +128,25 @@ impl Shard {
             }
             return;
         }
-        let Some(call) = run.calls.remove(&command) else { return };
+        let Some(mut call) = run.calls.remove(&command) else { return };
         self.commits.delete(dispatches::key(number, &call.key));
         let now = self.now.wall.0;
         if completed {
             return run.settled.push(journal::acked(call.key, call.dispatch, now));
         }
-        let verdict = if call.retryable { Verdict::RetryExhausted } else { Verdict::NonRetryable };
-        let ended = call.ended.unwrap_or_else(|| journal::open(&call.dispatch).fail_final(verdict, now));
+        let ended = match (call.ended, given_up) {
+            (Some(ended), _) => ended,
+            (None, Some(GivenUp::NoTime)) => {
+                journal::note_ended(&mut call.dispatch);
+                journal::open(&call.dispatch).expire(now)
+            }
+            (None, Some(GivenUp::Exhausted)) => {
+                journal::open(&call.dispatch).fail_final(Verdict::RetryExhausted, now)
+            }
+            (None, Some(GivenUp::Final) | None) => {
+                journal::open(&call.dispatch).fail_final(Verdict::NonRetryable, now)
+            }
+        };
         self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
         run.settled.push(journal::failed(call.key, call.dispatch, &ended));
     }

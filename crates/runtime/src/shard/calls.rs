@@ -79,7 +79,7 @@ impl Shard {
         let Some(call) = run.calls.get_mut(&command) else { return };
         if matches!(self.phase, Phase::Draining(_)) {
             if call.dispatch.state == DispatchState::FailedRetryable {
-                call.dispatch.not_before = Some(self.now.wall.0);
+                call.dispatch.not_before = Some(Dispatch::AT_ONCE);
             }
             return self.write_call(number, call);
         }
@@ -112,6 +112,7 @@ impl Shard {
         call.out = true;
         call.answered = false;
         call.held = false;
+        call.ended = None;
         let Some((id, outgoing)) = outgoing(number, command, call, ask_first, self.now.wall) else { return };
         self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));

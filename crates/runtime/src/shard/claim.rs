@@ -292,7 +292,12 @@ impl Shard {
 
     /// Whether the commit about to be made is the last one.
     fn is_drained_but_for_this(&self) -> bool {
-        self.ready.is_empty() && !self.entities_are_ready() && self.calls_out() == 0 && self.waiting == 0
+        // Nothing more is gathered: whoever sees the shard given up takes it at once, and the rest would be lost.
+        self.commits.has_nothing_gathered()
+            && self.ready.is_empty()
+            && !self.entities_are_ready()
+            && self.calls_out() == 0
+            && self.waiting == 0
     }
 
     /// Stops once nothing is under way and the shard is given up.

@@ -123,7 +123,12 @@ impl Commits {
 
     /// Whether nothing is gathered or out.
     pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.full.is_empty() && self.in_flight.is_none()
+        self.has_nothing_gathered() && self.in_flight.is_none()
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn has_nothing_gathered(&self) -> bool {
+        self.open.is_empty() && self.full.is_empty()
     }
 
     /// Closes the open gathering if so many rows and bytes might not fit any more. What belongs together asks once, before its first row.

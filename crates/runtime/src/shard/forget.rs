@@ -6,12 +6,12 @@ use abide_store::rows::Row;
 use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
 use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
 use abide_store::tables::{earlier_runs, encode, public_instances};
-use abide_workflow::{InstanceId, Timestamp};
+use abide_workflow::{InstanceId, RunNumber, Timestamp};
 
-use super::Shard;
 use super::commits::After;
 use super::slot::{Known, Slot, is_over};
 use super::sweep::ExpiryKey;
+use super::{Shard, planted};
 
 impl Shard {
     /// A run has been kept long enough.
@@ -62,7 +62,12 @@ impl Shard {
             _ if self.feed.is_to_be_shown(run) => {}
             _ => {
                 self.hide(ended);
-                self.commits.delete(earlier_runs::key(&ended.instance_id, ended.run_number, run));
+                match ended.run_number {
+                    _ if planted!(self, EarlierRunKept) => {}
+                    // Whatever number it had: all that came before it have been kept long enough, too.
+                    0 => self.forget_earlier_runs(id, None, run.saturating_add(1)),
+                    number => self.commits.delete(earlier_runs::key(&ended.instance_id, number, run)),
+                }
                 self.forget_run(run);
             }
         }
@@ -99,16 +104,19 @@ impl Shard {
         row
     }
 
-    /// An instance was purged: its earlier runs go too, all that were numbered before the run that was its last.
-    pub(super) fn forget_earlier_runs(&mut self, id: &InstanceId, before: u64) {
-        self.soon(Expired::EarlierRuns { instance_id: id.as_str().to_owned(), before });
+    /// Earlier runs of an instance go, the ones of this number or all, of those that the shard has numbered before this.
+    pub(super) fn forget_earlier_runs(&mut self, id: &InstanceId, run: Option<RunNumber>, before: u64) {
+        let (instance_id, run_number) = (id.as_str().to_owned(), run.map(|run| run.0));
+        self.soon(Expired::EarlierRuns { instance_id, run_number, before });
     }
 
     /// Forgets an earlier run, if it was numbered before this.
     pub(super) fn forget_earlier_row(&mut self, row: &Row, before: u64) {
         let Ok((instance_id, run_number, run)) = earlier_runs::read_key(&row.key) else { return };
         if run < before {
-            self.commits.delete(row.key.clone());
+            if !planted!(self, EarlierRunKept) {
+                self.commits.delete(row.key.clone());
+            }
             let revision = self.next_sequence();
             self.hide(&EndedRun { instance_id, run, run_number, revision });
             self.forget_run(run);

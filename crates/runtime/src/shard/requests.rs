@@ -234,25 +234,37 @@ impl Shard {
         run: Option<RunNumber>,
         repeat: Option<Repeat>,
     ) {
-        let row = match &slot.known {
-            Known::Row(Some(row)) if row.status != RunStatus::Purged => row.clone(),
-            Known::Run(run) => run.row.clone(),
-            Known::Unreadable { row: Some(row), .. } => (**row).clone(),
+        self.commits.make_room(8, 64 * 1024);
+        let last = match &slot.known {
+            Known::Row(row) => row.clone(),
+            Known::Run(run) => Some(run.row.clone()),
+            Known::Unreadable { row: Some(row), .. } => Some((**row).clone()),
             other => {
                 let why = Self::why_unreadable(id, other);
                 return self.refuse_when_durable(slot, ticket, why);
             }
         };
-        if run.is_some_and(|run| run.0 != row.run_number) {
-            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        let known = last.as_ref().map(|row| RunNumber(row.run_number));
+        let before = self.next_sequence();
+        if run.is_some() && run != known {
+            // Whether it is there the sweeper finds out.
+            self.forget_earlier_runs(id, run, before);
+            let reply = self.done(Done::Purged, repeat);
+            return self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
         }
+        let Some(row) = last.filter(|row| row.status != RunStatus::Purged) else {
+            if run.is_none() && known.is_some() {
+                // What is left of the instance is earlier runs, if anything is.
+                self.forget_earlier_runs(id, None, before);
+            }
+            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        };
         if !is_over(row.status) {
             let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
             return self.refuse_when_durable(slot, ticket, refused);
         }
-        self.commits.make_room(8, 64 * 1024);
-        if run.is_none() && row.run_number > 1 {
-            self.forget_earlier_runs(id, row.run);
+        if run.is_none() {
+            self.forget_earlier_runs(id, None, row.run);
         }
         slot.known = Known::Row(Some(self.purge(id, row)));
         slot.written = self.commits.number();

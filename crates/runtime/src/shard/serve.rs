@@ -132,7 +132,7 @@ impl Shard {
         self.commits.make_room(SMALL_ROWS, SMALL_BYTES);
         match item {
             Item::Asked(ticket, request) => self.serve_request(id, slot, ticket, request),
-            Item::Feed { run, whole } => self.serve_feed(id, slot, run, whole),
+            Item::Feed { run, revision, whole } => self.serve_feed(id, slot, (run, revision), whole),
             Item::Expire { ended, expiry } => self.serve_expire(id, slot, &ended, &expiry),
             Item::Inspect => self.inspect(id, slot),
             Item::Post { sequence, post: Post::StartChild(start) } => {

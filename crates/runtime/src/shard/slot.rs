@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_dispatch::journal::{FailedFinal, Open};
+use abide_dispatch::journal::{FailedFinal, Open, UNANSWERED_MAX};
 use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::expiries::EndedRun;
@@ -109,7 +109,7 @@ pub(super) enum Item {
     /// A delivery of the run takes long: it is to be looked after.
     LookAfter { run: u64 },
     /// The run's public row may be old; `whole` if its id's row does not say enough of it.
-    Feed { run: u64, whole: bool },
+    Feed { run: u64, revision: u64, whole: bool },
     /// The run may be hit by damage.
     Inspect,
     /// The run has been kept long enough.
@@ -342,9 +342,13 @@ impl OpenCall {
             self.dispatch.state == DispatchState::FailedRetryable && self.dispatch.not_before.is_none();
         self.retryable = failure.retryable;
         let at = self.dispatch.first_failure_at.unwrap_or(self.dispatch.sent_at);
+        // Activities may use the same codes: what is ours is final, and the record shows it.
         self.ended = match (failure.code.as_str(), journal::open(&self.dispatch)) {
-            (code::TIMEOUT, open) => Some(open.expire(at)),
-            (Self::POISON, Open::FailedRetryable(failed)) => Some(failed.poison(at)),
+            _ if failure.retryable => None,
+            (code::TIMEOUT, open) if self.dispatch.deadline_at.is_some() => Some(open.expire(at)),
+            (Self::POISON, Open::FailedRetryable(failed)) if failed.record.unanswered >= UNANSWERED_MAX => {
+                Some(failed.poison(at))
+            }
             _ => None,
         };
     }

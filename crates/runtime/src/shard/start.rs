@@ -11,9 +11,9 @@ use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Instance, InstanceId, Message, Origin, Plan, RunNumber, Timestamp};
 use semver::VersionReq;
 
-use super::Shard;
 use super::commits::After;
 use super::slot::{First, Known, OpenCall, Promised, Run, Slot, is_over};
+use super::{Shard, planted};
 use crate::event::{Effect, Notice, PlanError};
 use crate::post::Post;
 use crate::request::{Refused, Reply, Start, Started, Ticket};
@@ -118,7 +118,7 @@ impl Shard {
             run.first.push(First::Keep(repeat.key, answer));
         }
         let reply = Reply::Started(started);
-        if super::planted!(self, EarlyAcknowledgement) {
+        if planted!(self, EarlyAcknowledgement) {
             self.reply(ticket, reply);
         } else {
             run.first.push(First::After(After::Effect(Effect::Reply(ticket, reply))));
@@ -154,6 +154,9 @@ impl Shard {
 
     /// A run that another one replaces under its id can be found by its number from now on, as long as it is kept.
     pub(super) fn note_earlier(&mut self, id: &InstanceId, run_number: u32, run: u64) {
+        if planted!(self, EarlierRunLost) {
+            return;
+        }
         let earlier = EarlierRun { replaced_at: self.now.wall.0 };
         self.commits.create(earlier_runs::key(id.as_str(), run_number, run), encode(&earlier));
     }

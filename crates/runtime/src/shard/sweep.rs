@@ -27,6 +27,8 @@ pub(super) struct Sweep {
     rest: Option<Scan>,
     queue: VecDeque<(Key, Expired)>,
     current: Option<Current>,
+    /// What is left of that.
+    left: Option<Scan>,
     /// Instances of an expiry that are still to be looked at.
     pub(super) open: HashMap<Key, usize>,
     /// The gathering that has the newest of what sweeping did: until it is durable the same would be found again.
@@ -67,7 +69,13 @@ const RUN_BYTES: usize = 4 * 1024;
 impl Shard {
     pub(super) fn keep_sweep(&mut self) {
         let now = self.now.mono;
-        if self.sweep.scanning || self.sweep.current.is_some() || !self.commits.has_room() {
+        if self.sweep.scanning || !self.commits.has_room() {
+            return;
+        }
+        if let Some(scan) = self.sweep.left.take() {
+            return self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
+        }
+        if self.sweep.current.is_some() {
             return;
         }
         if let Some((key, what)) = self.sweep.queue.pop_front() {
@@ -136,9 +144,13 @@ impl Shard {
                     Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
                 self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(self.slice())));
             }
-            Expired::EarlierRuns { instance_id, before } => {
+            Expired::EarlierRuns { instance_id, run_number, before } => {
                 self.sweep.current = Some(Current { expiry: key, what: Swept::EarlierRuns { before } });
-                let earlier = earlier_runs::of_instance(&instance_id).at_most(self.slice() / RUN_ROWS);
+                let earlier = match run_number {
+                    Some(run_number) => earlier_runs::numbered(&instance_id, run_number),
+                    None => earlier_runs::of_instance(&instance_id),
+                };
+                let earlier = earlier.at_most(self.slice() / RUN_ROWS);
                 self.effects.push(Effect::Scan(ScanPurpose::Remains, earlier));
             }
             // Kinds that nothing writes yet.
@@ -204,9 +216,10 @@ impl Shard {
     /// Goes on with what is left of it; or, if nothing is, the row that names it goes too.
     fn sweep_on(&mut self, expiry: Key, what: Swept, left: Option<Scan>) {
         match left {
+            // When others have had their turn.
             Some(scan) => {
                 self.sweep.current = Some(Current { expiry, what });
-                self.effects.push(Effect::Scan(ScanPurpose::Remains, scan));
+                self.sweep.left = Some(scan);
             }
             None => {
                 self.commits.delete(expiry);

@@ -85,7 +85,8 @@ impl Shard {
             self.obey(run, command, &mut changes);
         }
         for (command, completed) in answered {
-            self.settle_call(run, command, completed);
+            let given_up = turn.given_up.iter().find(|(given_up, _)| *given_up == command);
+            self.settle_call(run, command, completed, given_up.map(|(_, why)| *why));
         }
         self.note_continuation(run, turn.unfinished);
         self.note_stuck(run, &mut changes);

@@ -162,7 +162,63 @@ fn patience_beyond_the_deadline_of_the_step_is_the_end_of_the_step() {
         ("Completed", 0),
         "caught as a timeout, at once"
     );
+    world.pass(1_000);
+    assert!(world.dead_letters()[0].original_message.contains("\"deadline_expired\""));
     world.check();
+}
+
+#[test]
+fn a_code_that_the_policy_takes_for_final_is_given_up_as_final_and_not_as_worn_out() {
+    for (code, reason) in [("Closed", "non_retryable"), ("Busy", "retry_exhausted")] {
+        let mut world = World::new();
+        let mut state = task("End");
+        state["retryPolicy"] =
+            json!({"maxAttempts": 1, "initialInterval": "PT1S", "nonRetryable": ["Closed"]});
+        world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+        world.start("one", "a");
+        world.answer(Answer::Failed(Failure::retryable(code, "")));
+        world.pass(1_000);
+        let letter: Value = serde_json::from_str(&world.dead_letters()[0].original_message).unwrap();
+        assert_eq!(letter["terminalReason"], reason, "{code}");
+        world.check();
+    }
+}
+
+#[test]
+fn an_activity_that_uses_our_codes_does_not_decide_why_it_is_given_up() {
+    for code in ["Timeout", "Poison"] {
+        for reloaded in [false, true] {
+            let mut world = World::new();
+            one_patient(&world);
+            world.start("one", "a");
+            world.order("a", Message::Suspend { reason: String::new() });
+            world.answer(Answer::Failed(Failure::retryable(code, "").with_status("500 INTERNAL")));
+            if reloaded {
+                world.crash();
+            }
+            world.order("a", Message::Resume { reason: String::new() });
+            world.pass(60_000);
+            world.answer(Answer::Failed(Failure::for_good("Bad", "").with_status("400 INVALID_ARGUMENT")));
+            world.pass(1_000);
+            let letter: Value = serde_json::from_str(&world.dead_letters()[0].original_message).unwrap();
+            let told = (&letter["terminalReason"], &letter["outcomeUnknown"], &letter["attempts"]);
+            assert_eq!(told, (&json!("non_retryable"), &json!(false), &json!(2)), "{code} {reloaded}");
+            world.check();
+        }
+    }
+    // Held, and nothing left to try when it is resumed.
+    let mut world = World::new();
+    let mut state = task("End");
+    state["timeout"] = json!("PT30S");
+    state["retryPolicy"] = json!({"maxAttempts": 1, "initialInterval": "PT1S"});
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.order("a", Message::Suspend { reason: String::new() });
+    world.answer(Answer::Failed(Failure::retryable("Timeout", "its own")));
+    world.crash();
+    world.order("a", Message::Resume { reason: String::new() });
+    world.pass(1_000);
+    assert!(world.dead_letters()[0].original_message.contains("\"retry_exhausted\""));
 }
 
 #[test]

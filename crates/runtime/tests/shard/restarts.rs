@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use abide_runtime::event::CallId;
 use abide_runtime::post::{self, Post};
 use abide_runtime::{Event, Notice, Refused, Reply, Request, Stopped};
-use abide_store::rows::Batch;
+use abide_store::rows::{Batch, CommitOutcome, Limits};
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::{Table, decode, encode, heads, inbox};
 use abide_workflow::{CommandId, Message};
@@ -147,7 +147,7 @@ fn a_message_found_after_a_restart_comes_before_what_is_sent_later() {
     world.publish("child", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "End"}, "End": {"type": "succeed"}}));
     world.publish("parent", &json!({"Start": {"type": "workflow", "workflow": "child", "next": "End"}, "End": {"type": "succeed"}}));
     // The process dies when the child is promised and has not begun.
-    let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+    let lost = CommitOutcome::Unavailable { reason: "dying".to_owned() };
     world.outcomes.extend([None, Some(lost)]);
     world.start("parent", "p");
     assert!(world.run("p~1.1").is_none());
@@ -271,7 +271,7 @@ fn a_child_is_started_once_and_its_end_reaches_its_parent_once_whatever_crashes(
             &json!({"Start": task("End"), "End": {"type": "succeed", "output": "$.state.x"}}),
         );
         // Every commit from this one on is lost until the process dies.
-        let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+        let lost = CommitOutcome::Unavailable { reason: "dying".to_owned() };
         for _ in 0..crash_at {
             world.outcomes.push_back(None);
         }
@@ -322,7 +322,7 @@ fn a_long_fan_out_goes_on_after_a_crash_in_its_middle() {
     world.publish("map", &json!({"Start": {"type": "map", "items": "$.input.items", "output": "$.state.all", "next": "End", "iterator": {
         "startAt": "Do", "states": {"Do": task("Done"), "Done": {"type": "succeed", "output": "$.state.x"}}}},
         "End": {"type": "succeed", "output": "$.state.all"}}));
-    let lost = abide_store::rows::CommitOutcome::Unavailable { reason: "dying".to_owned() };
+    let lost = CommitOutcome::Unavailable { reason: "dying".to_owned() };
     world.outcomes.extend([None, None, Some(lost)]);
     let mut request = world.start_request("map", "a", None);
     if let Request::Start(start) = &mut request {
@@ -450,4 +450,47 @@ fn a_call_that_was_answered_or_sent_again_is_not_taken_back() {
     assert_eq!(world.status("a"), "Completed");
     world.pass(1_000);
     world.check();
+}
+
+#[test]
+fn a_shard_is_given_up_with_the_last_of_what_it_writes_and_not_before() {
+    let mut world = World::on(Limits::AZURE, |_| {});
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    for number in 0..250 {
+        world.start("one", &format!("a{number}"));
+    }
+    let owner = |world: &World| {
+        let head = world.store.read_now(&world.partition(), &heads::key()).unwrap().unwrap();
+        decode::<heads::Head>(&head.value).unwrap().owner
+    };
+    // The second of several commits does not get through: whoever looks now sees an owner.
+    world.outcomes.extend([None, Some(CommitOutcome::Unavailable { reason: "away".to_owned() })]);
+    let waiting: Vec<Event> = world.calls.drain(..).map(|(id, _)| Event::Withdrawn(id)).collect();
+    assert_eq!(waiting.len(), 250);
+    world.tell_all([Event::Drain].into_iter().chain(waiting));
+    assert_eq!((owner(&world).as_str(), &world.stopped), ("node-1", &None));
+    world.pass(10_000);
+    assert_eq!((owner(&world).as_str(), &world.stopped), ("", &Some(Stopped::Drained)));
+    for key in world.keys(Table::Dispatch) {
+        let row = world.store.read_now(&world.partition(), &key).unwrap().unwrap();
+        let call: Dispatch = decode(&row.value).unwrap();
+        assert_eq!((call.state, call.unsent), (DispatchState::FailedRetryable, true));
+    }
+    world.crash();
+    world.pass(10_000);
+    assert_eq!(world.calls.len(), 250);
+}
+
+#[test]
+fn what_was_taken_back_is_delivered_by_an_owner_whose_clock_is_behind() {
+    let mut world = World::new();
+    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    let (id, _) = world.calls.pop_front().unwrap();
+    world.tell_all([Event::Drain, Event::Withdrawn(id)]);
+    world.ahead_ms = -3_600_000;
+    world.crash();
+    world.pass(1_000);
+    world.complete();
+    assert_eq!(world.status("a"), "Completed");
 }

@@ -197,3 +197,29 @@ fn an_event_for_a_parked_run_waits_until_somebody_has_dealt_with_it() {
     assert_eq!((run.row.run_number, world.status(ID).as_str()), (2, "Running"), "it starts the next run");
     assert_eq!(world.keys(Table::Inbox), []);
 }
+
+#[test]
+fn a_run_that_an_event_replaces_right_after_a_crash_is_shown_and_found_until_it_has_been_kept() {
+    let mut world = World::with(|config| config.retention = abide_workflow::Duration::hours(1));
+    publish(&world);
+    for number in 1..4 {
+        world.ask(start_or_raise(number));
+    }
+    assert_eq!(world.status(ID), "Completed");
+    // The event is taken; its run cannot begin before the crash, and nothing is in public yet.
+    world.plans_refused = 1;
+    world.ask(start_or_raise(4));
+    world.crash();
+    world.pass(2_000);
+    assert_eq!((world.status(ID).as_str(), world.run(ID).unwrap().row.run_number), ("Running", 2));
+    let status = |world: &World| {
+        let key = abide_store::tables::public_instances::key(ID, 1);
+        let schema = &abide_store::tables::public_instances::SCHEMA;
+        let row = crate::world::ready(abide_store::public::PublicTables::get(&*world.store, schema, &key));
+        row.unwrap().and_then(|row| row.text("Status").map(str::to_owned))
+    };
+    assert_eq!((status(&world).as_deref(), world.keys(Table::EarlierRun).len()), (Some("Completed"), 1));
+    world.pass(3_700_000);
+    assert_eq!((status(&world), world.keys(Table::EarlierRun)), (None, vec![]));
+    world.check();
+}

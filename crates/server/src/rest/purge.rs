@@ -138,7 +138,7 @@ async fn find<S: Store>(
     Ok(Found { runs, continuation_token })
 }
 
-/// Forgets these runs, if they are still the last of their instances; how many were.
+/// Forgets these runs, unless they live again; how many were.
 async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> Result<usize, ApiError> {
     let mut purged = 0;
     let mut under_way = JoinSet::new();
@@ -154,7 +154,7 @@ async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> R
         let Some(answered) = under_way.join_next().await else { return Ok(purged) };
         match answered.map_err(|error| ApiError::internal(&error))?? {
             Reply::Purged => purged += 1,
-            // It was forgotten by somebody else, or another run has the id: not the one that was meant.
+            // It was rewound meanwhile.
             Reply::Refused(Refused::NotFound { .. } | Refused::Live { .. }) => {}
             Reply::Refused(refused) => return Err(refused.into()),
             other => return Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),

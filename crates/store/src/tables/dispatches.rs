@@ -82,6 +82,11 @@ pub enum DispatchInput {
     Stored([u8; 32]),
 }
 
+impl Dispatch {
+    /// Stands in `not_before` for: as soon as there is somebody to deliver it, whatever the clock says.
+    pub const AT_ONCE: i64 = 0;
+}
+
 impl Stored for Dispatch {
     const TABLE: Table = Table::Dispatch;
     const FORMAT: u8 = 3;

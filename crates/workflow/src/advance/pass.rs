@@ -19,7 +19,7 @@ use crate::path::{Template, Unfilled};
 use crate::plan::Plan;
 use crate::scope::Scope;
 use crate::time::Timestamp;
-use crate::turn::Turn;
+use crate::turn::{GivenUp, Turn};
 
 /// Commands one step emits at most: a child with its timer, or cancelling both.
 const STEP_COMMANDS_MAX: usize = 4;
@@ -33,6 +33,7 @@ pub(super) struct Pass<'a> {
     turn: TurnLimits,
     history: Vec<HistoryEvent>,
     commands: Vec<Command>,
+    pub(super) given_up: Vec<(CommandId, GivenUp)>,
     pub(super) refused: Vec<(usize, Refusal)>,
     pub(super) next_run: Option<Box<Instance>>,
     bytes: u64,
@@ -56,6 +57,7 @@ impl<'a> Pass<'a> {
             turn: limits.turn.at_least_floor(limits.payload_bytes_max),
             history: Vec::new(),
             commands: Vec::new(),
+            given_up: Vec::new(),
             refused: Vec::new(),
             next_run: None,
             bytes: 0,
@@ -168,6 +170,7 @@ impl<'a> Pass<'a> {
             refused: self.refused,
             history: self.history,
             commands: self.commands,
+            given_up: self.given_up,
             next_run: self.next_run,
         })
     }

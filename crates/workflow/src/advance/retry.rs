@@ -7,6 +7,7 @@ use crate::history::Fact;
 use crate::ids::{BranchId, CommandId, digest_number};
 use crate::instance::{Corrupt, Delivery, Phase};
 use crate::time::{Duration, Timestamp};
+use crate::turn::GivenUp;
 
 use super::pass::Pass;
 
@@ -15,8 +16,8 @@ use super::pass::Pass;
 pub(super) enum Verdict {
     /// Again, not earlier than this.
     Again(Timestamp),
-    /// Never; the step has failed with this.
-    Never(Failure),
+    /// Never, for this reason; the step has failed with this.
+    Never(GivenUp, Failure),
 }
 
 /// A delivery that failed, as it was told.
@@ -42,8 +43,11 @@ pub(super) fn judge(
 ) -> Verdict {
     let FailedDelivery { failure, not_before: asked_for, .. } = failed;
     let final_code = policy.non_retryable.contains(&failure.code);
-    if !failure.retryable || final_code || failures >= policy.max_attempts {
-        return Verdict::Never(failure);
+    if !failure.retryable || final_code {
+        return Verdict::Never(GivenUp::Final, failure);
+    }
+    if failures >= policy.max_attempts {
+        return Verdict::Never(GivenUp::Exhausted, failure);
     }
     let own = now.plus(delay(policy, failures, jitter));
     let not_before = asked_for.map_or(own, |asked_for| asked_for.max(own));
@@ -53,7 +57,7 @@ pub(super) fn judge(
                 "no time is left to try again; the last error was {}: {}",
                 failure.code, failure.message
             );
-            Verdict::Never(Failure::last(code::TIMEOUT, message).bounded())
+            Verdict::Never(GivenUp::NoTime, Failure::last(code::TIMEOUT, message).bounded())
         }
         _ => Verdict::Again(not_before),
     }
@@ -125,7 +129,8 @@ impl Pass<'_> {
                 self.emit(CommandKind::Redeliver { dispatch: command, attempt, not_before });
                 self.set_delivery(branch, delivery)
             }
-            Verdict::Never(last) => {
+            Verdict::Never(why, last) => {
+                self.given_up.push((command, why));
                 self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: false });
                 self.delivery_gave_up(branch, command, last)
             }
@@ -182,19 +187,22 @@ mod tests {
 
     #[test]
     fn the_last_attempt_final_errors_and_named_codes_end_the_step() {
-        let again = |verdict| matches!(verdict, Verdict::Again(_));
-        assert!(!again(failing(4, Failure::retryable("X", ""), None, 0)));
-        assert!(!again(failing(1, Failure::last("X", ""), None, 0)));
+        let why = |verdict| if let Verdict::Never(why, _) = verdict { Some(why) } else { None };
+        assert_eq!(why(failing(4, Failure::retryable("X", ""), None, 0)), Some(GivenUp::Exhausted));
+        assert_eq!(why(failing(1, Failure::last("X", ""), None, 0)), Some(GivenUp::Final));
+        assert_eq!(why(failing(4, Failure::last("X", ""), None, 0)), Some(GivenUp::Final));
         let policy = RetryPolicy { non_retryable: vec!["X".to_owned()], ..policy() };
         let failing = |code| failed(Failure::retryable(code, ""), None);
-        assert!(!again(judge(&policy, 1, failing("X"), None, Timestamp(0), 0)));
-        assert!(again(judge(&policy, 1, failing("Y"), None, Timestamp(0), 0)));
+        assert_eq!(why(judge(&policy, 1, failing("X"), None, Timestamp(0), 0)), Some(GivenUp::Final));
+        assert_eq!(why(judge(&policy, 1, failing("Y"), None, Timestamp(0), 0)), None);
     }
 
     #[test]
     fn a_retry_that_would_come_after_the_deadline_is_a_timeout() {
         assert_eq!(failing(1, Failure::retryable("X", ""), Some(5_001), 0), Verdict::Again(Timestamp(5_000)));
-        let Verdict::Never(failure) = failing(1, Failure::retryable("X", "boom"), Some(5_000), 0) else {
+        let Verdict::Never(GivenUp::NoTime, failure) =
+            failing(1, Failure::retryable("X", "boom"), Some(5_000), 0)
+        else {
             panic!("it must not be tried at its deadline");
         };
         assert_eq!(failure.code, code::TIMEOUT);
@@ -220,7 +228,7 @@ mod tests {
             "also beyond the policy's longest wait"
         );
         assert_eq!(asked(60_000, Some(60_001)), Verdict::Again(Timestamp(60_000)));
-        let Verdict::Never(failure) = asked(60_000, Some(60_000)) else {
+        let Verdict::Never(GivenUp::NoTime, failure) = asked(60_000, Some(60_000)) else {
             panic!("it must not be tried at its deadline");
         };
         assert_eq!((failure.code.as_str(), failure.retryable), (code::TIMEOUT, false));

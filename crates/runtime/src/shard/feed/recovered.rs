@@ -22,7 +22,7 @@ impl Shard {
             Marker::Current(id) => {
                 let id = InstanceId::new(id).map_err(|error| error.to_string())?;
                 self.feed.newest.insert(run, Newest { revision, shown: 0, gone: false, error: None });
-                self.take_up_later(self.now.wall.0, run, id, Item::Feed { run, whole: false });
+                self.take_up_later(self.now.wall.0, run, id, Item::Feed { run, revision, whole: false });
             }
             Marker::Last(row, instance_id) => {
                 let run_number = public_instances::run_number(&row.key).unwrap_or(0);
@@ -42,7 +42,17 @@ impl Shard {
     }
 
     /// Sends the state of a run whose marker was found. `whole` if the run was looked for, not only its row.
-    pub(in crate::shard) fn serve_feed(&mut self, id: &InstanceId, slot: &mut Slot, run: u64, whole: bool) {
+    pub(in crate::shard) fn serve_feed(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        (run, revision): (u64, u64),
+        whole: bool,
+    ) {
+        // Whatever came first has sent a newer state: another run may have its id by now.
+        if self.feed.newest.get(&run).is_none_or(|newest| newest.revision != revision) {
+            return;
+        }
         let (row, error) = match &slot.known {
             Known::Row(Some(row)) => (row.clone(), None),
             Known::Run(run) => (run.row.clone(), error_of(run)),
@@ -55,7 +65,7 @@ impl Shard {
         }
         // Why it failed is in the run, not in the row of its id.
         if row.status == RunStatus::Failed && matches!(slot.known, Known::Row(_)) && !whole {
-            slot.items.push_front(Item::Feed { run, whole: true });
+            slot.items.push_front(Item::Feed { run, revision, whole: true });
             self.waiting += 1;
             return;
         }
