@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::AUTHORIZATION;
 use hyper::http::uri::PathAndQuery;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -23,6 +24,7 @@ use super::grpc;
 use super::limits::Line;
 use super::outbound::Outbound;
 use super::pool::{Origin, Outgoing, Speaks};
+use super::redact::Sent;
 use crate::contract::Contract;
 use crate::guard::Target;
 use crate::http::Exchanged;
@@ -146,6 +148,7 @@ impl Remote {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(Failure::expired());
         }
+        let secrets = shown_secrets(&outgoing);
         let exchanged = self.origin.exchange(outgoing, until).await;
         let exchanged = exchanged.map_err(|failure| Failure {
             // What is neither answered nor unknown has not left.
@@ -153,6 +156,7 @@ impl Remote {
             ..failure
         });
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
+        let answered = answered.map_err(|failure| secrets.taken_out(failure));
         passage.found(verdict(&answered));
         drop(passage);
         // A question is no delivery.
@@ -200,6 +204,16 @@ impl Remote {
     fn read(&self, exchanged: &Exchanged) -> Result<Value, Failure> {
         exchange::read(self.declaration.transport, exchanged, &self.target)
     }
+}
+
+/// What a request shows to whoever is called. A key that it is signed with is not shown.
+fn shown_secrets(outgoing: &Outgoing) -> Sent {
+    let mut sent = Sent::default();
+    let shown = outgoing.headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
+    if let Some(token) = shown.and_then(|shown| shown.strip_prefix("Bearer ")) {
+        sent.add(token);
+    }
+    sent
 }
 
 /// A failure before anything was sent. Whoever waited until the deadline has none of its time left.

@@ -168,15 +168,15 @@ impl Transport for Everywhere {
     }
 
     async fn deliver_in<R: Room>(&self, call: Call, room: &R) -> Answer {
-        let call = match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
-            Ok(call) => call,
+        let (call, secrets) = match input_secrets::reveal(call, self.remote.outbound.secrets()).await {
+            Ok(revealed) => revealed,
             Err(failure) => return Answer::Failed(failure),
         };
         if self.local.contains(&call.activity) {
-            return self.local.deliver_in(call, room).await;
+            return secrets.taken_out_of(self.local.deliver_in(call, room).await);
         }
         match self.remote.get(&call.activity) {
-            Some(remote) => remote.deliver_in(call, room).await,
+            Some(remote) => secrets.taken_out_of(remote.deliver_in(call, room).await),
             None => {
                 let message = format!("there is no activity {:?}", call.activity);
                 Answer::Failed(Failure::for_good("ActivityNotFound", message).with_not_sent())

@@ -8,13 +8,15 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::redact::Sent;
 use super::secrets::{SecretError, SecretRef, Secrets};
 use crate::transport::{Call, Failure};
 
-/// The call with its secrets in place. What fails here was not sent.
-pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<Call, Failure> {
+/// The call with its secrets in place, and what they are. What fails here was not sent.
+pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<(Call, Sent), Failure> {
+    let mut sent = Sent::default();
     if call.secrets.is_empty() {
-        return Ok(call);
+        return Ok((call, sent));
     }
     let places = std::mem::take(&mut call.secrets);
     let mut input = Value::clone(&call.input);
@@ -28,7 +30,9 @@ pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<Call
             let secret = secrets.reveal(&reference).await?;
             let text = str::from_utf8(secret.expose());
             let unusable = |_| SecretError::Unusable { reference, expected: "text in UTF-8" };
-            *found = Value::String(text.map_err(unusable)?.to_owned());
+            let text = text.map_err(unusable)?;
+            sent.add(text);
+            *found = Value::String(text.to_owned());
         }
         Ok::<_, Failure>(())
     };
@@ -38,7 +42,7 @@ pub(super) async fn reveal(mut call: Call, secrets: &dyn Secrets) -> Result<Call
     tokio::time::timeout(Duration::from_millis(call.attempt_timeout_ms), all).await.map_err(late)??;
     call.waited += begun.elapsed();
     call.input = Arc::new(input);
-    Ok(call)
+    Ok((call, sent))
 }
 
 fn unavailable(message: String) -> Failure {

@@ -24,6 +24,7 @@ mod outbound;
 mod pool;
 mod probe;
 mod protobuf;
+mod redact;
 mod rest;
 pub mod secrets;
 mod tls_profile;

@@ -44,8 +44,8 @@ pub(super) const SHOW: Operation = Operation {
 };
 pub(super) const PUT: Operation = Operation {
     id: "putActivity",
-    about: "Declares an activity that another service runs: a new version, in force for every call from now on. Declaring the same again \
-            changes nothing.",
+    about: "Declares an activity that another service runs: a new version, in force for every call from now on; what a workflow does by itself \
+            (retries, timeouts of deliveries, compensation) for what is published from now on. Declaring the same again changes nothing.",
     body: Some(Body {
         required: true,
         about: "The declaration; docs/reference/activities.md has every field.",

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use abide_server::Config;
+use abide_server::{App, Config};
+use abide_store::memory::MemoryStore;
+use abide_store::rows::Scan;
+use axum::http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,6 +45,12 @@ async fn answer(mut stream: TcpStream) {
         let characters = body["key"].as_str().map(str::len);
         let doubled = body["n"].as_i64().unwrap() * 2;
         (200, json!({"doubled": doubled, "key": key, "characters": characters}).to_string())
+    } else if head.starts_with("POST /busy ") {
+        (503, String::new())
+    } else if head.starts_with("POST /blab ") {
+        let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
+        let message = format!("key {} and token {token} do not fit", body["key"].as_str().unwrap());
+        (412, json!({"error": {"status": "FAILED_PRECONDITION", "message": message}}).to_string())
     } else {
         (412, "not now, not ever".to_owned())
     };
@@ -150,4 +159,104 @@ async fn a_secret_reaches_the_service_and_no_history() {
     for shown in [history, dispatches] {
         assert!(shown.status.is_success() && !shown.text.contains("s3cret"), "{}", shown.text);
     }
+}
+
+/// Bytes of everything that is stored.
+fn stored(store: &MemoryStore, app: &App<MemoryStore>) -> Vec<u8> {
+    let mut all = Vec::new();
+    for shard in app.node().shards() {
+        let mut next = Some(Scan::all());
+        while let Some(scan) = next {
+            let page = store.scan_now(&shard.partition().unwrap(), scan).unwrap();
+            all.extend(page.rows.iter().flat_map(|row| row.value.iter().copied()));
+            next = page.next;
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_service_that_repeats_secrets_in_its_failure_puts_them_nowhere() {
+    let (service, _) = service().await;
+    let folder = tempfile::tempdir().unwrap();
+    let secret = |name: &str, value: &str| {
+        std::fs::write(folder.path().join(name), value).unwrap();
+        json!({"secretRef": format!("file:{}", folder.path().join(name).display())})
+    };
+    let (key, token) = (secret("key", "canary-in-the-input"), secret("token", "canary-in-the-head"));
+    let mut config = Config::default();
+    config.dispatch.allow.push("127.0.0.1".to_owned());
+    config.dispatch.secrets_folders.push(folder.path().to_owned());
+    let declared = json!({
+        "name": "blab", "category": "other", "transport": "rest", "endpoint": format!("http://{service}/blab"),
+        "auth": {"bearer": token},
+    });
+    config.activities.push(serde_json::from_value(declared).unwrap());
+    let store = Arc::new(MemoryStore::default());
+    let (world, app) = World::beside(&store, &config);
+    app.ready().await;
+    let states = json!({
+        "Begin": {"type": "task", "activity": "blab", "input": {"key": key}, "next": "Done"},
+        "Done": {"type": "succeed"},
+    });
+    assert_eq!(world.publish("secretive", &states).await.status, 201);
+    let start = json!({"workflow": "secretive", "instanceId": "s"});
+    let ended = world.post("/api/instances?wait=PT30S", &start).await;
+    assert!(ended.text.contains("key [secret] and token [secret] do not fit"), "{}", ended.text);
+    let dead = loop {
+        let page = world.get("/api/dlq?engine=secretive").await.data();
+        if let Some(dead) = page["items"].as_array().unwrap().first() {
+            break dead["rowKey"].as_str().unwrap().to_owned();
+        }
+        tokio::task::yield_now().await;
+    };
+    let call = world.dispatches("executionId=s").await.remove(0);
+    for path in [
+        "/api/instances/s".to_owned(),
+        "/api/instances".to_owned(),
+        "/api/instances/s/history".to_owned(),
+        "/api/dispatches?executionId=s".to_owned(),
+        format!("/api/dispatches/s/1/{}", call["idempotencyKey"].as_str().unwrap()),
+        "/api/dlq".to_owned(),
+        format!("/api/dlq/secretive/{dead}"),
+        "/api/activities/blab".to_owned(),
+        "/api/workflows/secretive".to_owned(),
+        "/metrics".to_owned(),
+    ] {
+        let shown = world.get(&path).await;
+        assert!(shown.status.is_success() && !shown.text.contains("canary"), "{path}: {}", shown.text);
+    }
+    let stored = stored(&store, &app);
+    assert!(
+        stored.windows(7).any(|bytes| bytes == b"do not ")
+            && !stored.windows(6).any(|bytes| bytes == b"canary")
+    );
+}
+
+#[tokio::test]
+async fn a_declared_policy_holds_for_what_is_published_after_it() {
+    let (service, calls) = service().await;
+    let world = World::with(|config| config.dispatch.allow.push("127.0.0.1".to_owned())).await;
+    let declare = async |attempts: u32| {
+        let declared = json!({
+            "category": "other", "transport": "rest", "endpoint": format!("http://{service}/busy"),
+            "retryPolicy": {"maxAttempts": attempts, "initialInterval": "PT0.001S", "maxInterval": "PT0.001S"},
+        });
+        let answer = world.ask(Method::PUT, "/api/activities/busy", declared.to_string()).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    };
+    let delivered = async |workflow: &str| {
+        let before = calls.load(Ordering::SeqCst);
+        let start = json!({"workflow": workflow, "input": {"n": 1}});
+        let ended = world.post("/api/instances?wait=PT30S", &start).await.data();
+        assert_eq!(ended["error"]["code"], "Http503", "{ended}");
+        calls.load(Ordering::SeqCst) - before
+    };
+    declare(2).await;
+    assert_eq!(world.publish("early", &calling("busy")).await.status, 201);
+    assert_eq!(delivered("early").await, 2);
+    declare(4).await;
+    assert_eq!(delivered("early").await, 2, "no published version changes its ways");
+    assert_eq!(world.publish("late", &calling("busy")).await.status, 201);
+    assert_eq!(delivered("late").await, 4);
 }
