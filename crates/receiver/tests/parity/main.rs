@@ -28,11 +28,15 @@ const fn scenario(name: &'static str, play: fn(Over)) -> Scenario {
     Scenario { name, play, excused: |_| None }
 }
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     scenario("duplicate", duplicates::a_duplicate_gets_the_recorded_answer),
     scenario("concurrent duplicate", duplicates::a_concurrent_duplicate_is_told_to_come_back),
     scenario("crash at every commit", crashes::a_process_that_dies_at_any_commit_loses_and_repeats_nothing),
     scenario("crash while giving up", crashes::a_process_that_dies_at_any_commit_gives_up_once),
+    scenario(
+        "crash while cutting short",
+        crashes::a_process_that_dies_at_any_commit_cancels_and_expires_once,
+    ),
     scenario("retry exhaustion", failures::retries_that_are_used_up_end_in_a_dead_letter),
     scenario("retry after", failures::a_service_may_ask_for_patience),
     scenario("deadline passed before send", deadlines::what_is_too_late_is_not_sent),

@@ -114,11 +114,7 @@ async fn in_process(
 /// As a server tells its shards.
 fn targets(everywhere: &Arc<Everywhere>) -> Targets {
     let everywhere = Arc::clone(everywhere);
-    Targets::new(move |activity| {
-        let remote = everywhere.remote().get(activity)?;
-        let declared = remote.declaration();
-        Some(format!("{} {}", declared.transport.as_str(), declared.endpoint))
-    })
+    Targets::new(move |activity| everywhere.whereabouts(activity))
 }
 
 impl Process {

@@ -1,8 +1,8 @@
 //! The process of the node dies at every commit of a run, right before it and right after it, and another takes over.
 //!
 //! In a run of three tasks the second fails once; in another run one task is refused for good and one is tried until its retries are used
-//! up. So every transition of the journal is among the commits: promised and sent, answered, failed and to be tried again, sent again, settled,
-//! given up with its dead letter.
+//! up; in a third one is cancelled and one runs into its deadline. So every transition of the journal is among the commits: promised and sent,
+//! answered, failed and to be tried again, sent again, settled, given up for each reason with its dead letter.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ use crate::world::{World, recorded, settled};
 const COMMITS: u64 = 7;
 /// Claiming the shard, beginning the run, the end of both tasks, and two failures and other deliveries of one.
 const COMMITS_GIVEN_UP: u64 = 8;
+/// Claiming the shard, beginning the run, a refusal that cancels another call, and the end of the last.
+const COMMITS_CUT_SHORT: u64 = 4;
 /// An undisturbed run has fewer, also if others are made beside it.
 const COMMITS_MAX: u64 = 64;
 
@@ -49,6 +51,15 @@ pub(crate) fn a_process_that_dies_at_any_commit_gives_up_once(over: Over) {
         // After the end of the last call there may be nothing to commit.
         let most = if moment == BEFORE { 1 } else { 2 };
         for settled in 0..=most {
+            assert!(met.contains(&settled), "{moment}: it died with so many calls settled: {met:?}");
+        }
+    }
+}
+
+pub(crate) fn a_process_that_dies_at_any_commit_cancels_and_expires_once(over: Over) {
+    for moment in MOMENTS {
+        let met = at_every_commit(moment, COMMITS_CUT_SHORT, |death, when| cut_short(over, death, when));
+        for settled in [0, 2] {
             assert!(met.contains(&settled), "{moment}: it died with so many calls settled: {met:?}");
         }
     }
@@ -175,6 +186,45 @@ fn check_given_up(world: &World, process: &Process, when: &str) {
     assert_eq!(world.effects().len(), 0, "{when}");
 }
 
+/// As [`gave_up`], in a run of which one call is cancelled by another's failure, and one runs into its deadline.
+fn cut_short(over: Over, death: Death, when: &str) -> Option<usize> {
+    let (world, definition) = (World::new(over), waiting_tasks());
+    let dying = world.mortal(&definition, Some(death));
+    let undisturbed = dying.run("a", json!({})).is_some() && dying.is_shown();
+    drop(dying);
+    world.until_quiet();
+    let settled = settled(&world.rows);
+    let process = world.process(&definition);
+    if !process.knows("a") {
+        assert!(recorded(&world.rows).is_empty(), "{when}: a call of no run");
+        process.start("a", json!({}));
+    }
+    let view = process.ended("a");
+    assert_eq!(
+        (status(&view), view.output.as_deref()),
+        ("Completed", Some(&json!("caught twice"))),
+        "{when}"
+    );
+    let (calls, letters) = (process.calls("a"), process.letters("a"));
+    let mut reasons: Vec<_> = calls.iter().map(|call| (call.step.as_str(), call.state.clone())).collect();
+    reasons.sort_by_key(|(step, _)| *step);
+    let given_up = |step, reason| (step, CallState::FailedFinal(reason));
+    assert_eq!(
+        reasons,
+        [
+            given_up("Begin/branches/0/Hang", FinalReason::Cancelled),
+            given_up("Begin/branches/1/Fail", FinalReason::NonRetryable),
+            given_up("Late", FinalReason::DeadlineExpired),
+        ],
+        "{when}"
+    );
+    let mut told: Vec<_> = letters.iter().map(|(_, message)| message["terminalReason"].as_str()).collect();
+    told.sort_unstable();
+    assert_eq!(told, [Some("deadline_expired"), Some("non_retryable")], "{when}: cancelled is not failed");
+    assert_eq!(world.effects().len(), 0, "{when}");
+    (!undisturbed).then_some(settled.len())
+}
+
 fn three_tasks() -> Value {
     let step = |input: Value, next: &str| {
         let mut task = task(WORK, &input, 5, next);
@@ -202,6 +252,28 @@ fn hopeless_tasks() -> Value {
         "Exhausted": failing("UNAVAILABLE", "Caught"),
         "Caught": {"type": "succeed", "output": "caught twice"},
         "Done": {"type": "succeed", "output": "$.state.last"},
+    }))
+}
+
+/// One task waits until the other's refusal cancels it; then one waits until its deadline. What waits is never let go.
+fn waiting_tasks() -> Value {
+    let branch = |name: &str, input: &Value| {
+        let states = json!({name: task(WORK, input, 500, "Out"), "Out": {"type": "succeed"}});
+        json!({"startAt": name, "states": states})
+    };
+    let mut late = task(WORK, &json!({"do": "wait"}), 500, "Done");
+    (late["timeout"], late["onError"]) = (json!("PT0.1S"), json!("Caught"));
+    workflow(&json!({
+        "Begin": {
+            "type": "parallel", "onError": "Late", "next": "Done",
+            "branches": [
+                branch("Hang", &json!({"do": "wait"})),
+                branch("Fail", &json!({"do": "fail", "status": "INVALID_ARGUMENT"})),
+            ],
+        },
+        "Late": late,
+        "Caught": {"type": "succeed", "output": "caught twice"},
+        "Done": {"type": "succeed"},
     }))
 }
 
