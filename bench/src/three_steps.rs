@@ -83,6 +83,7 @@ fn page(run: u64, turn_number: u64, first_event: u64, turn: &Turn) -> (Key, Opti
         at: NOW,
         events: serde_json::to_vec(&turn.history).unwrap_or_default(),
         changes: changes.collect(),
+        troubled: Vec::new(),
         settled: Vec::new(),
     };
     (pages::key(run, turn_number), Some(encode(&page)))
@@ -111,6 +112,7 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
         status: None,
         may_have_run: false,
         unsent: false,
+        past: Vec::new(),
         not_before: None,
         reason: None,
         secrets: Vec::new(),

@@ -60,6 +60,24 @@ pub struct Dispatch {
     /// What the history tells of it, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<DispatchAttempt>,
+    /// Every delivery there may have been, in order; the last ones if there were many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliveries: Vec<DispatchDelivery>,
+}
+
+/// A delivery of a call.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DispatchDelivery {
+    /// Its number, from 0.
+    pub attempt: u32,
+    /// When it was recorded as sent.
+    pub sent_at_utc: Timestamp,
+    /// When it was over.
+    #[serde(default)]
+    pub ended_at_utc: Option<Timestamp>,
+    /// `underWay`, `succeeded`, `failed`, `unanswered`, `orphaned` or `notSent`.
+    pub outcome: String,
 }
 
 /// What the history tells of a call.

@@ -44,7 +44,7 @@ mod workflows;
 pub use call::Call;
 pub use client::{Client, DEFAULT_URL};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
-pub use dispatches::{Dispatch, DispatchAttempt, DispatchFilter};
+pub use dispatches::{Dispatch, DispatchAttempt, DispatchDelivery, DispatchFilter};
 pub use entities::{Called, Entity, EntityEvent, EntitySummary};
 pub use error::{ClientError, Code, Detail, Refusal};
 pub use events::{CloudEvent, DeadLetterKey, Receipt, ReceiptStatus, Received};

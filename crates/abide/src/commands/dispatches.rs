@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use abide_client::{Dispatch, DispatchAttempt, DispatchFilter};
+use abide_client::{Dispatch, DispatchAttempt, DispatchDelivery, DispatchFilter};
 use anstyle::{AnsiColor, Style};
 
 use crate::problem::{Problem, Sought};
@@ -127,6 +127,22 @@ fn print_one(call: &Dispatch) {
     }
     say!("");
     call.attempts.iter().for_each(|told| say!("  {}  {}", times::stamp(told.timestamp), in_words(told)));
+    say!("");
+    call.deliveries
+        .iter()
+        .for_each(|delivery| say!("  {}  {}", times::stamp(delivery.sent_at_utc), told(delivery)));
+}
+
+/// A delivery, in one line.
+fn told(delivery: &DispatchDelivery) -> String {
+    let outcome = match delivery.outcome.as_str() {
+        "underWay" => "is out",
+        "notSent" => "never left",
+        "orphaned" => "was lost with its sender",
+        other => other,
+    };
+    let ended = delivery.ended_at_utc.map(|at| format!(", {}", times::stamp(at))).unwrap_or_default();
+    format!("delivery {} {}{ended}", delivery.attempt, visible(outcome))
 }
 
 /// What happened, in one line.

@@ -43,6 +43,7 @@ fn calls_are_listed_by_filter_and_shown_with_their_deliveries() {
             "core.fail FAILED_FINAL",
             "given up       non_retryable",
             "attempt 0 failed: Broken: failed as asked",
+            "delivery 0 failed, 20",
         ],
     );
 
@@ -51,7 +52,15 @@ fn calls_are_listed_by_filter_and_shown_with_their_deliveries() {
     let shown = world.abide(&["dispatches", "show", "r-1/1", key]).ok();
     has(
         &shown,
-        &["core.fail ACKED", "asked for\n", "attempt 0 failed: Shaky: ", "; again at 20", "answered\n"],
+        &[
+            "core.fail ACKED",
+            "asked for\n",
+            "attempt 0 failed: Shaky: ",
+            "; again at 20",
+            "answered\n",
+            "delivery 0 failed, 20",
+            "delivery 1 succeeded, 20",
+        ],
     );
     let json = world.abide(&["dispatches", "show", "r-1/1", key, "--json"]).json();
     assert_eq!(json[0]["attempts"].as_array().unwrap().len(), 3);

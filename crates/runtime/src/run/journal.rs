@@ -3,11 +3,12 @@
 //! A call is settled in the commit that takes its record away, so whoever reads the records first and the pages then misses none; one that is
 //! settled in between is met twice. Every step examines a bounded number of rows. Does not know which calls are wanted, nor how they are shown.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use abide_store::rows::{Partition, Passed, PrivateRows, Row, Scan, StoreError, scan_past_damage};
 use abide_store::tables::dispatches::{self, Dispatch};
-use abide_store::tables::pages::{self, Page};
+use abide_store::tables::pages::{self, Page, Trouble};
 use abide_store::tables::{TableError, decode};
 use abide_workflow::{CommandId, InstanceId, RunNumber};
 
@@ -126,8 +127,10 @@ impl<S: PrivateRows> CallReader<'_, S> {
         let (mut calls, examined) = (Vec::new(), pages.len());
         for (number, page) in pages {
             let skipped = if number == from.page { from.call } else { 0 };
+            let mut troubled: BTreeMap<u32, Trouble> = page.troubled.into_iter().collect();
             for (call, settled) in (0..).zip(page.settled).skip(skipped as usize) {
-                let settled = JournaledCall::of_settled(&run.instance_id, run.run, settled, page.at);
+                let trouble = troubled.remove(&call).unwrap_or_default();
+                let settled = JournaledCall::of_settled(run, settled, trouble, page.at);
                 calls.push((SettledPlace { page: number, call }, settled));
             }
         }

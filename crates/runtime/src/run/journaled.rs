@@ -3,9 +3,11 @@
 //! Knows nothing of where either is found.
 
 use abide_dispatch::journal::FinalReason;
-use abide_store::tables::dispatches::{Dispatch, DispatchState};
-use abide_store::tables::pages::{CallEnd, SettledCall};
-use abide_workflow::{CommandId, InstanceId, RunNumber, Timestamp};
+use abide_store::tables::dispatches::{Dispatch, DispatchState, PastDelivery};
+use abide_store::tables::pages::{CallEnd, SettledCall, Trouble};
+use abide_workflow::{CommandId, RunNumber, Timestamp};
+
+use super::NumberedRun;
 
 /// A call, as its record or what was kept of it has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,8 +40,10 @@ pub struct JournaledCall {
     pub next_attempt_at: Option<Timestamp>,
     /// Why it failed last.
     pub last_error: Option<String>,
-    /// What the wire said of that. Not kept of settled calls.
+    /// What the wire said of that.
     pub last_status: Option<String>,
+    /// Deliveries that are over and did not settle it, the last of them.
+    pub past: Vec<PastDelivery>,
     /// A transport and an address; nothing for activities in process.
     sent_to: Option<String>,
 }
@@ -82,21 +86,17 @@ impl JournaledCall {
             next_attempt_at: dispatch.not_before.filter(|at| *at != Dispatch::AT_ONCE).map(Timestamp),
             last_error: dispatch.reason.filter(|reason| !reason.is_empty()),
             last_status: dispatch.status,
+            past: dispatch.past,
             sent_to: dispatch.target,
             state,
         }
     }
 
     /// Settled with the turn of this time.
-    pub(super) fn of_settled(
-        instance_id: &InstanceId,
-        run: RunNumber,
-        settled: SettledCall,
-        at: i64,
-    ) -> Self {
+    pub(super) fn of_settled(run: &NumberedRun, settled: SettledCall, trouble: Trouble, at: i64) -> Self {
         Self {
-            instance_id: instance_id.as_str().to_owned(),
-            run,
+            instance_id: run.instance_id.as_str().to_owned(),
+            run: run.run,
             command: CommandId(settled.command),
             idempotency_key: settled.idempotency_key,
             step: settled.step,
@@ -116,7 +116,8 @@ impl JournaledCall {
             deadline_at: None,
             next_attempt_at: None,
             last_error: settled.reason.filter(|reason| !reason.is_empty()),
-            last_status: None,
+            last_status: trouble.status,
+            past: trouble.past,
             sent_to: settled.target,
         }
     }

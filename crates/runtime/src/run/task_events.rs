@@ -87,7 +87,15 @@ mod tests {
         let events: Vec<HistoryEvent> = (1..).zip(facts).map(event).collect();
         let bytes = serde_json::to_vec(&events).unwrap();
         let events_count = u32::try_from(events.len()).unwrap();
-        Page { first_event: 1, events_count, at: 0, events: bytes, changes: vec![], settled: vec![] }
+        Page {
+            first_event: 1,
+            events_count,
+            at: 0,
+            events: bytes,
+            changes: vec![],
+            settled: vec![],
+            troubled: vec![],
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use abide_dispatch::Answer;
 use abide_dispatch::journal::{Open, Verdict};
 use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::transport::DEADLINE_EXCEEDED;
-use abide_store::tables::dispatches::{self, Dispatch, DispatchState};
+use abide_store::tables::dispatches::{self, DeliveryEnd, Dispatch, DispatchState};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Duration, Failure, GivenUp, Message};
 
@@ -48,7 +48,7 @@ impl Shard {
             return;
         }
         call.out = false;
-        journal::note_failed(&mut call.dispatch, sent.withdrawn());
+        journal::note_failed(&mut call.dispatch, sent.withdrawn(), DeliveryEnd::NotSent, self.now.wall.0);
         call.dispatch.not_before = Some(Dispatch::AT_ONCE);
         if planted!(self, WithdrawnForgotten) {
             return self.commits.delete(dispatches::key(number, &call.key));
@@ -98,7 +98,7 @@ impl Shard {
             };
             if ran_out {
                 *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-                journal::note_ended(&mut call.dispatch);
+                journal::note_ended(&mut call.dispatch, now);
                 call.ended = Some(journal::open(&call.dispatch).expire(now));
             }
             call.note_failure(failure, status.take(), self.now.wall);
@@ -123,7 +123,7 @@ impl Shard {
             run.held.push(command);
             // What was never sent stays so, and whoever finds it asks the run.
             if !std::mem::replace(&mut call.held, true) && call.dispatch.state != DispatchState::Pending {
-                journal::note_ended(&mut call.dispatch);
+                journal::note_ended(&mut call.dispatch, self.now.wall.0);
                 self.write_call(number, call);
             }
             return;
@@ -137,7 +137,7 @@ impl Shard {
         let ended = match (call.ended, given_up) {
             (Some(ended), _) => ended,
             (None, Some(GivenUp::NoTime)) => {
-                journal::note_ended(&mut call.dispatch);
+                journal::note_ended(&mut call.dispatch, now);
                 journal::open(&call.dispatch).expire(now)
             }
             (None, Some(GivenUp::Exhausted)) => {

@@ -6,7 +6,7 @@
 use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
 use abide_dispatch::journal::{FailedFinal, FinalReason, Open, Sending, UNANSWERED_MAX};
 use abide_dispatch::{Call, Metadata};
-use abide_store::tables::dispatches::{self, Dispatch, DispatchInput, DispatchState};
+use abide_store::tables::dispatches::{self, DeliveryEnd, Dispatch, DispatchInput, DispatchState};
 use abide_store::tables::encode;
 use abide_workflow::command::{StartActivity, StepIdentity};
 use abide_workflow::failure::code;
@@ -61,6 +61,7 @@ impl Shard {
             status: None,
             may_have_run: false,
             unsent: false,
+            past: Vec::new(),
         };
         let call = OpenCall::new(key, dispatch, start.input);
         run.calls.insert(command, call);
@@ -137,7 +138,7 @@ impl Shard {
     pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, not_before: Timestamp) {
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
-        journal::note_ended(&mut call.dispatch);
+        journal::note_ended(&mut call.dispatch, self.now.wall.0);
         call.out = false;
         call.answered = false;
         if not_before <= self.now.wall {
@@ -173,7 +174,7 @@ impl Shard {
             (Open::Sent(sent), _) if !sent.is_orphan(token, now) => return,
             // It may have been delivered, and nobody will ever tell.
             (Open::Sent(sent), _) => {
-                journal::note_failed(&mut call.dispatch, sent.orphaned());
+                journal::note_failed(&mut call.dispatch, sent.orphaned(), DeliveryEnd::Orphaned, now);
                 self.effects.push(Effect::Tell(Notice::Redelivered));
             }
         }

@@ -4,10 +4,17 @@
 //! Knows neither runs nor commits.
 
 use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Pending, Record, Sent};
-use abide_store::tables::dispatches::{Dispatch, DispatchState};
-use abide_store::tables::pages::{CallEnd, SettledCall};
+use abide_store::tables::dispatches::{DeliveryEnd, Dispatch, DispatchState, PastDelivery};
+use abide_store::tables::pages::{CallEnd, SettledCall, Trouble};
 
 use super::slot::Came;
+
+/// What is kept of a settled call.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) call: SettledCall,
+    pub(super) trouble: Trouble,
+}
 
 /// Where a recorded call stands.
 pub(super) fn open(dispatch: &Dispatch) -> Open {
@@ -47,9 +54,28 @@ pub(super) fn note_sent(dispatch: &mut Dispatch, sent: &Sent) {
 }
 
 /// The last delivery failed, or will not be answered.
-pub(super) fn note_failed(dispatch: &mut Dispatch, failed: FailedRetryable) {
+pub(super) fn note_failed(dispatch: &mut Dispatch, failed: FailedRetryable, end: DeliveryEnd, at: i64) {
+    note_past(dispatch, end, at);
     note(dispatch, DispatchState::FailedRetryable, &failed.record);
     dispatch.reason = Some(failed.reason);
+}
+
+/// What came of the delivery that was out is kept.
+fn note_past(dispatch: &mut Dispatch, end: DeliveryEnd, ended_at: i64) {
+    let Dispatch { attempt, sent_at, .. } = *dispatch;
+    if dispatch.past.len() >= PastDelivery::KEPT_MAX {
+        dispatch.past.remove(0);
+    }
+    dispatch.past.push(PastDelivery { attempt, sent_at, ended_at, end });
+}
+
+/// What is known of the delivery that is out.
+fn end_of(dispatch: &Dispatch) -> DeliveryEnd {
+    match (dispatch.unsent, dispatch.may_have_run) {
+        (true, _) => DeliveryEnd::NotSent,
+        (false, true) => DeliveryEnd::Unanswered,
+        (false, false) => DeliveryEnd::Failed,
+    }
 }
 
 fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
@@ -61,15 +87,16 @@ fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
 }
 
 /// A delivery of which it was noted what came of it is not the last one.
-pub(super) fn note_ended(dispatch: &mut Dispatch) {
+pub(super) fn note_ended(dispatch: &mut Dispatch, at: i64) {
     let Open::Sent(sent) = open(dispatch) else { return };
     let reason = dispatch.reason.take().unwrap_or_default();
-    let failed = match (dispatch.unsent, dispatch.may_have_run) {
-        (true, _) => sent.not_sent(reason),
-        (false, true) => sent.fail_unknown(reason),
-        (false, false) => sent.fail_retryable(reason),
+    let end = end_of(dispatch);
+    let failed = match end {
+        DeliveryEnd::NotSent => sent.not_sent(reason),
+        DeliveryEnd::Unanswered | DeliveryEnd::Orphaned => sent.fail_unknown(reason),
+        DeliveryEnd::Failed => sent.fail_retryable(reason),
     };
-    note_failed(dispatch, failed);
+    note_failed(dispatch, failed, end, at);
 }
 
 /// What is known of the delivery that was out, whether there is another or not.
@@ -93,7 +120,7 @@ pub(super) fn deliveries(dispatch: &Dispatch) -> u32 {
 }
 
 /// What is kept of a call that was answered with success. A delivery that was given up and answers after all counts as one more.
-pub(super) fn acked(key: [u8; 32], dispatch: Dispatch, at: i64) -> SettledCall {
+pub(super) fn acked(key: [u8; 32], dispatch: Dispatch, at: i64) -> Kept {
     let sending = abide_dispatch::journal::Sending {
         fencing_token: dispatch.fencing_token,
         at,
@@ -107,7 +134,7 @@ pub(super) fn acked(key: [u8; 32], dispatch: Dispatch, at: i64) -> SettledCall {
 }
 
 /// What is kept of a call that failed for good.
-pub(super) fn failed(key: [u8; 32], dispatch: Dispatch, ended: &FailedFinal) -> SettledCall {
+pub(super) fn failed(key: [u8; 32], mut dispatch: Dispatch, ended: &FailedFinal) -> Kept {
     let end = match ended.reason {
         FinalReason::RetryExhausted => CallEnd::RetryExhausted,
         FinalReason::NonRetryable => CallEnd::NonRetryable,
@@ -115,13 +142,19 @@ pub(super) fn failed(key: [u8; 32], dispatch: Dispatch, ended: &FailedFinal) -> 
         FinalReason::Cancelled => CallEnd::Cancelled,
         FinalReason::Poison => CallEnd::Poison,
     };
+    if dispatch.state == DispatchState::Sent {
+        // Nobody will hear of one that was cancelled.
+        let cancelled = ended.reason == FinalReason::Cancelled;
+        let last = if cancelled { DeliveryEnd::Unanswered } else { end_of(&dispatch) };
+        note_past(&mut dispatch, last, ended.settled_at);
+    }
     let attempt = deliveries(&dispatch).saturating_sub(1);
     kept(key, dispatch, end, attempt)
 }
 
-fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u32) -> SettledCall {
+fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u32) -> Kept {
     let sent_at = if deliveries(&dispatch) == 0 { SettledCall::NEVER } else { dispatch.sent_at };
-    SettledCall {
+    let call = SettledCall {
         command: dispatch.command,
         idempotency_key,
         activity: dispatch.activity,
@@ -132,5 +165,6 @@ fn kept(idempotency_key: [u8; 32], dispatch: Dispatch, end: CallEnd, attempt: u3
         sent_at,
         target: dispatch.target,
         reason: dispatch.reason,
-    }
+    };
+    Kept { call, trouble: Trouble { past: dispatch.past, status: dispatch.status } }
 }

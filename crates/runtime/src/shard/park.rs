@@ -135,6 +135,7 @@ impl Shard {
             events: serde_json::json!([event]).to_string().into_bytes(),
             changes: Vec::new(),
             settled: Vec::new(),
+            troubled: Vec::new(),
         };
         self.commits.put(pages::key(row.run, last_page + 1), encode(&page));
         row.status = RunStatus::Terminated;

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use abide_store::tables::dispatches::PastDelivery;
 use abide_workflow::command::{Command, CommandKind};
 use abide_workflow::{CommandId, Corrupt, Limits, Message, PartChange, Turn, TurnLimits, json};
 
@@ -168,10 +169,11 @@ fn failed<'r>(run: &'r Run, turn: &Turn) -> Vec<&'r OpenCall> {
 fn open_bytes(call: &OpenCall) -> usize {
     const FIXED: usize = 160;
     let dispatch = &call.dispatch;
-    let texts = [dispatch.target.as_deref(), dispatch.reason.as_deref()];
+    let texts = [dispatch.target.as_deref(), dispatch.reason.as_deref(), dispatch.status.as_deref()];
     FIXED
         + dispatch.activity.len()
         + dispatch.step.len()
+        + past_bytes(call)
         + texts.into_iter().flatten().map(str::len).sum::<usize>()
 }
 
@@ -193,5 +195,11 @@ fn given_up_with(from: &From) -> usize {
 /// Bytes of a call's record, if it is open.
 fn input_bytes(run: &Run, command: CommandId) -> usize {
     let Some(call) = run.calls.get(&command) else { return 0 };
-    call.bytes + call.dispatch.activity.len() + call.dispatch.step.len() + ROW_BYTES + names_of(run)
+    let texts = call.dispatch.activity.len() + call.dispatch.step.len();
+    call.bytes + texts + past_bytes(call) + ROW_BYTES + names_of(run)
+}
+
+/// Bytes of what is kept of a call's deliveries, the one that is out included.
+fn past_bytes(call: &OpenCall) -> usize {
+    (call.dispatch.past.len() + 1) * PastDelivery::BYTES_MAX
 }

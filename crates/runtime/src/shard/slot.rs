@@ -8,13 +8,12 @@ use abide_store::tables::dedupe::Answer as KeptAnswer;
 use abide_store::tables::dispatches::{Dispatch, DispatchState};
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
-use abide_store::tables::pages::SettledCall;
 use abide_workflow::failure::code;
 use abide_workflow::json::Json;
 use abide_workflow::{CommandId, Failure, Instance, Message, Plan, Status, Timestamp};
 
 use super::commits::After;
-use super::journal;
+use super::journal::{self, Kept};
 use super::schedule::DueKey;
 use crate::entity::Routed;
 use crate::event::Depth;
@@ -246,7 +245,7 @@ pub(super) struct Run {
     /// Calls whose failure the run holds, to decide upon when it is resumed.
     pub(super) held: Vec<CommandId>,
     /// Calls that were settled, for the page of the turn.
-    pub(super) settled: Vec<SettledCall>,
+    pub(super) settled: Vec<Kept>,
     /// Messages that wait for a turn, and where each came from.
     pub(super) messages: VecDeque<Message>,
     pub(super) froms: VecDeque<From>,

@@ -1,6 +1,7 @@
 //! One turn of one run, and the rows it becomes: all of them in one gathering, so all of them or none.
 
-use abide_store::tables::pages::{self, Page, SettledCall};
+use abide_store::tables::dispatches::PastDelivery;
+use abide_store::tables::pages::{self, Page};
 use abide_store::tables::parts::{self, Part};
 use abide_store::tables::{encode, inbox, instances};
 use abide_workflow::history::HistoryEvent;
@@ -9,6 +10,7 @@ use abide_workflow::{
 };
 
 use super::commits::After;
+use super::journal::Kept;
 use super::slot::{Folding, From, Item, Run, Slot, row_status};
 use super::{Shard, planted};
 use crate::event::Effect;
@@ -250,8 +252,13 @@ impl Shard {
         changes: Vec<Change>,
     ) {
         run.last_page += 1;
-        let settled = std::mem::take(&mut run.settled);
-        let page = Page { first_event, events_count, at: self.now.wall.0, events, changes, settled };
+        let (mut settled, mut troubled) = (Vec::with_capacity(run.settled.len()), Vec::new());
+        for (place, Kept { call, trouble }) in (0..).zip(run.settled.drain(..)) {
+            settled.push(call);
+            troubled.extend((!trouble.is_none()).then_some((place, trouble)));
+        }
+        let at = self.now.wall.0;
+        let page = Page { first_event, events_count, at, events, changes, settled, troubled };
         self.commits.create(pages::key(run.row.run, run.last_page), encode(&page));
         self.commits.hurry();
         for (name, bytes) in page.changes {
@@ -343,10 +350,18 @@ impl Shard {
 }
 
 /// Bytes of what is kept of a call, at most.
-fn settled_bytes(call: &SettledCall) -> usize {
+fn settled_bytes(Kept { call, trouble }: &Kept) -> usize {
     const FIXED: usize = 160;
-    let texts = [Some(&call.activity), Some(&call.step), call.target.as_ref(), call.reason.as_ref()];
-    FIXED + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    let texts = [
+        Some(&call.activity),
+        Some(&call.step),
+        call.target.as_ref(),
+        call.reason.as_ref(),
+        trouble.status.as_ref(),
+    ];
+    FIXED
+        + texts.into_iter().flatten().map(String::len).sum::<usize>()
+        + trouble.past.len() * PastDelivery::BYTES_MAX
 }
 
 /// A part as pages have it.

@@ -33,6 +33,7 @@ fn change(world: &World, id: &str, change: Change) {
         events: Vec::new(),
         changes: vec![change],
         settled: vec![],
+        troubled: vec![],
     };
     commit(world, &Batch::checked().create(pages::key(run.row.run, run.last_page + 1), encode(&page)));
 }

@@ -1,6 +1,10 @@
 //! The journal of calls: what is kept of settled ones, what the dead-letter queue is told, and records that nobody has to do with.
 
-use abide_store::tables::pages::CallEnd;
+use abide_dispatch::{Answer, Failure};
+use abide_runtime::Event;
+use abide_store::tables::decode;
+use abide_store::tables::dispatches::DeliveryEnd;
+use abide_store::tables::pages::{self, CallEnd, Page};
 use abide_workflow::Message;
 use serde_json::{Value, json};
 
@@ -137,4 +141,69 @@ fn a_forgotten_delivery_of_a_run_that_is_busy_is_found_too() {
         world.order("a", event);
     }
     assert!(attempt(&world) > Some(0), "{:?}", attempt(&world));
+}
+
+/// What came of each delivery of the call of `a`, open or settled, with its number.
+fn deliveries(world: &World) -> Vec<(u32, DeliveryEnd)> {
+    let run = world.run("a").unwrap();
+    let open = run.calls.first().map(|call| call.dispatch.past.clone());
+    let page = world.store.scan_now(&world.partition(), pages::of_run(run.row.run)).unwrap();
+    let pages = page.rows.iter().map(|row| decode::<Page>(&row.value).unwrap());
+    let settled = pages.flat_map(|page| page.troubled).map(|(_, trouble)| trouble.past).next_back();
+    let past = open.or(settled).unwrap_or_default();
+    assert!(past.iter().all(|past| past.sent_at <= past.ended_at), "{past:?}");
+    past.into_iter().map(|past| (past.attempt, past.end)).collect()
+}
+
+#[test]
+fn every_delivery_is_kept_with_what_came_of_it_until_the_run_is_forgotten() {
+    use DeliveryEnd::{Failed, NotSent, Orphaned, Unanswered};
+    let mut world = World::new();
+    let mut state = task("End");
+    state["retryPolicy"] = json!({"maxAttempts": 4, "initialInterval": "PT1S", "maxInterval": "PT1S"});
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    assert_eq!(deliveries(&world), []);
+    world.crash();
+    world.pass(1_000);
+    assert_eq!(deliveries(&world), [(0, Orphaned)]);
+    world.answer(Answer::Failed(Failure::retryable("ConnectFailed", "").with_not_sent()));
+    world.pass(2_000);
+    world.answer(Answer::Failed(Failure::retryable("Lost", "").with_outcome_unknown()));
+    world.pass(2_000);
+    world.answer(failure(true));
+    world.pass(2_000);
+    let (id, _) = world.calls.pop_front().unwrap();
+    world.tell_all([Event::Drain, Event::Withdrawn(id)]);
+    world.crash();
+    world.pass(1_000);
+    let so_far = vec![(0, Orphaned), (1, NotSent), (1, Unanswered), (2, Failed), (3, NotSent)];
+    assert_eq!(deliveries(&world), so_far);
+    world.answer(Answer::Failed(Failure::retryable("Busy", "").with_status("500 INTERNAL")));
+    world.pass(1_000);
+    assert_eq!(world.status("a"), "Failed");
+    assert_eq!(deliveries(&world), [&so_far[..], &[(3, Failed)]].concat());
+    world.check();
+}
+
+#[test]
+fn a_call_that_went_well_keeps_nothing_beyond_itself_and_one_that_is_tried_for_ever_the_last_deliveries() {
+    let mut world = World::new();
+    one(&world);
+    world.start("one", "a");
+    world.complete();
+    assert_eq!(deliveries(&world), []);
+    let mut world = World::new();
+    let mut state = task("End");
+    state["retryPolicy"] = json!({"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT1S"});
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    for _ in 0..40 {
+        world.answer(failure(true));
+        world.pass(2_000);
+    }
+    world.complete();
+    let kept: Vec<u32> = deliveries(&world).into_iter().map(|(attempt, _)| attempt).collect();
+    assert_eq!(kept, (8..40).collect::<Vec<_>>());
+    world.check();
 }

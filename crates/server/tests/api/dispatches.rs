@@ -115,6 +115,11 @@ async fn a_call_is_listed_as_open_while_its_activity_is_at_work() {
     assert_eq!(shown["state"], "SENT");
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 1);
     assert_eq!(shown["attempts"][0]["eventType"], "TaskScheduled");
+    let out = &shown["deliveries"];
+    assert_eq!(
+        (&out[0]["outcome"], &out[0]["endedAtUtc"], &out[1]),
+        (&json!("underWay"), &Value::Null, &Value::Null)
+    );
 }
 
 #[tokio::test]
@@ -134,6 +139,13 @@ async fn a_call_that_succeeded_after_failures_has_each_of_them_with_its_time_and
     for (number, told) in [(0, &attempts[1]), (1, &attempts[2])] {
         assert_eq!((&told["attempt"], &told["error"]["code"]), (&json!(number), &json!("Shaky")));
         assert!(told["retryAtUtc"].as_str() > told["timestamp"].as_str());
+    }
+    let deliveries = shown["deliveries"].as_array().unwrap();
+    let outcomes: Vec<&str> = deliveries.iter().map(|one| one["outcome"].as_str().unwrap()).collect();
+    assert_eq!(outcomes, ["failed", "failed", "succeeded"]);
+    for (number, one) in deliveries.iter().enumerate() {
+        assert_eq!(one["attempt"], number);
+        assert!(one["sentAtUtc"].as_str() <= one["endedAtUtc"].as_str(), "{one}");
     }
     // The rest is as the list has it.
     for (name, value) in item.as_object().unwrap() {
@@ -157,6 +169,9 @@ async fn a_call_that_failed_for_good_says_why_it_was_given_up() {
         let last = shown["attempts"].as_array().unwrap().last().unwrap().clone();
         assert_eq!(last["eventType"], "TaskFailed");
         assert!(last.get("retryAtUtc").is_none(), "it was not delivered again");
+        let deliveries = shown["deliveries"].as_array().unwrap();
+        assert_eq!(deliveries.len(), attempt + 1, "{deliveries:?}");
+        assert!(deliveries.iter().all(|one| one["outcome"] == "failed"), "{deliveries:?}");
     }
     world.call("slow", "ended").await;
     world.all_dispatches("state=SENT", 50, 1).await;

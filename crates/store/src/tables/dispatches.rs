@@ -71,6 +71,41 @@ pub struct Dispatch {
     pub may_have_run: bool,
     /// The last delivery surely never left, so its number is used again.
     pub unsent: bool,
+    /// Deliveries that are over, of the last [`PastDelivery::KEPT_MAX`]. Since format 4.
+    pub past: Vec<PastDelivery>,
+}
+
+/// A delivery that is over, and did not settle its call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PastDelivery {
+    /// Possible deliveries before it.
+    pub attempt: u32,
+    /// When it was recorded as sent. All times are milliseconds of UTC since 1970.
+    pub sent_at: i64,
+    /// When it was known to be over.
+    pub ended_at: i64,
+    /// What came of it.
+    pub end: DeliveryEnd,
+}
+
+impl PastDelivery {
+    /// How many are kept of a call: the last ones.
+    pub const KEPT_MAX: usize = 32;
+    /// Bytes of one, at most.
+    pub const BYTES_MAX: usize = 32;
+}
+
+/// What came of a delivery. Stored by place: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum DeliveryEnd {
+    /// It failed, and whoever was called, or stands before it, said so.
+    Failed,
+    /// No answer came, or none that tells whether the activity ran.
+    Unanswered,
+    /// Its sender died, or gave it up: nobody heard the answer.
+    Orphaned,
+    /// It never left.
+    NotSent,
 }
 
 /// The input of a call. Stored by place: append only.
@@ -89,13 +124,14 @@ impl Dispatch {
 
 impl Stored for Dispatch {
     const TABLE: Table = Table::Dispatch;
-    const FORMAT: u8 = 3;
+    const FORMAT: u8 = 4;
 
     /// None of what was appended was known.
     fn appended_since(format: u8) -> &'static [u8] {
         match format {
-            1 => &[0, 0, 0, 0, 0],
-            _ => &[0, 0],
+            1 => &[0, 0, 0, 0, 0, 0],
+            2 => &[0, 0, 0],
+            _ => &[0],
         }
     }
 }
@@ -123,11 +159,21 @@ pub fn of_run(run: u64) -> Scan {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
     use super::DispatchState::*;
     use super::*;
     use proptest::prelude::*;
+
+    pub(in crate::tables) fn past() -> impl Strategy<Value = PastDelivery> {
+        use DeliveryEnd::{Failed, NotSent, Orphaned, Unanswered};
+        let ends = prop::sample::select(vec![Failed, Unanswered, Orphaned, NotSent]);
+        (any::<(u32, i64, i64)>(), ends).prop_map(|((attempt, sent_at, ended_at), end)| {
+            let past = PastDelivery { attempt, sent_at, ended_at, end };
+            assert!(postcard::to_extend(&past, Vec::new()).unwrap().len() <= PastDelivery::BYTES_MAX);
+            past
+        })
+    }
 
     /// The bytes of a call as they were before it had a target and the first of its failures, and before it was known which deliveries may have run.
     #[test]
@@ -157,6 +203,7 @@ mod tests {
             status: None,
             may_have_run: false,
             unsent: false,
+            past: Vec::new(),
         };
         let newer = Dispatch {
             target: Some("HTTP https://example.com".to_owned()),
@@ -164,7 +211,8 @@ mod tests {
             status: Some("503 UNAVAILABLE".to_owned()),
             ..oldest.clone()
         };
-        for (format, fields, dispatch) in [(1, 5, oldest), (2, 2, newer)] {
+        let newest = Dispatch { may_have_run: true, unsent: true, ..newer.clone() };
+        for (format, fields, dispatch) in [(1, 6, oldest), (2, 3, newer), (3, 1, newest)] {
             let mut bytes = super::super::encode(&dispatch);
             bytes.truncate(bytes.len() - fields);
             bytes[0] = format;
@@ -187,6 +235,7 @@ mod tests {
                 any::<[u8; 32]>().prop_map(DispatchInput::Stored),
             ],
             known: (Option<String>, Option<i64>, Option<String>, bool, bool),
+            past in prop::collection::vec(past(), 0..3),
         ) {
             let (target, first_failure_at, status, may_have_run, unsent) = known;
             let (run_number, command, attempt, unanswered, fencing_token, attempt_timeout_ms) = counts;
@@ -195,7 +244,7 @@ mod tests {
             value_round_trips(&Dispatch {
                 instance_id, run_number, correlation_id, command, activity, step, parent_item, state, attempt,
                 unanswered, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, reason,
-                secrets, input, target, first_failure_at, status, may_have_run, unsent,
+                secrets, input, target, first_failure_at, status, may_have_run, unsent, past,
             });
         }
 

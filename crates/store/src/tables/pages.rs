@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dispatches::PastDelivery;
 use super::{KeyReader, KeyWriter, Stored, Table, TableError};
 use crate::rows::{Key, Scan};
 
@@ -25,6 +26,8 @@ pub struct Page {
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     /// Calls that were settled with the turn: their journal records are gone, and this is what is kept of them.
     pub settled: Vec<SettledCall>,
+    /// What is known beyond that of some of them, by their place among them. Since format 3.
+    pub troubled: Vec<(u32, Trouble)>,
 }
 
 /// Bytes at a stretch instead of one by one: the same in the store, and quicker.
@@ -73,6 +76,22 @@ pub struct SettledCall {
     pub reason: Option<String>,
 }
 
+/// What is kept of a settled call of which not every delivery went well.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Deliveries that did not settle it.
+    pub past: Vec<PastDelivery>,
+    /// What the wire said of the last failure.
+    pub status: Option<String>,
+}
+
+impl Trouble {
+    /// Whether there was none.
+    pub fn is_none(&self) -> bool {
+        self.past.is_empty() && self.status.is_none()
+    }
+}
+
 impl SettledCall {
     /// The moment of what did not happen.
     pub const NEVER: i64 = i64::MIN;
@@ -97,11 +116,14 @@ pub enum CallEnd {
 
 impl Stored for Page {
     const TABLE: Table = Table::Page;
-    const FORMAT: u8 = 2;
+    const FORMAT: u8 = 3;
 
-    /// No calls were kept in pages.
-    fn appended_since(_format: u8) -> &'static [u8] {
-        &[0]
+    /// No calls were kept in pages; of those that were, not every delivery.
+    fn appended_since(format: u8) -> &'static [u8] {
+        match format {
+            1 => &[0, 0],
+            _ => &[0],
+        }
     }
 }
 
@@ -141,6 +163,7 @@ pub fn of_run(run: u64) -> Scan {
 #[cfg(test)]
 mod tests {
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
+    use super::super::dispatches::tests::past;
     use super::*;
     use proptest::prelude::*;
 
@@ -167,15 +190,24 @@ mod tests {
         })
     }
 
-    /// The bytes of a page as they were before calls were kept in it.
+    /// The bytes of a page as they were before calls were kept in it, and before all deliveries were.
     #[test]
-    fn a_page_of_the_first_format_is_read_as_one_without_settled_calls() {
-        let page =
-            Page { first_event: 1, events_count: 0, at: 7, events: vec![], changes: vec![], settled: vec![] };
-        let mut bytes = super::super::encode(&page);
-        bytes.pop();
-        bytes[0] = 1;
-        assert_eq!(super::super::decode(&bytes), Ok(page));
+    fn a_page_of_an_older_format_is_read_as_one_without_what_was_not_kept_then() {
+        let page = Page {
+            first_event: 1,
+            events_count: 0,
+            at: 7,
+            events: vec![],
+            changes: vec![],
+            settled: vec![],
+            troubled: vec![],
+        };
+        let bytes = super::super::encode(&page);
+        for (format, fields) in [(1, 2), (2, 1)] {
+            let mut bytes = bytes[..bytes.len() - fields].to_vec();
+            bytes[0] = format;
+            assert_eq!(super::super::decode(&bytes).as_ref(), Ok(&page), "format {format}");
+        }
     }
 
     proptest! {
@@ -187,11 +219,14 @@ mod tests {
             events: Vec<u8>,
             changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
             settled in prop::collection::vec(settled(), 0..3),
+            past in prop::collection::vec(past(), 0..3),
+            status: Option<String>,
         ) {
+            let troubled = vec![(1, Trouble { past, status })];
             // Rows that were written byte by byte are read at a stretch, and the other way round.
-            let plain = (first_event, events_count, at, &events, &changes, &settled);
+            let plain = (first_event, events_count, at, &events, &changes, &settled, &troubled);
             let plain = postcard::to_extend(&plain, vec![Page::FORMAT]).unwrap();
-            let page = Page { first_event, events_count, at, events, changes, settled };
+            let page = Page { first_event, events_count, at, events, changes, settled, troubled };
             assert_eq!(super::super::encode(&page), plain);
             value_round_trips(&page);
         }

@@ -61,7 +61,7 @@ pub(super) struct ItemJson {
     target: Option<String>,
     /// Why it failed last, also if it succeeded then.
     last_error: Option<String>,
-    /// What the wire said of that; not kept of settled calls.
+    /// What the wire said of that.
     last_status: Option<String>,
     /// Why it was given up: `retry_exhausted`, `non_retryable`, `deadline_expired`, `cancelled` or `poison`.
     terminal_reason: Option<&'static str>,

@@ -2,8 +2,9 @@
 
 use abide_runtime::hands::Store;
 use abide_runtime::node::ShowError;
-use abide_runtime::run::{CallReader, JournaledCall, NumberedRun, SettledPlace, TaskEvent};
-use abide_workflow::{InstanceId, RunNumber};
+use abide_runtime::run::{CallReader, CallState, JournaledCall, NumberedRun, SettledPlace, TaskEvent};
+use abide_store::tables::dispatches::{DeliveryEnd, PastDelivery};
+use abide_workflow::{InstanceId, RunNumber, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::item::ItemJson;
 use crate::app::App;
 use crate::asked::Asked;
+use crate::envelope::Text;
 use crate::error::ApiError;
 use crate::openapi::{Answer, Field, Kind, Operation};
 use crate::rest::instances::INSTANCE_ID;
@@ -44,6 +46,61 @@ struct CallJson {
     item: ItemJson,
     /// In order: that it was asked for, each delivery that failed, its answer.
     attempts: Vec<AttemptJson>,
+    /// Every delivery there may have been, at most the last 33, in order.
+    deliveries: Vec<DeliveryJson>,
+}
+
+/// A delivery of a call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DispatchDelivery")]
+#[serde(rename_all = "camelCase")]
+struct DeliveryJson {
+    /// Its number, from 0, as receivers are told it.
+    attempt: u32,
+    /// When it was recorded as sent; it may have waited for its turn since.
+    sent_at_utc: Text<Timestamp>,
+    /// When it was over; null while it is out.
+    ended_at_utc: Option<Text<Timestamp>>,
+    /// `underWay`; `succeeded`; `failed`: whoever was called said so; `unanswered`: nobody knows whether the activity ran; `orphaned`: its sender died; `notSent`: it never left.
+    #[schemars(extend("enum" = OUTCOMES))]
+    outcome: &'static str,
+}
+
+const OUTCOMES: &[&str] = &["underWay", "succeeded", "failed", "unanswered", "orphaned", "notSent"];
+
+impl DeliveryJson {
+    fn past(past: &PastDelivery) -> Self {
+        Self {
+            attempt: past.attempt,
+            sent_at_utc: Text(Timestamp(past.sent_at)),
+            ended_at_utc: Some(Text(Timestamp(past.ended_at))),
+            outcome: match past.end {
+                DeliveryEnd::Failed => "failed",
+                DeliveryEnd::Unanswered => "unanswered",
+                DeliveryEnd::Orphaned => "orphaned",
+                DeliveryEnd::NotSent => "notSent",
+            },
+        }
+    }
+
+    /// The delivery that is out, or that succeeded.
+    fn last(call: &JournaledCall) -> Option<Self> {
+        let outcome = match call.state {
+            CallState::Sent => "underWay",
+            CallState::Acked => "succeeded",
+            CallState::Pending | CallState::FailedRetryable | CallState::FailedFinal(_) => return None,
+        };
+        Some(Self {
+            attempt: call.attempt,
+            sent_at_utc: Text(call.sent_at?),
+            ended_at_utc: call.settled_at.map(Text),
+            outcome,
+        })
+    }
+
+    fn all(call: &JournaledCall) -> Vec<Self> {
+        call.past.iter().map(Self::past).chain(Self::last(call)).collect()
+    }
 }
 
 /// What the history tells of a call.
@@ -88,7 +145,11 @@ pub(in crate::rest) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> 
         read_key(&key).ok_or_else(|| ApiError::invalid(KEY.name, "it must be 64 hexadecimal digits"))?;
     let found = app.in_time(find(app, &id, run, key)).await??;
     let (call, told) = found.ok_or_else(|| ApiError::not_found("there is no such call"))?;
-    let data = CallJson { item: ItemJson::of(&call), attempts: told.iter().map(AttemptJson::of).collect() };
+    let data = CallJson {
+        item: ItemJson::of(&call),
+        attempts: told.iter().map(AttemptJson::of).collect(),
+        deliveries: DeliveryJson::all(&call),
+    };
     Ok(asked.succeed(StatusCode::OK, app.now(), &data))
 }
 
