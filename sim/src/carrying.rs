@@ -110,6 +110,20 @@ impl Cluster {
             let wait = self.delay();
             return self.later(wait, Happening::Deliver(at, Event::Withdrawn(id)));
         }
+        // Some never leave, some are told to come back later: neither reaches the activity.
+        let fate = if self.stormy() { self.dice.below(50) } else { u64::MAX };
+        let failure = match fate {
+            0 => Some(Failure::retryable("ConnectFailed", "by dice").with_not_sent()),
+            1 => {
+                let busy = Failure::retryable("Busy", "by dice").with_status("429 RESOURCE_EXHAUSTED");
+                Some(Failure { retry_after_ms: Some(self.dice.below(2_000)), ..busy })
+            }
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            let wait = self.delay();
+            return self.later(wait, Happening::Deliver(at, Event::Answered(id, Answer::Failed(failure))));
+        }
         self.counts.deliveries += 1;
         let calm = !self.stormy();
         let answer = self.outside.receive(call, &mut self.dice, calm);

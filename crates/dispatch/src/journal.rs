@@ -11,6 +11,16 @@
 //! ```
 //! Each state is a type of its own and a transition takes the old one away, so a transition that is not drawn cannot be written. A record
 //! says *may have been sent* before the wire is touched: after a crash deliveries may be counted that never were, never the other way round.
+//! Where a stored record stands is restored by [`Open::restore`]; ends are made by transitions alone:
+//!
+//! ```compile_fail,E0599
+//! // Promised is not answered.
+//! abide_dispatch::journal::Pending::new(0, None).ack(1);
+//! ```
+//! ```compile_fail,E0639
+//! # let record = abide_dispatch::journal::Pending::new(0, None).cancel(1).record;
+//! abide_dispatch::journal::Acked { record, settled_at: 1 };
+//! ```
 //!
 //! Decides nothing about retries; whoever advances the workflow does, and asks for another delivery of the same record.
 
@@ -36,10 +46,15 @@ pub const UNANSWERED_MAX: u32 = 5;
 
 /// Promised, surely not sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pending(pub Record);
+#[non_exhaustive]
+pub struct Pending {
+    /// The call.
+    pub record: Record,
+}
 
 /// May have been sent; no answer is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Sent {
     /// The call.
     pub record: Record,
@@ -53,6 +68,7 @@ pub struct Sent {
 
 /// The last delivery failed or is unaccounted for; there may be another.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct FailedRetryable {
     /// The call.
     pub record: Record,
@@ -62,6 +78,7 @@ pub struct FailedRetryable {
 
 /// Answered with success, and the answer is committed.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Acked {
     /// The call.
     pub record: Record,
@@ -71,6 +88,7 @@ pub struct Acked {
 
 /// Failed for good.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct FailedFinal {
     /// The call.
     pub record: Record,
@@ -137,7 +155,49 @@ pub enum Open {
     FailedRetryable(FailedRetryable),
 }
 
+/// Where a stored record stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Promised, surely not sent.
+    Pending,
+    /// May have been sent.
+    Sent {
+        /// By whom.
+        fencing_token: u64,
+        /// When.
+        sent_at: i64,
+        /// What the delivery may take, in milliseconds.
+        attempt_timeout_ms: u64,
+    },
+    /// The last delivery failed or is unaccounted for.
+    FailedRetryable {
+        /// Why.
+        reason: String,
+    },
+}
+
 impl Open {
+    /// A call as it was stored. Only what is not settled is: nothing leads from here to an end but a transition.
+    pub fn restore(record: Record, standing: Standing) -> Self {
+        match standing {
+            Standing::Pending => Self::Pending(Pending { record }),
+            Standing::FailedRetryable { reason } => Self::FailedRetryable(FailedRetryable { record, reason }),
+            Standing::Sent { fencing_token, sent_at, attempt_timeout_ms } => {
+                let attempt_deadline_at = limit(&record, sent_at, attempt_timeout_ms);
+                Self::Sent(Sent { record, fencing_token, sent_at, attempt_deadline_at })
+            }
+        }
+    }
+
+    /// The call.
+    pub fn record(&self) -> &Record {
+        match self {
+            Self::Pending(Pending { record })
+            | Self::Sent(Sent { record, .. })
+            | Self::FailedRetryable(FailedRetryable { record, .. }) => record,
+        }
+    }
+
     /// The next delivery, or the end if there can be none. A delivery that may be under way is given back as it is.
     pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
         match self {
@@ -189,34 +249,29 @@ pub struct Sending {
 impl Pending {
     /// A call that has just been decided upon.
     pub fn new(created_at: i64, deadline_at: Option<i64>) -> Self {
-        Self(Record {
-            attempt: 0,
-            unanswered: 0,
-            may_have_run: false,
-            unsent: false,
-            created_at,
-            deadline_at,
-        })
+        let record =
+            Record { attempt: 0, unanswered: 0, may_have_run: false, unsent: false, created_at, deadline_at };
+        Self { record }
     }
 
     /// The first delivery, or the end if there is no time left for one.
     pub fn send(self, sending: Sending) -> Result<Sent, FailedFinal> {
-        deliver(self.0, sending)
+        deliver(self.record, sending)
     }
 
     /// Nobody waits for it any more.
     pub fn cancel(self, at: i64) -> FailedFinal {
-        self.0.end(FinalReason::Cancelled, at)
+        self.record.end(FinalReason::Cancelled, at)
     }
 
     /// The deadline passed before it was sent.
     pub fn expire(self, at: i64) -> FailedFinal {
-        self.0.end(FinalReason::DeadlineExpired, at)
+        self.record.end(FinalReason::DeadlineExpired, at)
     }
 
     /// It cannot be sent as it is, and never will.
     pub fn refuse(self, at: i64) -> FailedFinal {
-        self.0.end(FinalReason::NonRetryable, at)
+        self.record.end(FinalReason::NonRetryable, at)
     }
 }
 
@@ -321,10 +376,14 @@ fn deliver(record: Record, sending: Sending) -> Result<Sent, FailedFinal> {
     if record.deadline_at.is_some_and(|deadline| deadline <= sending.at) {
         return Err(record.end(FinalReason::DeadlineExpired, sending.at));
     }
-    let timeout = i64::try_from(sending.attempt_timeout_ms).unwrap_or(i64::MAX);
-    let limit = sending.at.saturating_add(timeout);
-    let attempt_deadline_at = record.deadline_at.map_or(limit, |deadline| deadline.min(limit));
+    let attempt_deadline_at = limit(&record, sending.at, sending.attempt_timeout_ms);
     Ok(Sent { record, fencing_token: sending.fencing_token, sent_at: sending.at, attempt_deadline_at })
+}
+
+fn limit(record: &Record, sent_at: i64, attempt_timeout_ms: u64) -> i64 {
+    let timeout = i64::try_from(attempt_timeout_ms).unwrap_or(i64::MAX);
+    let limit = sent_at.saturating_add(timeout);
+    record.deadline_at.map_or(limit, |deadline| deadline.min(limit))
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ use super::verdict::{Account, Figures, compare};
 use crate::findings;
 use crate::server::client::{Answer, Ask};
 
+/// Cycles within which somebody has looked for orphans and read the store of a killed receiver.
+const LOOKING_MIN: u32 = 20;
 /// How long everything may take to come to its end once nobody is killed any more.
 const FINISH_MAX: Duration = Duration::from_secs(120);
 /// Findings that are told in full.
@@ -85,6 +87,15 @@ async fn whole(
     snapshots.finish().await;
     for call in orphans::open(&mut client, "").await.ok_or("the open calls were not told")? {
         world.ledger().find(Broken::Orphan, format!("every flow has ended, and a call is open: {call}"));
+    }
+    // Who never looked has found nothing either.
+    if cycles >= LOOKING_MIN {
+        let mut ledger = world.ledger();
+        if ledger.looks == 0 || ledger.snapshots == 0 {
+            let (looks, snapshots) = (ledger.looks, ledger.snapshots);
+            let what = format!("orphans were looked for {looks} times, stores read {snapshots} times");
+            ledger.find(Broken::Wrong, what);
+        }
     }
     let journal = journal::read(world).await;
     let accounts = close(fleet, world).await?;

@@ -3,7 +3,7 @@
 //!
 //! Knows neither runs nor commits.
 
-use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Pending, Record, Sent};
+use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Record, Sent, Standing};
 use abide_store::tables::dispatches::{DeliveryEnd, Dispatch, DispatchState, PastDelivery};
 use abide_store::tables::pages::{CallEnd, SettledCall, Trouble};
 
@@ -26,23 +26,18 @@ pub(super) fn open(dispatch: &Dispatch) -> Open {
         created_at: dispatch.created_at,
         deadline_at: dispatch.deadline_at,
     };
-    match dispatch.state {
-        DispatchState::Pending => Open::Pending(Pending(record)),
-        DispatchState::FailedRetryable => Open::FailedRetryable(FailedRetryable {
-            record,
-            reason: dispatch.reason.clone().unwrap_or_default(),
-        }),
-        DispatchState::Sent => {
-            let timeout = i64::try_from(dispatch.attempt_timeout_ms).unwrap_or(i64::MAX);
-            let limit = dispatch.sent_at.saturating_add(timeout);
-            Open::Sent(Sent {
-                attempt_deadline_at: record.deadline_at.map_or(limit, |deadline| deadline.min(limit)),
-                record,
-                fencing_token: dispatch.fencing_token,
-                sent_at: dispatch.sent_at,
-            })
+    let standing = match dispatch.state {
+        DispatchState::Pending => Standing::Pending,
+        DispatchState::FailedRetryable => {
+            Standing::FailedRetryable { reason: dispatch.reason.clone().unwrap_or_default() }
         }
-    }
+        DispatchState::Sent => Standing::Sent {
+            fencing_token: dispatch.fencing_token,
+            sent_at: dispatch.sent_at,
+            attempt_timeout_ms: dispatch.attempt_timeout_ms,
+        },
+    };
+    Open::restore(record, standing)
 }
 
 /// It may have been sent from now on.
@@ -113,10 +108,7 @@ pub(super) fn note_came(dispatch: &mut Dispatch, came: Came) {
 /// Deliveries there may have been.
 pub(super) fn deliveries(dispatch: &Dispatch) -> u32 {
     let pending = dispatch.state == DispatchState::Pending;
-    let (Open::Pending(Pending(record))
-    | Open::Sent(Sent { record, .. })
-    | Open::FailedRetryable(FailedRetryable { record, .. })) = open(dispatch);
-    record.deliveries(pending)
+    open(dispatch).record().deliveries(pending)
 }
 
 /// What is kept of a call that was answered with success. A delivery that was given up and answers after all counts as one more.

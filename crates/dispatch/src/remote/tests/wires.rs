@@ -234,22 +234,32 @@ async fn calls_are_signed_and_carry_their_token() {
     let auth = json!({"auth": {
         "bearer": {"secretRef": "env:TOKEN"}, "hmac": {"keyId": "k1", "secret": {"secretRef": "file:/run/key"}},
     }});
-    for wire in OVER_HTTP {
+    for wire in Wire::ALL {
         let server = Server::always(200, "").await;
-        let declared = declared(wire, &http(server.address), auth.clone());
-        let remote = crate::remote::Remote::new(declared, &outbound).unwrap();
-        deliver(&remote, json!({"n": 1})).await.unwrap();
-        let sent = server.requests().remove(0);
-        assert_eq!(sent.header("authorization"), "Bearer t0ken");
-        let signed = crate::remote::Signed {
-            method: &sent.method,
-            path: &sent.path,
-            timestamp_ms: sent.header("x-abide-signature-timestamp").parse().unwrap(),
-            nonce: sent.header("x-abide-signature-nonce"),
-            body: &sent.body,
-        };
-        assert_eq!(sent.header("x-abide-signature"), signed.signature(b"k3y"), "{wire:?}");
-        assert!((10_000..15_000).contains(&signed.timestamp_ms), "when it left, and the time at the gate");
+        let auth = json!({"probe": true, "auth": auth["auth"]});
+        let endpoint =
+            if wire == Wire::Grpc { format!("http://{}", server.address) } else { http(server.address) };
+        let remote = crate::remote::Remote::new(declared(wire, &endpoint, auth), &outbound).unwrap();
+        // A delivery, and a question: what is answered is no matter.
+        let _ = deliver(&remote, json!({"n": 1})).await;
+        let _ = remote.deliver(Call { ask_first: true, ..call(json!({"n": 1})) }).await;
+        let requests = server.requests();
+        assert!(requests.len() >= 2, "{wire:?}");
+        for sent in requests {
+            assert_eq!(sent.header("authorization"), "Bearer t0ken");
+            let signed = crate::remote::Signed {
+                method: &sent.method,
+                path: &sent.path,
+                timestamp_ms: sent.header("x-abide-signature-timestamp").parse().unwrap(),
+                nonce: sent.header("x-abide-signature-nonce"),
+                body: &sent.body,
+            };
+            assert_eq!(sent.header("x-abide-signature"), signed.signature(b"k3y"), "{wire:?}");
+            assert!(
+                (10_000..15_000).contains(&signed.timestamp_ms),
+                "when it left, and the time at the gate"
+            );
+        }
     }
 }
 
