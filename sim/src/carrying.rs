@@ -13,7 +13,6 @@ use abide_store::tables::{decode, heads};
 
 use crate::cluster::{Cluster, ready};
 use crate::happening::{At, Happening};
-use crate::nodes::Node;
 
 impl Cluster {
     /// How long a message takes; sometimes very long.
@@ -102,14 +101,20 @@ impl Cluster {
         self.shards.shards().nth(shard).unwrap_or_else(|| unreachable!("shard {shard}"))
     }
 
-    /// A delivery reaches an activity.
-    pub(crate) fn receive(&mut self, at: At, id: CallId, call: &Call) {
-        // A node that goes down does not make calls that still wait there.
-        if self.node(at).is_some_and(Node::goes_down) && self.dice.below(2) == 0 {
+    /// A call leaves its node, unless that is gone, or goes down and takes it back.
+    pub(crate) fn leave(&mut self, at: At, id: CallId, call: Box<Call>) {
+        let Some(node) = self.node(at) else { return };
+        let goes_down = node.goes_down();
+        let wait = self.delay();
+        if goes_down {
             self.counts.withdrawn += 1;
-            let wait = self.delay();
             return self.later(wait, Happening::Deliver(at, Event::Withdrawn(id)));
         }
+        self.later(wait, Happening::Receive(at, id, call));
+    }
+
+    /// A delivery reaches an activity.
+    pub(crate) fn receive(&mut self, at: At, id: CallId, call: &Call) {
         // Some never leave, some are told to come back later: neither reaches the activity.
         let fate = if self.stormy() { self.dice.below(50) } else { u64::MAX };
         let failure = match fate {

@@ -191,6 +191,7 @@ impl Cluster {
                 }
             }
             Happening::Execute(at, effect) => self.execute(at, effect),
+            Happening::Leave(at, id, call) => self.leave(at, id, call),
             Happening::Receive(at, id, call) => self.receive(at, id, &call),
             Happening::Claim(at) => {
                 if self.node(at).is_some() {
@@ -252,8 +253,10 @@ impl Cluster {
             Effect::Reply(ticket, reply) => self.reply(ticket, &reply),
             Effect::Call(id, call) => {
                 self.nodes[at.node].outstanding += 1;
-                let wait = self.delay();
-                self.later(wait, Happening::Receive(at, id, call));
+                // Some wait for their target first.
+                let waits = self.stormy() && self.dice.below(8) == 0;
+                let wait = if waits { self.dice.below(20_000) } else { 0 };
+                self.later(wait, Happening::Leave(at, id, call));
             }
             Effect::CancelCall(_) => {}
             Effect::Tell(Notice::Owned { .. }) => self.counts.claims += 1,

@@ -11,6 +11,8 @@ pub(crate) enum Happening {
     Wake(At, u64),
     Execute(At, Effect),
     Deliver(At, Event),
+    /// A call that waited on its node is to leave.
+    Leave(At, CallId, Box<Call>),
     Receive(At, CallId, Box<Call>),
     Claim(At),
     Act(usize),
@@ -46,6 +48,7 @@ impl Happening {
                 _ => (9, *at, 0),
             },
             Self::Receive(at, id, _) => (10, *at, id.run << 32 | id.command.0 << 8 | u64::from(id.attempt)),
+            Self::Leave(at, id, _) => (19, *at, id.run << 32 | id.command.0 << 8 | u64::from(id.attempt)),
             Self::Claim(at) => (11, *at, 0),
             Self::Act(client) => (12, nowhere(*client), 0),
             Self::GiveUp(client, ticket, _) => (13, nowhere(*client), *ticket),

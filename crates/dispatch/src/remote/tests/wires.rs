@@ -239,7 +239,8 @@ async fn calls_are_signed_and_carry_their_token() {
         let auth = json!({"probe": true, "auth": auth["auth"]});
         let endpoint =
             if wire == Wire::Grpc { format!("http://{}", server.address) } else { http(server.address) };
-        let remote = crate::remote::Remote::new(declared(wire, &endpoint, auth), &outbound).unwrap();
+        let remote =
+            crate::remote::Remote::new(declared(wire, &http(server.address), auth), &outbound).unwrap();
         // A delivery, and a question: what is answered is no matter.
         let _ = deliver(&remote, json!({"n": 1})).await;
         let _ = remote.deliver(Call { ask_first: true, ..call(json!({"n": 1})) }).await;
