@@ -40,6 +40,15 @@ pub enum Request {
         /// Only if this is its last run.
         run: Option<RunNumber>,
     },
+    /// Forget a run that another one has replaced.
+    PurgeEarlier {
+        /// Whose.
+        instance_id: InstanceId,
+        /// Which life of it.
+        run: RunNumber,
+        /// The number the shard gave it.
+        number: u64,
+    },
     /// One operation on an entity.
     Operate(Box<Operate>),
     /// Answer when a run has ended.
@@ -68,6 +77,7 @@ impl Request {
             Self::Deliver { instance_id, .. }
             | Self::Restart { instance_id }
             | Self::Purge { instance_id, .. }
+            | Self::PurgeEarlier { instance_id, .. }
             | Self::AwaitEnd { instance_id, .. }
             | Self::Recall { instance_id, .. } => Some(instance_id),
             Self::Once(_, request) => request.instance_id(),
@@ -96,7 +106,7 @@ impl Request {
     /// Whether the row of its instance is enough to serve it; else the run is needed.
     pub(crate) fn needs_row_only(&self) -> bool {
         match self {
-            Self::Start(_) | Self::Purge { .. } | Self::Recall { .. } => true,
+            Self::Start(_) | Self::Purge { .. } | Self::PurgeEarlier { .. } | Self::Recall { .. } => true,
             Self::Once(_, request) => request.needs_row_only(),
             Self::Deliver { .. } | Self::Restart { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => false,
         }
@@ -107,7 +117,11 @@ impl Request {
         match self {
             Self::Start(_) | Self::Restart { .. } | Self::Recall { .. } => true,
             Self::Once(_, request) => request.begins(),
-            Self::Deliver { .. } | Self::Purge { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => false,
+            Self::Deliver { .. }
+            | Self::Purge { .. }
+            | Self::PurgeEarlier { .. }
+            | Self::AwaitEnd { .. }
+            | Self::Operate(_) => false,
         }
     }
 }

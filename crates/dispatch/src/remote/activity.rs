@@ -156,9 +156,9 @@ impl Remote {
             ..failure
         });
         let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
-        let answered = answered.map_err(|failure| secrets.taken_out(failure));
         passage.found(verdict(&answered));
         drop(passage);
+        let answered = answered.map_err(|failure| secrets.taken_out(failure));
         // A question is no delivery.
         if ask == Ask::Probe {
             room.give_back(held);

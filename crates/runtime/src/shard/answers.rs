@@ -10,7 +10,7 @@ use abide_store::tables::dispatches::{self, DeliveryEnd, Dispatch, DispatchState
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Duration, Failure, GivenUp, Message};
 
-use super::slot::{Came, Envelope, From, Item, Run};
+use super::slot::{Came, Envelope, From, Item, OpenCall, Run};
 use super::{Shard, journal, planted};
 use crate::event::CallId;
 
@@ -82,6 +82,7 @@ impl Shard {
         let Some(call) = run.calls.get_mut(command) else { return };
         if let Some(came) = *came {
             journal::note_came(&mut call.dispatch, came);
+            call.came = Some(came);
         }
         call.out = false;
         call.answered = true;
@@ -97,8 +98,8 @@ impl Shard {
                 _ => false,
             };
             if ran_out {
-                *failure = Failure::last(code::TIMEOUT, "the step's deadline has passed");
-                journal::note_ended(&mut call.dispatch, now);
+                *failure = OpenCall::out_of_time();
+                journal::note_ended(&mut call.dispatch, call.came, now);
                 call.ended = Some(journal::open(&call.dispatch).expire(now));
             }
             call.note_failure(failure, status.take(), self.now.wall);
@@ -123,7 +124,7 @@ impl Shard {
             run.held.push(command);
             // What was never sent stays so, and whoever finds it asks the run.
             if !std::mem::replace(&mut call.held, true) && call.dispatch.state != DispatchState::Pending {
-                journal::note_ended(&mut call.dispatch, self.now.wall.0);
+                journal::note_ended(&mut call.dispatch, call.came, self.now.wall.0);
                 self.write_call(number, call);
             }
             return;
@@ -137,7 +138,7 @@ impl Shard {
         let ended = match (call.ended, given_up) {
             (Some(ended), _) => ended,
             (None, Some(GivenUp::NoTime)) => {
-                journal::note_ended(&mut call.dispatch, now);
+                journal::note_ended(&mut call.dispatch, call.came, now);
                 journal::open(&call.dispatch).expire(now)
             }
             (None, Some(GivenUp::Exhausted)) => {
@@ -148,6 +149,6 @@ impl Shard {
             }
         };
         self.give_up_call(run, &call.key, &call.dispatch, &call.input, &ended);
-        run.settled.push(journal::failed(call.key, call.dispatch, &ended));
+        run.settled.push(journal::failed(call.key, call.dispatch, call.came, &ended));
     }
 }

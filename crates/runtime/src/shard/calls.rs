@@ -114,6 +114,7 @@ impl Shard {
         call.answered = false;
         call.held = false;
         call.ended = None;
+        call.came = None;
         let Some((id, outgoing)) = outgoing(number, command, call, ask_first, self.now.wall) else { return };
         self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
         self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
@@ -138,7 +139,7 @@ impl Shard {
     pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, not_before: Timestamp) {
         let number = run.row.run;
         let Some(call) = run.calls.get_mut(&command) else { return };
-        journal::note_ended(&mut call.dispatch, self.now.wall.0);
+        journal::note_ended(&mut call.dispatch, call.came, self.now.wall.0);
         call.out = false;
         call.answered = false;
         if not_before <= self.now.wall {
@@ -203,7 +204,7 @@ impl Shard {
                 OpenCall::POISON,
                 format!("{UNANSWERED_MAX} deliveries in a row were never answered"),
             ),
-            _ => Failure::last(code::TIMEOUT, "the step's deadline has passed"),
+            _ => OpenCall::out_of_time(),
         };
         if let Some(call) = run.calls.get_mut(&command) {
             call.ended = Some(ended);
@@ -244,7 +245,7 @@ impl Shard {
             self.commits.then(After::Effect(Effect::CancelCall(id)));
         }
         let ended = journal::open(&call.dispatch).cancel(self.now.wall.0);
-        run.settled.push(journal::failed(call.key, call.dispatch, &ended));
+        run.settled.push(journal::failed(call.key, call.dispatch, None, &ended));
     }
 }
 

@@ -6,7 +6,7 @@ use abide_store::rows::Row;
 use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};
 use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
 use abide_store::tables::{earlier_runs, encode, public_instances};
-use abide_workflow::{InstanceId, RunNumber, Timestamp};
+use abide_workflow::{InstanceId, Timestamp};
 
 use super::commits::After;
 use super::slot::{Known, Slot, is_over};
@@ -65,7 +65,7 @@ impl Shard {
                 match ended.run_number {
                     _ if planted!(self, EarlierRunKept) => {}
                     // Whatever number it had: all that came before it have been kept long enough, too.
-                    0 => self.forget_earlier_runs(id, None, run.saturating_add(1)),
+                    0 => self.forget_earlier_runs(id, run.saturating_add(1)),
                     number => self.commits.delete(earlier_runs::key(&ended.instance_id, number, run)),
                 }
                 self.forget_run(run);
@@ -104,23 +104,29 @@ impl Shard {
         row
     }
 
-    /// Earlier runs of an instance go, the ones of this number or all, of those that the shard has numbered before this.
-    pub(super) fn forget_earlier_runs(&mut self, id: &InstanceId, run: Option<RunNumber>, before: u64) {
-        let (instance_id, run_number) = (id.as_str().to_owned(), run.map(|run| run.0));
-        self.soon(Expired::EarlierRuns { instance_id, run_number, before });
+    /// Earlier runs of an instance go, all that the shard has numbered before this.
+    pub(super) fn forget_earlier_runs(&mut self, id: &InstanceId, before: u64) {
+        // What begins later may get the number of one of them.
+        let revision = self.next_sequence();
+        self.soon(Expired::EarlierRuns { instance_id: id.as_str().to_owned(), before, revision });
     }
 
     /// Forgets an earlier run, if it was numbered before this.
-    pub(super) fn forget_earlier_row(&mut self, row: &Row, before: u64) {
+    pub(super) fn forget_earlier_row(&mut self, row: &Row, before: u64, revision: u64) {
         let Ok((instance_id, run_number, run)) = earlier_runs::read_key(&row.key) else { return };
         if run < before {
-            if !planted!(self, EarlierRunKept) {
-                self.commits.delete(row.key.clone());
-            }
-            let revision = self.next_sequence();
-            self.hide(&EndedRun { instance_id, run, run_number, revision });
-            self.forget_run(run);
+            self.forget_earlier(&EndedRun { instance_id, run, run_number, revision });
         }
+    }
+
+    /// Forgets an earlier run, in one commit.
+    pub(super) fn forget_earlier(&mut self, earlier: &EndedRun) {
+        let EndedRun { instance_id, run, run_number, .. } = earlier;
+        if !planted!(self, EarlierRunKept) {
+            self.commits.delete(earlier_runs::key(instance_id, *run_number, *run));
+        }
+        self.hide(earlier);
+        self.forget_run(*run);
     }
 
     /// Takes a run out of the public table.

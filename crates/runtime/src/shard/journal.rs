@@ -64,12 +64,12 @@ fn note_past(dispatch: &mut Dispatch, end: DeliveryEnd, ended_at: i64) {
     dispatch.past.push(PastDelivery { attempt, sent_at, ended_at, end });
 }
 
-/// What is known of the delivery that is out.
-fn end_of(dispatch: &Dispatch) -> DeliveryEnd {
-    match (dispatch.unsent, dispatch.may_have_run) {
-        (true, _) => DeliveryEnd::NotSent,
-        (false, true) => DeliveryEnd::Unanswered,
-        (false, false) => DeliveryEnd::Failed,
+/// What came of the delivery that is out; nothing that anybody heard of if it was not told.
+fn end_of(came: Option<Came>) -> DeliveryEnd {
+    match came {
+        Some(Came::Back) => DeliveryEnd::NotSent,
+        Some(Came::Nothing) | None => DeliveryEnd::Unanswered,
+        Some(Came::Answer | Came::TurnedAway) => DeliveryEnd::Failed,
     }
 }
 
@@ -82,16 +82,15 @@ fn note(dispatch: &mut Dispatch, state: DispatchState, record: &Record) {
 }
 
 /// A delivery of which it was noted what came of it is not the last one.
-pub(super) fn note_ended(dispatch: &mut Dispatch, at: i64) {
+pub(super) fn note_ended(dispatch: &mut Dispatch, came: Option<Came>, at: i64) {
     let Open::Sent(sent) = open(dispatch) else { return };
     let reason = dispatch.reason.take().unwrap_or_default();
-    let end = end_of(dispatch);
-    let failed = match end {
-        DeliveryEnd::NotSent => sent.not_sent(reason),
-        DeliveryEnd::Unanswered | DeliveryEnd::Orphaned => sent.fail_unknown(reason),
-        DeliveryEnd::Failed => sent.fail_retryable(reason),
+    let failed = match (dispatch.unsent, dispatch.may_have_run) {
+        (true, _) => sent.not_sent(reason),
+        (false, true) => sent.fail_unknown(reason),
+        (false, false) => sent.fail_retryable(reason),
     };
-    note_failed(dispatch, failed, end, at);
+    note_failed(dispatch, failed, end_of(came), at);
 }
 
 /// What is known of the delivery that was out, whether there is another or not.
@@ -126,7 +125,7 @@ pub(super) fn acked(key: [u8; 32], dispatch: Dispatch, at: i64) -> Kept {
 }
 
 /// What is kept of a call that failed for good.
-pub(super) fn failed(key: [u8; 32], mut dispatch: Dispatch, ended: &FailedFinal) -> Kept {
+pub(super) fn failed(key: [u8; 32], mut dispatch: Dispatch, came: Option<Came>, ended: &FailedFinal) -> Kept {
     let end = match ended.reason {
         FinalReason::RetryExhausted => CallEnd::RetryExhausted,
         FinalReason::NonRetryable => CallEnd::NonRetryable,
@@ -135,10 +134,7 @@ pub(super) fn failed(key: [u8; 32], mut dispatch: Dispatch, ended: &FailedFinal)
         FinalReason::Poison => CallEnd::Poison,
     };
     if dispatch.state == DispatchState::Sent {
-        // Nobody will hear of one that was cancelled.
-        let cancelled = ended.reason == FinalReason::Cancelled;
-        let last = if cancelled { DeliveryEnd::Unanswered } else { end_of(&dispatch) };
-        note_past(&mut dispatch, last, ended.settled_at);
+        note_past(&mut dispatch, end_of(came), ended.settled_at);
     }
     let attempt = deliveries(&dispatch).saturating_sub(1);
     kept(key, dispatch, end, attempt)

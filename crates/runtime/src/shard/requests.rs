@@ -1,5 +1,6 @@
 //! What clients ask, served one instance at a time.
 
+use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message, RunNumber};
 
@@ -68,6 +69,9 @@ impl Shard {
             Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message, repeat),
             Request::Restart { .. } => self.serve_restart(id, slot, ticket, repeat),
             Request::Purge { run, .. } => self.serve_purge(id, slot, ticket, run, repeat),
+            Request::PurgeEarlier { run, number, .. } => {
+                self.serve_purge_earlier(id, slot, ticket, (run, number));
+            }
             Request::Operate(operate) => self.on_operate(ticket, operate),
             Request::AwaitEnd { run, .. } => self.serve_await_end(id, slot, ticket, run),
             Request::Recall { .. } => self.refuse(ticket, Refused::NotFound { instance_id: id.clone() }),
@@ -244,33 +248,55 @@ impl Shard {
                 return self.refuse_when_durable(slot, ticket, why);
             }
         };
-        let known = last.as_ref().map(|row| RunNumber(row.run_number));
-        let before = self.next_sequence();
-        if run.is_some() && run != known {
-            // Whether it is there the sweeper finds out.
-            self.forget_earlier_runs(id, run, before);
-            let reply = self.done(Done::Purged, repeat);
-            return self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
-        }
-        let Some(row) = last.filter(|row| row.status != RunStatus::Purged) else {
-            if run.is_none() && known.is_some() {
-                // What is left of the instance is earlier runs, if anything is.
-                self.forget_earlier_runs(id, None, before);
-            }
-            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        let not_found = Refused::NotFound { instance_id: id.clone() };
+        let Some(row) = last.filter(|row| run.is_none_or(|run| run.0 == row.run_number)) else {
+            return self.refuse_when_durable(slot, ticket, not_found);
         };
+        if row.status == RunStatus::Purged {
+            if run.is_none() {
+                // What is left of the instance is earlier runs, if anything is.
+                self.forget_earlier_runs(id, row.run);
+            }
+            return self.refuse_when_durable(slot, ticket, not_found);
+        }
         if !is_over(row.status) {
             let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
             return self.refuse_when_durable(slot, ticket, refused);
         }
         if run.is_none() {
-            self.forget_earlier_runs(id, None, row.run);
+            self.forget_earlier_runs(id, row.run);
         }
         slot.known = Known::Row(Some(self.purge(id, row)));
         slot.written = self.commits.number();
         self.commits.then(After::Forget(id.clone()));
         let reply = self.done(Done::Purged, repeat);
         self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+    }
+
+    fn serve_purge_earlier(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut Slot,
+        ticket: Ticket,
+        (run, number): (RunNumber, u64),
+    ) {
+        let current = match &slot.known {
+            Known::Row(row) => row.as_ref().map(|row| row.run),
+            Known::Run(run) => Some(run.row.run),
+            Known::Unreadable { row: Some(row), .. } => Some(row.run),
+            other => {
+                let why = Self::why_unreadable(id, other);
+                return self.refuse_when_durable(slot, ticket, why);
+            }
+        };
+        if current == Some(number) {
+            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        }
+        self.commits.make_room(8, 64 * 1024);
+        let instance_id = id.as_str().to_owned();
+        let revision = self.next_sequence();
+        self.forget_earlier(&EndedRun { instance_id, run: number, run_number: run.0, revision });
+        self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
     }
 
     /// Refuses because of a run that may be ahead of the store: what is said of it must not be undone by a crash.

@@ -66,13 +66,13 @@ impl Shard {
         let letters: usize = failed.iter().map(|call| letter_bytes(call) + 4 * names).sum();
         let small = turn.consumed * ROW_BYTES + OTHER_BYTES + 8 * names;
         let room = Room {
-            // Two pages that follow each other are more than one can hold; and each kind may end with a small one.
+            // Two pages that follow each other are more than one can hold; and each of three kinds may end with a small one.
             rows: turn.consumed
                 + turn.refused.len()
                 + turn.commands.len()
                 + failed.len()
                 + OTHER_ROWS
-                + 3
+                + 4
                 + 2 * paged / self.page_bytes(),
             bytes: paged + commands + rewritten + given_up + letters + small,
         };

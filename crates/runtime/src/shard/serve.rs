@@ -241,7 +241,13 @@ impl Item {
     /// Whether it puts another run, or none, in the place of the one that is there; or may be a copy of what waits for a turn.
     fn waits_for_turns(&self) -> bool {
         match self {
-            Self::Asked(_, Request::Restart { .. } | Request::Purge { .. } | Request::Start(_)) => true,
+            Self::Asked(
+                _,
+                Request::Restart { .. }
+                | Request::Purge { .. }
+                | Request::PurgeEarlier { .. }
+                | Request::Start(_),
+            ) => true,
             Self::Asked(_, request) => request.repeat().is_some(),
             Self::Expire { .. } | Self::Post { post: Post::Routed(_), .. } => true,
             Self::Post { post, .. } => post.starts_child(),

@@ -311,6 +311,8 @@ pub(super) struct OpenCall {
     pub(super) ended: Option<FailedFinal>,
     /// The run holds its failure, and the record says so.
     pub(super) held: bool,
+    /// What came of the delivery that was out last, if that was told.
+    pub(super) came: Option<Came>,
 }
 
 impl OpenCall {
@@ -332,6 +334,7 @@ impl OpenCall {
             retryable: true,
             ended: None,
             held: false,
+            came: None,
         }
     }
 
@@ -344,12 +347,24 @@ impl OpenCall {
         // Activities may use the same codes: what is ours is final, and the record shows it.
         self.ended = match (failure.code.as_str(), journal::open(&self.dispatch)) {
             _ if failure.retryable => None,
-            (code::TIMEOUT, open) if self.dispatch.deadline_at.is_some() => Some(open.expire(at)),
+            (code::TIMEOUT, open) if self.has_run_out() => Some(open.expire(at)),
             (Self::POISON, Open::FailedRetryable(failed)) if failed.record.unanswered >= UNANSWERED_MAX => {
                 Some(failed.poison(at))
             }
             _ => None,
         };
+    }
+
+    /// What a run is told when there is no time left. The record keeps the words.
+    pub(super) fn out_of_time() -> Failure {
+        Failure::last(code::TIMEOUT, "the step's deadline has passed")
+    }
+
+    /// Whether the record says that there was no time left: it was never sent, or that is why it failed last.
+    fn has_run_out(&self) -> bool {
+        let Failure { code, message, .. } = Self::out_of_time();
+        let ours = self.dispatch.reason.as_deref() == Some(&format!("{code}: {message}"));
+        self.dispatch.deadline_at.is_some() && (ours || self.dispatch.state == DispatchState::Pending)
     }
 
     /// Why it failed, kept for whoever looks.

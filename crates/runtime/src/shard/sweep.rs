@@ -57,6 +57,7 @@ enum Swept {
     /// Earlier runs that were numbered before this.
     EarlierRuns {
         before: u64,
+        revision: u64,
     },
 }
 
@@ -144,13 +145,10 @@ impl Shard {
                     Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
                 self.effects.push(Effect::Scan(ScanPurpose::Remains, below.at_most(self.slice())));
             }
-            Expired::EarlierRuns { instance_id, run_number, before } => {
-                self.sweep.current = Some(Current { expiry: key, what: Swept::EarlierRuns { before } });
-                let earlier = match run_number {
-                    Some(run_number) => earlier_runs::numbered(&instance_id, run_number),
-                    None => earlier_runs::of_instance(&instance_id),
-                };
-                let earlier = earlier.at_most(self.slice() / RUN_ROWS);
+            Expired::EarlierRuns { instance_id, before, revision } => {
+                let what = Swept::EarlierRuns { before, revision };
+                self.sweep.current = Some(Current { expiry: key, what });
+                let earlier = earlier_runs::of_instance(&instance_id).at_most(self.slice() / RUN_ROWS);
                 self.effects.push(Effect::Scan(ScanPurpose::Remains, earlier));
             }
             // Kinds that nothing writes yet.
@@ -185,11 +183,11 @@ impl Shard {
                 }
                 self.sweep_on(expiry, Swept::Events, page.next);
             }
-            Swept::EarlierRuns { before } => {
+            Swept::EarlierRuns { before, revision } => {
                 for row in &page.rows {
-                    self.forget_earlier_row(row, before);
+                    self.forget_earlier_row(row, before, revision);
                 }
-                self.sweep_on(expiry, Swept::EarlierRuns { before }, page.next);
+                self.sweep_on(expiry, Swept::EarlierRuns { before, revision }, page.next);
             }
             Swept::Answers(left) => {
                 self.delete_old_answers(page);

@@ -214,6 +214,7 @@ impl Shard {
             let count = u32::try_from(history.len()).unwrap_or(u32::MAX);
             return self.write_page(run, first_event, count, events, changes);
         }
+        self.write_settled(run);
         // As many events as fit, at least one.
         let (mut page, mut count, mut first_event) = (Vec::new(), 0, first_event);
         for event in history {
@@ -241,6 +242,26 @@ impl Shard {
             some.push(change);
         }
         self.write_page(run, 0, 0, Vec::new(), some);
+    }
+
+    /// Calls that were settled, on pages of their own: beside a page full of events they would be too much for one row.
+    fn write_settled(&mut self, run: &mut Run) {
+        let bytes_max = self.page_bytes();
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        for kept in std::mem::take(&mut run.settled) {
+            let size = settled_bytes(&kept);
+            if bytes + size > bytes_max && !some.is_empty() {
+                run.settled = std::mem::take(&mut some);
+                self.write_page(run, 0, 0, Vec::new(), Vec::new());
+                bytes = 0;
+            }
+            bytes += size;
+            some.push(kept);
+        }
+        if !some.is_empty() {
+            run.settled = some;
+            self.write_page(run, 0, 0, Vec::new(), Vec::new());
+        }
     }
 
     fn write_page(

@@ -206,6 +206,18 @@ fn an_activity_that_uses_our_codes_does_not_decide_why_it_is_given_up() {
             world.check();
         }
     }
+    // Held, final, in its own words, and loaded again.
+    let mut world = World::new();
+    let mut state = task("End");
+    state["timeout"] = json!("PT1H");
+    world.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    world.start("one", "a");
+    world.order("a", Message::Suspend { reason: String::new() });
+    world.answer(Answer::Failed(Failure::for_good("Timeout", "its own")));
+    world.crash();
+    world.order("a", Message::Resume { reason: String::new() });
+    world.pass(1_000);
+    assert!(world.dead_letters()[0].original_message.contains("\"non_retryable\""));
     // Held, and nothing left to try when it is resumed.
     let mut world = World::new();
     let mut state = task("End");

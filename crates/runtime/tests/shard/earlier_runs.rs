@@ -135,6 +135,14 @@ fn runs_that_began_after_a_purge_are_not_taken_for_those_before_it() {
     world.check();
 }
 
+/// The request that forgets an earlier run.
+fn earlier(world: &World, run: u32) -> Request {
+    let reader = RunReader { store: &*world.store, definitions: &*world.definitions };
+    let found =
+        ready(reader.numbered(&world.partition(), &name("a"), Some(RunNumber(run)))).unwrap().unwrap();
+    Request::PurgeEarlier { instance_id: name("a"), run: found.run, number: found.number }
+}
+
 #[test]
 fn an_earlier_run_is_purged_by_its_number_and_no_other_with_it() {
     let mut world = World::new();
@@ -147,11 +155,15 @@ fn an_earlier_run_is_purged_by_its_number_and_no_other_with_it() {
     }
     let purge = |run| Request::Purge { instance_id: name("a"), run };
     world.outcomes.push_back(Some(CommitOutcome::Unavailable { reason: "away".to_owned() }));
-    let purged = world.ask_later(purge(Some(RunNumber(2))));
+    let purged = world.ask_later(earlier(&world, 2));
     assert!(world.reply_to(purged).is_none(), "it is not durable yet");
     world.pass(120_000);
     assert!(matches!(world.reply_to(purged), Some(Reply::Purged)));
     assert_eq!(found(&world), [1, 3]);
+    let current = world.ask(earlier(&world, 3));
+    assert!(matches!(current, Reply::Refused(Refused::NotFound { .. })), "it is no earlier one: {current:?}");
+    let gone = world.ask(purge(Some(RunNumber(2))));
+    assert!(matches!(gone, Reply::Refused(Refused::NotFound { .. })), "{gone:?}");
     // The last one by its number: what came before it is not meant, and can still be deleted.
     assert!(matches!(world.ask(purge(Some(RunNumber(3)))), Reply::Purged));
     world.pass(120_000);

@@ -171,7 +171,8 @@ fn every_delivery_is_kept_with_what_came_of_it_until_the_run_is_forgotten() {
     world.pass(2_000);
     world.answer(Answer::Failed(Failure::retryable("Lost", "").with_outcome_unknown()));
     world.pass(2_000);
-    world.answer(failure(true));
+    // Whoever stands before the activity has answered, whatever is unknown of deliveries before.
+    world.answer(Answer::Failed(Failure::retryable("Busy", "").with_status("429 RESOURCE_EXHAUSTED")));
     world.pass(2_000);
     let (id, _) = world.calls.pop_front().unwrap();
     world.tell_all([Event::Drain, Event::Withdrawn(id)]);

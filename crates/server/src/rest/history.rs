@@ -79,7 +79,7 @@ pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Re
     let page = app.in_time(app.node().history(&id, from, limit)).await??;
     let page = page.ok_or_else(|| match from {
         Some(HistoryPlace { run, .. }) => {
-            ApiError::not_found(format!("instance {id} has no run {} any more", run.0))
+            ApiError::not_found(format!("instance {id} has no run {}, or none that is still kept", run.0))
         }
         None => unknown(&id),
     })?;

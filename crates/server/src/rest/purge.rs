@@ -29,7 +29,7 @@ pub(super) const PATH_SEGMENT: &str = "purge";
 const MATCHED_MAX: usize = 1_000;
 /// Runs being forgotten at the same time: enough for their shards to commit them together.
 const AT_ONCE: usize = 64;
-/// How a run can have ended and still be its instance's last.
+/// How a run can have ended.
 const ENDED: &[&str] = &["Completed", "Failed", "Terminated"];
 
 const STATUS: Field = Field::optional(
@@ -61,7 +61,7 @@ pub(super) const PURGE: Operation = Operation {
 struct PurgedJson {
     /// Ended runs that passed the filters.
     matched: usize,
-    /// Of these, how many were forgotten now. Earlier runs of an instance go by retention.
+    /// Of these, how many were forgotten now. Those that live again, or are not there any more, were not.
     purged: usize,
     /// Asks for the rest; null at the end.
     continuation_token: Option<String>,
@@ -148,17 +148,32 @@ async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> R
             && let Some((instance_id, run)) = runs.next()
         {
             let app = app.clone();
-            let request = Request::Purge { instance_id, run: Some(run) };
-            under_way.spawn(async move { app.ask(request).await });
+            under_way.spawn(async move { forget_one(&app, instance_id, run).await });
         }
         let Some(answered) = under_way.join_next().await else { return Ok(purged) };
-        match answered.map_err(|error| ApiError::internal(&error))?? {
-            Reply::Purged => purged += 1,
-            // It was rewound meanwhile.
-            Reply::Refused(Refused::NotFound { .. } | Refused::Live { .. }) => {}
-            Reply::Refused(refused) => return Err(refused.into()),
-            other => return Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
-        }
+        purged += usize::from(answered.map_err(|error| ApiError::internal(&error))??);
+    }
+}
+
+/// Forgets a run, its instance's last one or an earlier one; false if it lives again, or is not there any more.
+async fn forget_one<S: Store>(app: &App<S>, id: InstanceId, run: RunNumber) -> Result<bool, ApiError> {
+    let reply = app.ask(Request::Purge { instance_id: id.clone(), run: Some(run) }).await?;
+    if !matches!(reply, Reply::Refused(Refused::NotFound { .. })) {
+        return is_purged(reply);
+    }
+    let node = app.node();
+    let Some(reader) = node.calls_of(node.shard_of_instance(&id)) else { return Ok(false) };
+    let Some(earlier) = reader.run(&id, Some(run)).await? else { return Ok(false) };
+    let request = Request::PurgeEarlier { instance_id: id, run, number: earlier.number };
+    is_purged(app.ask(request).await?)
+}
+
+fn is_purged(reply: Reply) -> Result<bool, ApiError> {
+    match reply {
+        Reply::Purged => Ok(true),
+        Reply::Refused(Refused::NotFound { .. } | Refused::Live { .. }) => Ok(false),
+        Reply::Refused(refused) => Err(refused.into()),
+        other => Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
     }
 }
 

@@ -35,12 +35,7 @@ pub fn read_key(key: &Key) -> Result<(String, u32, u64), TableError> {
 
 /// The youngest run of an instance that had this number.
 pub fn youngest(instance_id: &str, run_number: u32) -> Scan {
-    numbered(instance_id, run_number).backwards().at_most(1)
-}
-
-/// All runs of an instance that had this number.
-pub fn numbered(instance_id: &str, run_number: u32) -> Scan {
-    Scan::prefix(of_number(instance_id, run_number).key().as_bytes())
+    Scan::prefix(of_number(instance_id, run_number).key().as_bytes()).backwards().at_most(1)
 }
 
 /// All earlier runs of an instance.

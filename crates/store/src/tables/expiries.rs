@@ -43,14 +43,14 @@ pub enum Expired {
     Answers(Vec<(String, [u8; 32])>),
     /// Runs that have ended and are kept for a while.
     EndedRuns(Vec<EndedRun>),
-    /// Earlier runs of an instance that were purged.
+    /// Earlier runs of an instance that was purged.
     EarlierRuns {
         /// The instance.
         instance_id: String,
-        /// Which life of the instance; all of them if none is said.
-        run_number: Option<u32>,
-        /// What the shard has numbered later than this is not meant.
+        /// What the shard has numbered from this on is not meant.
         before: u64,
+        /// Public rows of a later revision are not theirs.
+        revision: u64,
     },
 }
 
@@ -124,7 +124,7 @@ mod tests {
                 Expired::EndedRuns(vec![EndedRun {
                     instance_id: "device-7".to_owned(), run: number, run_number: 3, revision: until,
                 }]),
-                Expired::EarlierRuns { instance_id: "device-7".to_owned(), run_number: Some(2), before: number },
+                Expired::EarlierRuns { instance_id: "device-7".to_owned(), before: number, revision: until },
             ] {
                 value_round_trips(&Expiry { what });
             }

@@ -237,8 +237,6 @@ async fn calls_are_signed_and_carry_their_token() {
     for wire in Wire::ALL {
         let server = Server::always(200, "").await;
         let auth = json!({"probe": true, "auth": auth["auth"]});
-        let endpoint =
-            if wire == Wire::Grpc { format!("http://{}", server.address) } else { http(server.address) };
         let remote =
             crate::remote::Remote::new(declared(wire, &http(server.address), auth), &outbound).unwrap();
         // A delivery, and a question: what is answered is no matter.
