@@ -8,6 +8,7 @@ mod damage;
 mod earlier_runs;
 mod entities;
 mod fsck;
+mod given_up;
 mod histories;
 mod items;
 mod journal;
