@@ -157,7 +157,7 @@ pub enum Open {
 
 /// Where a stored record stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum Stage {
     /// Promised, surely not sent.
     Pending,
     /// May have been sent.
@@ -178,11 +178,11 @@ pub enum Standing {
 
 impl Open {
     /// A call as it was stored. Only what is not settled is: nothing leads from here to an end but a transition.
-    pub fn restore(record: Record, standing: Standing) -> Self {
-        match standing {
-            Standing::Pending => Self::Pending(Pending { record }),
-            Standing::FailedRetryable { reason } => Self::FailedRetryable(FailedRetryable { record, reason }),
-            Standing::Sent { fencing_token, sent_at, attempt_timeout_ms } => {
+    pub fn restore(record: Record, stage: Stage) -> Self {
+        match stage {
+            Stage::Pending => Self::Pending(Pending { record }),
+            Stage::FailedRetryable { reason } => Self::FailedRetryable(FailedRetryable { record, reason }),
+            Stage::Sent { fencing_token, sent_at, attempt_timeout_ms } => {
                 let attempt_deadline_at = limit(&record, sent_at, attempt_timeout_ms);
                 Self::Sent(Sent { record, fencing_token, sent_at, attempt_deadline_at })
             }

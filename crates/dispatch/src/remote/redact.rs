@@ -19,7 +19,8 @@ impl Sent {
     /// One more. Services that repeat what they were sent may do so as JSON.
     pub(super) fn add(&mut self, secret: &str) {
         let escaped = Value::from(secret).to_string();
-        let escaped = escaped.trim_matches('"');
+        // Without the quotes around it.
+        let escaped = escaped.get(1..escaped.len() - 1).unwrap_or_default();
         for form in [secret, escaped] {
             if form.len() >= BYTES_MIN && !self.0.iter().any(|known| known == form) {
                 self.0.push(form.to_owned());
@@ -84,6 +85,7 @@ mod tests {
     fn what_is_escaped_cut_or_part_of_another_secret_is_taken_out_too() {
         let message = |secrets: &[&str], message: &str| shown(secrets, Failure::for_good("X", message)).1;
         assert_eq!(message(&["a\"b\nc"], r#"got {"key":"a\"b\nc"}"#), r#"got {"key":"[secret]"}"#);
+        assert_eq!(message(&["quote\""], r#"got {"key":"quote\""}"#), r#"got {"key":"[secret]"}"#);
         assert_eq!(message(&["hunter2-and-more"], "got hunter2-an"), "got [secret]");
         assert_eq!(message(&["abcd", "abcdefgh"], "got abcdefgh and abcd"), "got [secret] and [secret]");
     }

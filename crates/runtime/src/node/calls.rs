@@ -48,8 +48,8 @@ impl<T: Transport + 'static> Calls<T> {
         if self.draining {
             return Some(Event::Withdrawn(id));
         }
-        let standing = Arc::new(Standing::default());
-        let own = Arc::clone(&standing);
+        let leaving = Arc::new(Leaving::default());
+        let own = Arc::clone(&leaving);
         let (activities, slots) = (Arc::clone(&self.activities), Arc::clone(&self.slots));
         let (answers, metrics) = (self.answers.clone(), Arc::clone(&self.metrics));
         let (named, claim) = (id.clone(), self.claim);
@@ -60,20 +60,20 @@ impl<T: Transport + 'static> Calls<T> {
                 until: Instant::now() + call.deadline_left().unwrap_or(WAIT_MAX).min(WAIT_MAX),
                 waiting: Mutex::new(Some(metrics.calls_waiting.hold())),
                 metrics: &metrics,
-                standing: &own,
+                leaving: &own,
             };
             let answer = activities.deliver_in(call, &slot).await;
             crash::point("after-call");
             answered.with(answer);
         });
-        self.running.insert(id, Running { task: task.abort_handle(), standing });
+        self.running.insert(id, Running { task: task.abort_handle(), leaving });
         None
     }
 
     /// Nothing new leaves from now on. Calls that wait for a place, a pace or a slot are taken back; those that may have left go on.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Event> {
         self.draining = true;
-        self.running.extract_if(|_, running| running.standing.withdraw()).map(|(id, running)| {
+        self.running.extract_if(|_, running| running.leaving.withdraw()).map(|(id, running)| {
             running.task.abort();
             Event::Withdrawn(id)
         })
@@ -103,14 +103,14 @@ impl<T: Transport + 'static> Calls<T> {
 #[derive(Debug)]
 struct Running {
     task: AbortHandle,
-    standing: Arc<Standing>,
+    leaving: Arc<Leaving>,
 }
 
 /// Whether a call may have left, decided once: by the call when it has its slot, or by whoever takes it back before that.
 #[derive(Debug, Default)]
-struct Standing(AtomicU8);
+struct Leaving(AtomicU8);
 
-impl Standing {
+impl Leaving {
     const WAITS: u8 = 0;
     const LEAVES: u8 = 1;
     const WITHDRAWN: u8 = 2;
@@ -143,7 +143,7 @@ struct Slot<'c> {
     until: Instant,
     waiting: Mutex<Option<Held<'c>>>,
     metrics: &'c Metrics,
-    standing: &'c Standing,
+    leaving: &'c Leaving,
 }
 
 impl<'c> Room for Slot<'c> {
@@ -154,7 +154,7 @@ impl<'c> Room for Slot<'c> {
         let Ok(Ok(slot)) = tokio::time::timeout_at(self.until, self.slots.acquire()).await else {
             return Err(Failure::retryable("AttemptTimeout", "no slot was free in time").with_not_sent());
         };
-        if !self.standing.leave() {
+        if !self.leaving.leave() {
             return Err(Failure::retryable("Withdrawn", "the server goes down").with_not_sent());
         }
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -165,7 +165,7 @@ impl<'c> Room for Slot<'c> {
         drop(held);
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(self.metrics.calls_waiting.hold());
-        self.standing.wait_again();
+        self.leaving.wait_again();
     }
 }
 

@@ -49,6 +49,13 @@ pub enum ShowError {
     Store(#[from] StoreError),
 }
 
+impl ShowError {
+    /// Something of it cannot be read.
+    pub(super) fn unreadable(reason: String) -> Self {
+        Self::Unreadable(Box::new(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }))
+    }
+}
+
 impl<S: PrivateRows> RunReader<'_, S> {
     /// The current run of an instance. A run that cannot be read is shown as far as its row goes.
     pub async fn view(
@@ -107,8 +114,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
             // What comes before it is shown; whoever goes on is told.
             Err((place, _)) if !found.events.is_empty() => found.next = Some(place),
             Err((_, reason)) => {
-                let unreadable = UnreadableRun { row: None, last_page: 0, last_event: 0, reason };
-                return Err(ShowError::Unreadable(Box::new(unreadable)));
+                return Err(ShowError::unreadable(reason));
             }
         }
         Ok(Some(found))

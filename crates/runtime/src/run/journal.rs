@@ -14,7 +14,7 @@ use abide_workflow::{CommandId, InstanceId, RunNumber};
 
 use super::journaled::JournaledCall;
 use super::task_events::{TaskEvent, task_events};
-use super::{NumberedRun, RunReader, ShowError, UnreadableRun};
+use super::{NumberedRun, RunReader, ShowError};
 
 /// Reads the calls of one partition's runs.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
     ) -> Result<Option<JournaledCall>, ShowError> {
         let row = self.reader.store.read(self.partition, &dispatches::key(run.number, &key)).await?;
         let dispatch: Result<Option<Dispatch>, _> = row.map(|row| decode(&row.value)).transpose();
-        let dispatch = dispatch.map_err(|error: TableError| unreadable(error.to_string()))?;
+        let dispatch = dispatch.map_err(|error: TableError| ShowError::unreadable(error.to_string()))?;
         Ok(dispatch.map(|dispatch| JournaledCall::of_record(key, dispatch)))
     }
 
@@ -149,7 +149,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
         let mut told = Vec::new();
         for (number, page) in pages {
             let events = task_events(&page, command);
-            told.extend(events.map_err(|error| unreadable(format!("page {number}: {error}")))?);
+            told.extend(events.map_err(|error| ShowError::unreadable(format!("page {number}: {error}")))?);
         }
         Ok((told, next))
     }
@@ -164,18 +164,14 @@ impl<S: PrivateRows> CallReader<'_, S> {
         let scan = pages::after(run.number, from.saturating_sub(1)).at_most(pages_max.max(1));
         let Passed { page, damage } = scan_past_damage(self.reader.store, self.partition, scan).await?;
         if let Some(damage) = damage {
-            return Err(unreadable(damage.to_string()));
+            return Err(ShowError::unreadable(damage.to_string()));
         }
         let read = |row: &Row| -> Result<(u64, Page), TableError> {
             Ok((pages::read_key(&row.key)?.1, decode(&row.value)?))
         };
         let pages: Result<Vec<_>, _> = page.rows.iter().map(read).collect();
-        let pages = pages.map_err(|error| unreadable(error.to_string()))?;
+        let pages = pages.map_err(|error| ShowError::unreadable(error.to_string()))?;
         let last = pages.last().map(|(number, _)| *number);
         Ok((pages, last.filter(|_| page.next.is_some()).map(|last| last.saturating_add(1))))
     }
-}
-
-fn unreadable(reason: String) -> ShowError {
-    ShowError::Unreadable(Box::new(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }))
 }

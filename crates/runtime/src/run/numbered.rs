@@ -7,7 +7,7 @@ use abide_store::tables::earlier_runs;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, RunNumber};
 
-use super::{RunReader, ShowError, UnreadableRun};
+use super::{RunReader, ShowError};
 
 /// A run of an instance that is kept.
 #[derive(Clone, Debug)]
@@ -41,11 +41,12 @@ impl<S: PrivateRows> RunReader<'_, S> {
         if let Some(asked) = asked {
             let page = self.store.scan(partition, earlier_runs::youngest(id.as_str(), asked.0)).await;
             let page = page.map_err(|error| match error {
-                StoreError::Corrupt { .. } => unreadable(error.to_string()),
+                StoreError::Corrupt { .. } => ShowError::unreadable(error.to_string()),
                 error => error.into(),
             })?;
             if let Some(row) = page.rows.first() {
-                let key = earlier_runs::read_key(&row.key).map_err(|error| unreadable(error.to_string()));
+                let key = earlier_runs::read_key(&row.key)
+                    .map_err(|error| ShowError::unreadable(error.to_string()));
                 let (_, run, number) = key?;
                 return Ok(Some(found(run, number)));
             }
@@ -54,8 +55,4 @@ impl<S: PrivateRows> RunReader<'_, S> {
         row.map_err(|unreadable| ShowError::Unreadable(Box::new(unreadable)))?;
         Ok(None)
     }
-}
-
-fn unreadable(reason: String) -> ShowError {
-    ShowError::Unreadable(Box::new(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }))
 }

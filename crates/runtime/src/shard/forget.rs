@@ -1,6 +1,7 @@
 //! Forgetting runs: those that have been kept long enough, and those that somebody has purged.
 //!
-//! A run is forgotten in one commit: nothing leads to it from then on, in public or by its number. Its rows are for the sweeper to delete.
+//! A run is forgotten in one commit: nothing leads to it from then on, in public or by its number. Its rows are for the sweeper to delete, and so
+//! are the earlier runs of an instance that was purged, which follow one after the other.
 
 use abide_store::rows::Row;
 use abide_store::tables::expiries::{self, EndedRun, Expired, Expiry};

@@ -3,7 +3,7 @@
 //!
 //! Knows neither runs nor commits.
 
-use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Record, Sent, Standing};
+use abide_dispatch::journal::{FailedFinal, FailedRetryable, FinalReason, Open, Record, Sent, Stage};
 use abide_store::tables::dispatches::{DeliveryEnd, Dispatch, DispatchState, PastDelivery};
 use abide_store::tables::pages::{CallEnd, SettledCall, Trouble};
 
@@ -26,18 +26,18 @@ pub(super) fn open(dispatch: &Dispatch) -> Open {
         created_at: dispatch.created_at,
         deadline_at: dispatch.deadline_at,
     };
-    let standing = match dispatch.state {
-        DispatchState::Pending => Standing::Pending,
+    let stage = match dispatch.state {
+        DispatchState::Pending => Stage::Pending,
         DispatchState::FailedRetryable => {
-            Standing::FailedRetryable { reason: dispatch.reason.clone().unwrap_or_default() }
+            Stage::FailedRetryable { reason: dispatch.reason.clone().unwrap_or_default() }
         }
-        DispatchState::Sent => Standing::Sent {
+        DispatchState::Sent => Stage::Sent {
             fencing_token: dispatch.fencing_token,
             sent_at: dispatch.sent_at,
             attempt_timeout_ms: dispatch.attempt_timeout_ms,
         },
     };
-    Open::restore(record, standing)
+    Open::restore(record, stage)
 }
 
 /// It may have been sent from now on.

@@ -305,8 +305,6 @@ pub(super) struct OpenCall {
     pub(super) answered: bool,
     /// Its record has been written.
     pub(super) recorded: bool,
-    /// Whether the last failure may be cured by another delivery.
-    pub(super) retryable: bool,
     /// How it ended without another delivery.
     pub(super) ended: Option<FailedFinal>,
     /// The run holds its failure, and the record says so.
@@ -331,7 +329,6 @@ impl OpenCall {
             out: false,
             answered: false,
             recorded: false,
-            retryable: true,
             ended: None,
             held: false,
             came: None,
@@ -342,7 +339,6 @@ impl OpenCall {
     pub(super) fn remember(&mut self, failure: &Failure) {
         self.held =
             self.dispatch.state == DispatchState::FailedRetryable && self.dispatch.not_before.is_none();
-        self.retryable = failure.retryable;
         let at = self.dispatch.first_failure_at.unwrap_or(self.dispatch.sent_at);
         // Activities may use the same codes: what is ours is final, and the record shows it.
         self.ended = match (failure.code.as_str(), journal::open(&self.dispatch)) {
@@ -375,7 +371,6 @@ impl OpenCall {
         // The last one that was told: a delivery that never left does not take it away.
         self.dispatch.status = status.or_else(|| self.dispatch.status.take());
         self.dispatch.first_failure_at.get_or_insert(now.0);
-        self.retryable = failure.retryable;
     }
 }
 
