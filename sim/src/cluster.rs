@@ -19,6 +19,7 @@ use abide_workflow::Timestamp;
 use crate::Scenario;
 use crate::clients::Client;
 use crate::counts::Counts;
+use crate::digest::Digest;
 use crate::happening::{At, Happening};
 use crate::nodes::Node;
 use crate::outside::Outside;
@@ -60,6 +61,8 @@ pub struct Cluster {
     pub(crate) counts: Counts,
     /// A digest of everything that happened, in order.
     pub(crate) trace: u64,
+    /// A digest of everything that shards asked for.
+    pub(crate) digest: Digest,
 }
 
 impl Cluster {
@@ -98,6 +101,7 @@ impl Cluster {
             seen: Vec::new(),
             counts: Counts::default(),
             trace: 0xcbf2_9ce4_8422_2325,
+            digest: Digest::default(),
         };
         cluster.add_nodes();
         cluster.add_clients();
@@ -241,6 +245,7 @@ impl Cluster {
         self.nodes[at.node].wakes[at.shard] = stamp;
         self.later(wake, Happening::Wake(at, stamp));
         for effect in effects {
+            self.digest.add(at.node, at.shard, &effect);
             if self.stormy() && self.crashes_before(&effect) {
                 return self.crash(at.node);
             }

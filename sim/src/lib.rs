@@ -13,6 +13,7 @@ mod carrying;
 pub mod clients;
 pub mod cluster;
 pub mod counts;
+mod digest;
 mod happening;
 mod history;
 pub mod matrix;
@@ -28,6 +29,7 @@ use abide_runtime::planted::Bug;
 
 pub use cluster::Cluster;
 pub use counts::Counts;
+pub use digest::Digest;
 pub use verdict::Verdict;
 
 /// What one simulation is like.
@@ -83,4 +85,11 @@ pub fn play(scenario: Scenario) -> Verdict {
     let mut cluster = Cluster::new(scenario);
     cluster.run();
     verdict::judge(&cluster)
+}
+
+/// Plays a scenario to its end, and gives the digest of all that its shards asked for.
+pub fn digest(scenario: Scenario) -> Digest {
+    let mut cluster = Cluster::new(scenario);
+    cluster.run();
+    cluster.digest
 }

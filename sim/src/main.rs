@@ -1,11 +1,12 @@
-//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER [INSTANCE]`, which tells what happened to it.
+//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER [INSTANCE]`, which tells what happened
+//! to it, and `digest [SEEDS]`, whose last line is the same for two builds that commit the same bytes and have the same effects.
 
 #![expect(clippy::disallowed_methods, reason = "how long to play is real time")]
 
 use std::time::{Duration, Instant};
 
 use abide_runtime::planted::Bug;
-use abide_sim::{Counts, Scenario, play, tell};
+use abide_sim::{Counts, Digest, Scenario, digest, play, tell};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +20,7 @@ fn main() {
             told.iter().for_each(|line| println!("{line}"));
             println!("{verdict:#?}");
         }
+        Some("digest") => digests(number(1, 200)),
         _ => storm(Duration::from_secs(number(1, 60)), number(2, 0)),
     }
 }
@@ -61,4 +63,15 @@ fn bugs(seeds: u64) {
         }
     }
     std::process::exit(missed.min(1));
+}
+
+/// The digests of so many seeds, one by one and together.
+fn digests(seeds: u64) {
+    let mut all = Digest::default();
+    for seed in 0..seeds {
+        let one = digest(Scenario::stormy(seed));
+        println!("seed {seed:>3}  {one}");
+        all.merge(&one);
+    }
+    println!("{seeds} seeds  {all}");
 }

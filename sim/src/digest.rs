@@ -1,0 +1,155 @@
+//! A digest of all that shards ask of the world: every commit with its keys and bytes, and every other effect.
+//!
+//! Two builds with equal digests behave the same and store the same bytes. The digest does not know how types, fields and variants are
+//! called, so that renaming them changes nothing: of an effect it takes the numbers and strings, in their order. Prose (strings with a
+//! space) goes into a digest of its own, because a reworded message is no other behaviour.
+
+use abide_runtime::Effect;
+use abide_store::rows::{Batch, Expect};
+
+/// What a cluster asked of the world, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Digest {
+    /// Commits: partition, keys, bytes, expectations.
+    pub commits: u64,
+    /// Numbers and words of all other effects.
+    pub effects: u64,
+    /// Sentences in them.
+    pub prose: u64,
+}
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self { commits: OFFSET, effects: OFFSET, prose: OFFSET }
+    }
+}
+
+// FNV-1a.
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x100_0000_01b3;
+
+impl Digest {
+    /// Takes in an effect of this shard on this node.
+    pub(crate) fn add(&mut self, node: usize, shard: usize, effect: &Effect) {
+        let place = [node as u64, shard as u64];
+        match effect {
+            Effect::Commit(id, batch) => {
+                place.iter().for_each(|number| mix(&mut self.commits, &number.to_be_bytes()));
+                mix(&mut self.commits, &id.0.to_be_bytes());
+                self.add_batch(batch);
+            }
+            Effect::Post(_, batch) | Effect::DropArrivals(batch) => {
+                place.iter().for_each(|number| mix(&mut self.commits, &number.to_be_bytes()));
+                self.add_batch(batch);
+            }
+            other => {
+                place.iter().for_each(|number| mix(&mut self.effects, &number.to_be_bytes()));
+                self.add_literals(&format!("{other:?}"));
+            }
+        }
+    }
+
+    /// Takes in the digest of another cluster.
+    pub fn merge(&mut self, other: &Self) {
+        mix(&mut self.commits, &other.commits.to_be_bytes());
+        mix(&mut self.effects, &other.effects.to_be_bytes());
+        mix(&mut self.prose, &other.prose.to_be_bytes());
+    }
+
+    fn add_batch(&mut self, batch: &Batch) {
+        let sum = &mut self.commits;
+        if let Some(fence) = &batch.fence {
+            mix(sum, format!("{:?}", fence.key).as_bytes());
+            mix_literals(sum, &format!("{:?}", fence.expect));
+            mix(sum, &fence.value);
+        }
+        for write in &batch.writes {
+            mix(sum, format!("{}", write.key).as_bytes());
+            match &write.value {
+                Some(value) => mix(sum, value),
+                None => mix(sum, &[0]),
+            }
+            match &write.expect {
+                Expect::Absent => mix(sum, &[1]),
+                Expect::At(version) => mix_literals(sum, &format!("{version:?}")),
+                Expect::Anything => mix(sum, &[2]),
+            }
+        }
+    }
+
+    fn add_literals(&mut self, text: &str) {
+        for literal in literals(text) {
+            let sum = if literal.contains(' ') { &mut self.prose } else { &mut self.effects };
+            mix(sum, literal.as_bytes());
+        }
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "commits {:016x}  effects {:016x}  prose {:016x}", self.commits, self.effects, self.prose)
+    }
+}
+
+fn mix(sum: &mut u64, bytes: &[u8]) {
+    for byte in (bytes.len() as u64).to_be_bytes().iter().chain(bytes) {
+        *sum = (*sum ^ u64::from(*byte)).wrapping_mul(PRIME);
+    }
+}
+
+fn mix_literals(sum: &mut u64, text: &str) {
+    literals(text).for_each(|literal| mix(sum, literal.as_bytes()));
+}
+
+/// The numbers and quoted strings of what `Debug` prints, without the names between them.
+fn literals(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let first = rest.chars().next()?;
+            let length = match first {
+                '"' => quoted(rest),
+                first if first.is_alphanumeric() || first == '_' => word(rest),
+                first => first.len_utf8(),
+            };
+            let (literal, after) = rest.split_at(length);
+            rest = after;
+            if first == '"' || first.is_ascii_digit() || literal == "true" || literal == "false" {
+                return Some(literal);
+            }
+        }
+    })
+}
+
+fn word(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
+}
+
+/// How long the quoted string at the beginning is.
+fn quoted(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_count_and_values_do() {
+        let all = |text| literals(text).collect::<Vec<_>>();
+        assert_eq!(all(r#"Old { run: 7, text: "a \"b\" c", on: true }"#), ["7", r#""a \"b\" c""#, "true"]);
+        assert_eq!(
+            all(r#"New { id: RunId(7), text: "a \"b\" c", on: true }"#),
+            all(r#"X(7, "a \"b\" c", true)"#)
+        );
+        assert_ne!(all("A(7)"), all("A(8)"));
+    }
+}
