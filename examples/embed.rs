@@ -1,15 +1,15 @@
-//! A server in a program of its own, with one activity: `cargo run --package abide --example embed`.
+//! A program that embeds the server and adds one activity: `cargo run --package abide --example embed`.
 //!
-//! Then publish a definition whose task has `"activity": "Greet"`, and start it: the interface is that of `abide serve`.
+//! Publish a definition with a task that has `"activity": "Greet"`, and start it. The API is that of `abide serve`.
 
-use abide::{Builder, Category, Config, Declaration, Invocation};
+use abide::{ActivityCategory, ActivityDeclaration, Config, LocalInvocation, ServerBuilder};
 use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let greet = |call: Invocation| async move { Ok(json!({"hello": call.input.get("name")}).into()) };
-    let server = Builder::new(Config::default())
-        .activity(Declaration::new("Greet", Category::Other), greet)
+    let greet = |call: LocalInvocation| async move { Ok(json!({"hello": call.input.get("name")}).into()) };
+    let server = ServerBuilder::new(Config::default())
+        .activity(ActivityDeclaration::new("Greet", ActivityCategory::Other), greet)
         .start()
         .await?;
     server.ready().await;

@@ -1,7 +1,8 @@
-//! The sending side alone: calls straight through the directory to a process that returns what it is given, over all four wires. No workflow, no
-//! store, no journal. Run with `scripts/bench dispatch [WIRE…] [IN_FLIGHT…]`; `SECONDS=n` measures for longer.
+//! Measures dispatch alone: calls through the activity router to a process that returns its input, over all four wires.
+//! There is no workflow, no store and no call record. Run with `scripts/bench dispatch [WIRE…] [IN_FLIGHT…]`;
+//! `SECONDS=n` measures for longer.
 
-#![expect(clippy::expect_used, reason = "a workload that does not run is a mistake in the benchmark")]
+#![expect(clippy::expect_used, reason = "a workload that does not run is a bug in the benchmark")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 #![expect(clippy::cast_possible_truncation, reason = "figures for people")]
@@ -13,12 +14,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abide_dispatch::remote::{
-    BreakerConfig, Directory, Everywhere, Outbound, RemoteDeclaration, SecretsConfig, SystemSecrets, Wire,
+    ActivityRouter, BreakerConfig, Outbound, RemoteDeclaration, RemoteRegistry, SecretsConfig, SystemSecrets,
+    WireFormat,
 };
-use abide_dispatch::{Activities, Answer, Call, Guard, GuardConfig, Metadata, Transport};
+use abide_dispatch::{
+    ActivityTransport, AttemptResult, CallAttempt, EgressGuard, EgressGuardConfig, LocalActivities, Metadata,
+};
 use serde_json::json;
 
-/// As in the binary.
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -26,18 +30,18 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let chosen = |wire: &Wire| arguments.iter().any(|argument| argument == wire.as_str());
-    let mut wires: Vec<Wire> = Wire::ALL.into_iter().filter(chosen).collect();
+    let chosen = |wire: &WireFormat| arguments.iter().any(|argument| argument == wire.as_str());
+    let mut wires: Vec<WireFormat> = WireFormat::ALL.into_iter().filter(chosen).collect();
     let mut in_flight: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     if wires.is_empty() {
-        wires = Wire::ALL.to_vec();
+        wires = WireFormat::ALL.to_vec();
     }
     if in_flight.is_empty() {
         in_flight = vec![1, 64, 512];
     }
     let seconds = std::env::var("SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(4);
     println!(
-        "wire       in flight   calls/s   p50 µs   p99 µs   CPU µs/call here   there   stolen %   bytes of a future"
+        "wire       in flight   calls/s   p50 µs   p99 µs CPU µs/call caller handler   stolen %   bytes of a future"
     );
     for wire in wires {
         for in_flight in &in_flight {
@@ -52,46 +56,51 @@ fn main() {
     }
 }
 
-async fn measure(wire: Wire, in_flight: usize, handlers: &Handlers, span: Duration) {
+async fn measure(wire: WireFormat, in_flight: usize, handlers: &Handlers, span: Duration) {
     let transport = Arc::new(transport(wire, handlers.port));
     let call = Arc::new(call());
     let future_bytes = size_of_val(&transport.deliver((*call).clone()));
-    while !matches!(transport.deliver((*call).clone()).await, Answer::Completed(_)) {
+    while !matches!(transport.deliver((*call).clone()).await, AttemptResult::Completed(_)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let began = Instant::now();
     let until = WARM_UP + span;
     let mut tasks = Vec::new();
     for _ in 0..in_flight {
-        let (transport, call) = (Arc::clone(&transport), Arc::clone(&call));
+        let transport = Arc::clone(&transport);
+        let call = Arc::clone(&call);
         tasks.push(tokio::spawn(async move {
-            let mut taken = Vec::new();
+            let mut latencies = Vec::new();
             while began.elapsed() < until {
-                let asked = Instant::now();
-                // Each call is a task of its own, as a node has it.
-                let (transport, call) = (Arc::clone(&transport), (*call).clone());
-                let answer = tokio::spawn(async move { transport.deliver(call).await }).await;
-                assert!(matches!(answer, Ok(Answer::Completed(_))), "{answer:?}");
+                let requested_at = Instant::now();
+                // Each call is a separate task, as in a node.
+                let transport = Arc::clone(&transport);
+                let call = (*call).clone();
+                let result = tokio::spawn(async move { transport.deliver(call).await }).await;
+                assert!(matches!(result, Ok(AttemptResult::Completed(_))), "{result:?}");
                 if began.elapsed() > WARM_UP {
-                    taken.push(asked.elapsed());
+                    latencies.push(requested_at.elapsed());
                 }
             }
-            taken
+            latencies
         }));
     }
     tokio::time::sleep(WARM_UP).await;
-    let (here, there, stolen) = (cpu_ticks("self"), handlers.cpu_ticks(), stolen_ticks());
+    let here = cpu_ticks("self");
+    let there = handlers.cpu_ticks();
+    let stolen = stolen_ticks();
     tokio::time::sleep(span).await;
     let used = |before: u64, after: u64| (after - before) as f64 * 10_000.0;
-    let (here, there) = (used(here, cpu_ticks("self")), used(there, handlers.cpu_ticks()));
+    let here = used(here, cpu_ticks("self"));
+    let there = used(there, handlers.cpu_ticks());
     let stolen = (stolen_ticks() - stolen) as f64 / span.as_secs_f64();
-    let mut taken = Vec::new();
+    let mut latencies = Vec::new();
     for task in tasks {
-        taken.extend(task.await.expect("a caller"));
+        latencies.extend(task.await.expect("a caller"));
     }
-    taken.sort_unstable();
-    let calls = taken.len() as f64;
-    let at = |share: f64| taken.get((calls * share) as usize).map_or(0, Duration::as_micros);
+    latencies.sort_unstable();
+    let calls = latencies.len() as f64;
+    let at = |share: f64| latencies.get((calls * share) as usize).map_or(0, Duration::as_micros);
     println!(
         "{:<10} {in_flight:>9} {:>9.0} {:>8} {:>8} {:>18.1} {:>7.1} {stolen:>10.1} {future_bytes:>19}",
         wire.as_str(),
@@ -103,25 +112,25 @@ async fn measure(wire: Wire, in_flight: usize, handlers: &Handlers, span: Durati
     );
 }
 
-fn transport(wire: Wire, port: u16) -> Everywhere {
+fn transport(wire: WireFormat, port: u16) -> ActivityRouter {
     let allow = vec!["127.0.0.1".parse().expect("an address")];
-    let guard = Guard::new(GuardConfig { allow, ..GuardConfig::default() });
+    let guard = EgressGuard::new(EgressGuardConfig { allow, ..EgressGuardConfig::default() });
     let secrets = SystemSecrets::new(SecretsConfig::default());
-    let outbound = Outbound::new(guard, secrets, BreakerConfig::default()).expect("a way out");
-    let path = if wire == Wire::Grpc { "" } else { "/activities/bench.echo" };
+    let outbound = Outbound::new(guard, secrets, BreakerConfig::default()).expect("an outbound client");
+    let path = if wire == WireFormat::Grpc { "" } else { "/activities/bench.echo" };
     let declaration = json!({
         "name": "bench.echo", "category": "other", "transport": wire.as_str(), "concurrency": 1_000,
         "endpoint": format!("http://127.0.0.1:{port}{path}"),
     });
-    let directory = Directory::new(outbound);
-    directory.put(RemoteDeclaration::read(&declaration).expect("a declaration")).expect("an activity");
-    Everywhere::new(Activities::default(), Arc::new(directory))
+    let registry = RemoteRegistry::new(outbound);
+    registry.put(RemoteDeclaration::read(&declaration).expect("a declaration")).expect("an activity");
+    ActivityRouter::new(LocalActivities::default(), Arc::new(registry))
 }
 
-/// As large as those of three sequential tasks.
-fn call() -> Call {
+/// A call of the same size as those of three sequential tasks.
+fn call() -> CallAttempt {
     let id = "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e";
-    Call {
+    CallAttempt {
         activity: "bench.echo".to_owned(),
         input: Arc::new(json!({"id": "dev-123456", "before": {"id": "dev-123456", "before": null}})),
         metadata: Metadata {
@@ -134,13 +143,13 @@ fn call() -> Call {
             parent_item_id: None,
         },
         attempt_timeout_ms: 10_000,
-        ask_first: false,
-        secrets: Vec::new(),
-        waited: Duration::ZERO,
+        probe_first: false,
+        secret_pointers: Vec::new(),
+        elapsed_since_dispatch: Duration::ZERO,
     }
 }
 
-/// The process that is called. Dropping ends it.
+/// The process with the handlers. Dropping this ends it.
 struct Handlers {
     child: Child,
     port: u16,
@@ -148,7 +157,7 @@ struct Handlers {
 
 impl Handlers {
     fn start() -> Self {
-        // A port that was free a moment ago.
+        // A free port: the listener is dropped at once.
         let port =
             TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).expect("a port").port();
         let mut program = Command::new(env!("CARGO_BIN_EXE_handlers"));
@@ -176,7 +185,7 @@ fn cpu_ticks(process: &str) -> u64 {
     number(11) + number(12)
 }
 
-/// Time that the machine's host gave to others, in hundredths of a second.
+/// Time that the host gave to other machines, in hundredths of a second.
 fn stolen_ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("proc");
     stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse().ok()).unwrap_or(0)

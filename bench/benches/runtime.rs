@@ -1,7 +1,7 @@
-//! The runtime on the embedded store, in process: three sequential tasks, started and waited for. No HTTP, activities in process. Run with
-//! `scripts/bench runtime [IN_FLIGHT…]`.
+//! Measures the runtime on the embedded store, in process: three sequential tasks, start and wait. There is no HTTP,
+//! and activities run in process. Run with `scripts/bench runtime [IN_FLIGHT…]`.
 
-#![expect(clippy::expect_used, reason = "a workload that does not run is a mistake in the benchmark")]
+#![expect(clippy::expect_used, reason = "a workload that does not run is a bug in the benchmark")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 #![expect(clippy::cast_possible_truncation, reason = "figures for people")]
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use abide_dispatch::local::{Activities, Category, Declaration};
+use abide_dispatch::local::{ActivityCategory, ActivityDeclaration, LocalActivities};
 use abide_runtime::definitions::Definitions;
-use abide_runtime::node::{Node, Options};
+use abide_runtime::node::{Node, NodeOptions};
 use abide_runtime::placement::ShardCount;
-use abide_runtime::{Config, Reply, Start};
+use abide_runtime::{ShardConfig, ShardReply, StartRequest};
 use abide_store::rows::PrivateRows;
-use abide_store_embedded::{EmbeddedStore, Options as StoreOptions};
+use abide_store_embedded::{EmbeddedOptions as StoreOptions, EmbeddedStore};
 use abide_workflow::{InstanceId, Timestamp};
 
-/// As in the binary.
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -49,47 +49,56 @@ async fn measure(in_flight: usize, shards: u32) {
     let definitions = Arc::new(Definitions::new(Arc::clone(&store)).expect("definitions"));
     let text = abide_bench::three_tasks().to_string();
     let (plan, _) = definitions.publish(&text, None, Timestamp(0)).await.expect("a definition");
-    let mut activities = Activities::default();
-    let work = |invocation: abide_dispatch::local::Invocation| async move { Ok(invocation.input) };
-    activities.register(Declaration::new("Work", Category::Other), work).expect("an activity");
+    let mut activities = LocalActivities::default();
+    let work = |invocation: abide_dispatch::local::LocalInvocation| async move { Ok(invocation.input) };
+    activities
+        .register(ActivityDeclaration::new("Work", ActivityCategory::Other), work)
+        .expect("an activity");
     let shards = ShardCount::new(shards).expect("a number of shards");
-    let config = Config::new("bench".to_owned(), 1, shards, &store.capabilities());
-    let options = Options { shard: config, activities_max: 1_000, drain_grace: Duration::from_secs(5) };
+    let config = ShardConfig::new("bench".to_owned(), 1, shards, &store.capabilities());
+    let options = NodeOptions {
+        shard_config: config,
+        concurrent_calls_max: 1_000,
+        drain_grace: Duration::from_secs(5),
+    };
     let node = Arc::new(Node::start(store, definitions, &Arc::new(activities), options).expect("a node"));
     while node.readiness().is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let next = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
-    let (warm, until) = (Duration::from_secs(1), Duration::from_secs(6));
+    let warm = Duration::from_secs(1);
+    let until = Duration::from_secs(6);
     let mut tasks = Vec::new();
     let cpu = Arc::new(AtomicU64::new(0));
     for _ in 0..in_flight {
-        let (node, plan, next) = (Arc::clone(&node), Arc::clone(&plan), Arc::clone(&next));
+        let node = Arc::clone(&node);
+        let plan = Arc::clone(&plan);
+        let next = Arc::clone(&next);
         tasks.push(tokio::spawn(async move {
-            let mut taken = Vec::new();
+            let mut latencies = Vec::new();
             while began.elapsed() < until {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let id = InstanceId::new(format!("0198c2a4-7d31-7a52-9c6f-{number:012x}")).expect("an id");
-                let start = Start {
+                let start = StartRequest {
                     instance_id: id.clone(),
                     plan: Arc::clone(&plan),
                     input: serde_json::json!({"id": "dev-1"}).into(),
                     event: None,
                     correlation_id: id.as_str().to_owned(),
                     entity_id: None,
-                    repeat: None,
+                    idempotency: None,
                     await_end: None,
                 };
-                let asked = Instant::now();
-                let begun = node.begin(start).await.expect("an answer");
-                assert!(matches!(begun.reply, Reply::Started(_)), "{:?}", begun.reply);
+                let requested_at = Instant::now();
+                let begun = node.start_run(start).await.expect("a reply");
+                assert!(matches!(begun.reply, ShardReply::Started(_)), "{:?}", begun.reply);
                 begun.end.await.expect("an end");
                 if began.elapsed() > warm {
-                    taken.push(asked.elapsed());
+                    latencies.push(requested_at.elapsed());
                 }
             }
-            taken
+            latencies
         }));
     }
     tokio::time::sleep(warm).await;
@@ -98,14 +107,15 @@ async fn measure(in_flight: usize, shards: u32) {
     tokio::time::sleep(until - warm).await;
     let (commits_after, rows_after, bytes_after) = counters(&node);
     let cpu_used = (cpu_ticks() - cpu.load(Ordering::Relaxed)) as f64 * 10_000.0;
-    let mut taken = Vec::new();
+    let mut latencies = Vec::new();
     for task in tasks {
-        taken.extend(task.await.expect("a client"));
+        latencies.extend(task.await.expect("a client"));
     }
-    taken.sort_unstable();
-    let runs = taken.len() as f64;
-    let at =
-        |share: f64| taken.get((runs * share) as usize).map_or(0.0, |taken| taken.as_secs_f64() * 1_000.0);
+    latencies.sort_unstable();
+    let runs = latencies.len() as f64;
+    let at = |share: f64| {
+        latencies.get((runs * share) as usize).map_or(0.0, |latency| latency.as_secs_f64() * 1_000.0)
+    };
     println!(
         "{in_flight:>9} {:>8.0} {:>8.2} {:>8.2} {:>12.1} {:>13.2} {:>10.2} {:>11.0} {:>9}",
         runs / (until - warm).as_secs_f64(),
@@ -122,7 +132,7 @@ async fn measure(in_flight: usize, shards: u32) {
 
 fn counters(node: &Node<EmbeddedStore>) -> (u64, u64, u64) {
     let metrics = node.metrics();
-    (metrics.commits.get(), metrics.rows.get(), metrics.bytes.get())
+    (metrics.commits.get(), metrics.commit_rows.get(), metrics.commit_bytes.get())
 }
 
 /// User and system time of this process in hundredths of a second.

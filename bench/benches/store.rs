@@ -1,7 +1,7 @@
-//! The cost of the embedded store: commits, group commit, a three-step run, public queries, opening after a kill. Run with
+//! Measures the embedded store: commits, group commit, a three-step run, public queries, opening after a kill. Run with
 //! `scripts/bench store [commits|groups|steps|queries|open]…`.
 
-#![expect(clippy::expect_used, reason = "a workload that does not run is a mistake in the benchmark")]
+#![expect(clippy::expect_used, reason = "a workload that does not run is a bug in the benchmark")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -13,18 +13,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use abide_bench::three_steps;
-use abide_store::memory::Dice;
-use abide_store::public::{PublicKey, PublicRow, PublicTables, PublicWrite, Query, Value};
-use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Receipt};
+use abide_ids::Timestamp;
+use abide_store::memory::SeededRng;
+use abide_store::public::{CellValue, PublicKey, PublicQuery, PublicRow, PublicTables, PublicWrite};
+use abide_store::rows::{Batch, CommitOutcome, CommitReceipt, Key, Partition, PrivateRows};
 use abide_store::tables::engine_history::SCHEMA;
 use abide_store::tables::public_instances::SCHEMA as INSTANCES;
-use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, SyncMode};
 use tokio::runtime::Runtime;
 
 fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let asked =
+    let is_wanted =
         |name: &str| wanted.is_empty() && name != "open" || wanted.iter().any(|argument| argument == name);
     if let [fill, folder, gib] = wanted.as_slice()
         && fill == "fill"
@@ -32,23 +33,23 @@ fn main() {
         return fill_and_die(Path::new(folder), gib.parse().expect("a number of GiB"));
     }
     println!("sync: {}", SyncMode::default().name());
-    if asked("commits") {
+    if is_wanted("commits") {
         commits();
     }
-    if asked("groups") {
+    if is_wanted("groups") {
         groups();
     }
-    if asked("steps") {
+    if is_wanted("steps") {
         steps();
     }
-    if asked("queries") {
+    if is_wanted("queries") {
         queries();
         churn();
     }
-    if asked("churn") && !wanted.is_empty() {
+    if is_wanted("churn") && !wanted.is_empty() {
         churn();
     }
-    if asked("open") {
+    if is_wanted("open") {
         open_after_a_kill();
     }
 }
@@ -61,39 +62,48 @@ fn shard(number: u64) -> Partition {
     Partition::new(&format!("shard/{number:04}")).expect("a name")
 }
 
-fn committed(outcome: CommitOutcome) -> Receipt {
+fn committed(outcome: CommitOutcome) -> CommitReceipt {
     match outcome {
         CommitOutcome::Committed(receipt) => receipt,
         other => unreachable!("{other:?}"),
     }
 }
 
-/// What a workload took.
-struct Took {
+/// The cost of a load.
+struct LoadResult {
     commits: u64,
     seconds: f64,
     cpu_seconds: f64,
     disk_bytes: u64,
 }
 
-/// Runs so many committers, each on a partition of its own, for a while.
-fn load<F>(committers: u64, time: Duration, next: F) -> Took
+/// Runs so many committers, each on its own partition, for this time.
+fn load<F>(committers: u64, time: Duration, next: F) -> LoadResult
 where
     F: Fn(u64, u64) -> Vec<(Key, Option<Vec<u8>>)> + Send + Sync + 'static,
 {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = Arc::new(EmbeddedStore::open(folder.path(), Options::default()).expect("a store"));
-    let (stop, count, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(next));
-    let (started, cpu, disk) = (Instant::now(), cpu_seconds(), disk_bytes());
+    let store = Arc::new(EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).expect("a store"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let count = Arc::new(AtomicU64::new(0));
+    let next = Arc::new(next);
+    let started = Instant::now();
+    let cpu = cpu_seconds();
+    let disk = disk_bytes();
     runtime().block_on(async {
         let tasks: Vec<_> = (0..committers)
             .map(|committer| {
-                let (store, stop, count, next) = (store.clone(), stop.clone(), count.clone(), next.clone());
+                let store = store.clone();
+                let stop = stop.clone();
+                let count = count.clone();
+                let next = next.clone();
                 tokio::spawn(async move {
-                    let (mut version, partition, mut number) = (None, shard(committer), 0);
+                    let mut version = None;
+                    let partition = shard(committer);
+                    let mut number = 0;
                     while !stop.load(Ordering::Relaxed) {
                         let batch = three_steps::batch(next(committer, number), version, number);
-                        version = committed(store.commit(&partition, batch).await).head;
+                        version = committed(store.commit(&partition, batch).await).head_version;
                         number += 1;
                         count.fetch_add(1, Ordering::Relaxed);
                     }
@@ -107,7 +117,7 @@ where
             task.await.expect("a committer");
         }
     });
-    Took {
+    LoadResult {
         commits: count.load(Ordering::Relaxed),
         seconds: started.elapsed().as_secs_f64(),
         cpu_seconds: cpu_seconds() - cpu,
@@ -115,35 +125,35 @@ where
     }
 }
 
-/// Rows with random keys, as most rows of runs are.
-fn random_rows(dice: &mut Dice, rows: u64, bytes: usize) -> Vec<(Key, Option<Vec<u8>>)> {
-    let row = |dice: &mut Dice| {
+/// Rows with random keys, like most rows of runs.
+fn random_rows(dice: &mut SeededRng, rows: u64, bytes: usize) -> Vec<(Key, Option<Vec<u8>>)> {
+    let row = |dice: &mut SeededRng| {
         let mut value = Vec::with_capacity(bytes + 8);
         while value.len() < bytes {
-            value.extend_from_slice(&dice.throw().to_be_bytes());
+            value.extend_from_slice(&dice.next_u64().to_be_bytes());
         }
-        (Key::new(dice.throw().to_be_bytes()), Some(value))
+        (Key::new(dice.next_u64().to_be_bytes()), Some(value))
     };
     (0..rows).map(|_| row(dice)).collect()
 }
 
 fn commits() {
-    println!("\ncommits, 64 committers (rows beside the head, random keys)");
+    println!("\ncommits, 64 committers (rows besides the head, random keys)");
     println!(
         "rows  bytes each   commits/s    rows/s   CPU µs/commit   bytes to disk / bytes of rows     RSS"
     );
     for rows in [1u64, 3, 12] {
         for bytes in [100usize, 500, 2_000] {
-            let took = load(64, Duration::from_secs(3), move |committer, number| {
-                random_rows(&mut Dice::new((committer << 32) | number), rows, bytes)
+            let result = load(64, Duration::from_secs(3), move |committer, number| {
+                random_rows(&mut SeededRng::new((committer << 32) | number), rows, bytes)
             });
-            let logical = took.commits * rows * (bytes as u64 + 8);
+            let logical = result.commits * rows * (bytes as u64 + 8);
             println!(
                 "{rows:>4}  {bytes:>10}  {:>10.0}  {:>8.0}  {:>14.1}  {:>30.2}  {:>4.0} MiB",
-                took.commits as f64 / took.seconds,
-                (took.commits * (rows + 1)) as f64 / took.seconds,
-                took.cpu_seconds * 1e6 / took.commits as f64,
-                took.disk_bytes as f64 / logical as f64,
+                result.commits as f64 / result.seconds,
+                (result.commits * (rows + 1)) as f64 / result.seconds,
+                result.cpu_seconds * 1e6 / result.commits as f64,
+                result.disk_bytes as f64 / logical as f64,
                 resident_mib(),
             );
         }
@@ -154,15 +164,15 @@ fn groups() {
     println!("\ngroup commit, 4 rows of 250 bytes and a head");
     println!("committers   commits/s    rows/s   mean latency µs   CPU µs/commit");
     for committers in [1u64, 8, 64, 512] {
-        let took = load(committers, Duration::from_secs(4), |committer, number| {
-            random_rows(&mut Dice::new((committer << 32) | number), 4, 250)
+        let result = load(committers, Duration::from_secs(4), |committer, number| {
+            random_rows(&mut SeededRng::new((committer << 32) | number), 4, 250)
         });
         println!(
             "{committers:>10}  {:>10.0}  {:>8.0}  {:>16.0}  {:>14.1}",
-            took.commits as f64 / took.seconds,
-            (took.commits * 5) as f64 / took.seconds,
-            took.seconds * 1e6 * committers as f64 / took.commits as f64,
-            took.cpu_seconds * 1e6 / took.commits as f64,
+            result.commits as f64 / result.seconds,
+            (result.commits * 5) as f64 / result.seconds,
+            result.seconds * 1e6 * committers as f64 / result.commits as f64,
+            result.cpu_seconds * 1e6 / result.commits as f64,
         );
     }
 }
@@ -173,9 +183,9 @@ fn steps() {
     let template: Arc<Vec<three_steps::Rows>> = Arc::new(three_steps::commits(1));
     for committers in [1u64, 64] {
         let template = Arc::clone(&template);
-        let took = load(committers, Duration::from_secs(4), move |_, number| {
+        let result = load(committers, Duration::from_secs(4), move |_, number| {
             let rows = template.get(usize::try_from(number % 4).expect("small")).cloned().unwrap_or_default();
-            // The same rows under the number of another run.
+            // The same rows with the id of another run.
             let rename = |key: Key| {
                 let mut bytes = key.as_bytes().to_vec();
                 bytes.extend_from_slice(&(number / 4).to_be_bytes());
@@ -183,18 +193,18 @@ fn steps() {
             };
             rows.into_iter().map(|(key, value)| (rename(key), value)).collect()
         });
-        let runs = took.commits as f64 / 4.0;
+        let runs = result.commits as f64 / 4.0;
         println!(
             "{committers:>19}  {:>7.0}  {:>12.0}  {:>11.1}",
-            runs / took.seconds,
-            took.seconds * 1e6 * committers as f64 / runs,
-            took.cpu_seconds * 1e6 / runs,
+            runs / result.seconds,
+            result.seconds * 1e6 * committers as f64 / runs,
+            result.cpu_seconds * 1e6 / runs,
         );
     }
 }
 
 fn history_row(number: u64) -> PublicRow {
-    let text = |text: String| Value::Text(text);
+    let text = |text: String| CellValue::Text(text);
     let columns = BTreeMap::from([
         ("Engine".to_owned(), text(format!("engine-{}", number % 9))),
         ("InstanceId".to_owned(), text(format!("instance-{}", number / 20))),
@@ -203,9 +213,12 @@ fn history_row(number: u64) -> PublicRow {
             "Status".to_owned(),
             text(if number.is_multiple_of(50) { "Failed" } else { "Succeeded" }.to_owned()),
         ),
-        ("DurationMs".to_owned(), Value::Integer(12)),
+        ("DurationMs".to_owned(), CellValue::Integer(12)),
         ("Input".to_owned(), text("{\"key\":\"0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e\"}".to_owned())),
-        ("CreatedAtUtc".to_owned(), Value::Time(1_790_000_000_000 + number.cast_signed())),
+        (
+            "CreatedAtUtc".to_owned(),
+            CellValue::Time(Timestamp(1_790_000_000_000).plus(abide_ids::Duration(number))),
+        ),
         ("CorrelationId".to_owned(), text(format!("correlation-{}", number / 3))),
     ]);
     let key =
@@ -214,11 +227,11 @@ fn history_row(number: u64) -> PublicRow {
 }
 
 fn queries() {
-    println!("\npublic queries, pages of 50, newest first, from a random moment");
+    println!("\npublic queries, pages of 50, newest first, from a random time");
     println!("rows       filter                        p50 µs   p99 µs   max µs");
     for total in [10_000u64, 100_000, 1_000_000] {
         let folder = tempfile::tempdir().expect("a folder");
-        let options = Options { sync: SyncMode::OperatingSystem, ..Options::default() };
+        let options = EmbeddedOptions { sync: SyncMode::OperatingSystem, ..EmbeddedOptions::default() };
         let store = EmbeddedStore::open(folder.path(), options).expect("a store");
         runtime().block_on(async {
             let started = Instant::now();
@@ -228,19 +241,19 @@ fn queries() {
                 store.put(&SCHEMA, rows.collect()).await.expect("rows are put");
             }
             println!("{total} rows put, {:.0}/s", total as f64 / started.elapsed().as_secs_f64());
-            ask(&store, total).await;
+            run_queries(&store, total).await;
         });
         println!("RSS {:.0} MiB", resident_mib());
     }
 }
 
-/// Runs that were running and are completed: the list of those that still run must not walk over all that do not.
+/// Many runs that completed: listing the few that still run must not scan all that do not.
 fn churn() {
-    println!("\nruns that came and went, then the list of the ten that still run");
+    println!("\nmany completed runs, then the list of the ten that still run");
     println!("finished      p50 µs   p99 µs");
     for total in [10_000u64, 100_000, 1_000_000] {
         let folder = tempfile::tempdir().expect("a folder");
-        let options = Options { sync: SyncMode::OperatingSystem, ..Options::default() };
+        let options = EmbeddedOptions { sync: SyncMode::OperatingSystem, ..EmbeddedOptions::default() };
         let store = EmbeddedStore::open(folder.path(), options).expect("a store");
         runtime().block_on(async {
             for slice in 0..total / 500 {
@@ -255,15 +268,15 @@ fn churn() {
             let mut times = Vec::new();
             for _ in 0..200 {
                 let started = Instant::now();
-                let mut query = Query::default().equal("Status", "Running");
+                let mut query = PublicQuery::default().filter("Status", "Running");
                 let mut found = 0;
                 loop {
-                    let page = store.query(&INSTANCES, &query).await.expect("an answer");
+                    let page = store.query(&INSTANCES, &query).await.expect("a page");
                     found += page.rows.len();
                     if page.continuation.is_none() {
                         break;
                     }
-                    query = query.after(page.continuation);
+                    query = query.continue_from(page.continuation);
                 }
                 times.push(started.elapsed().as_micros());
                 assert_eq!(found, 10);
@@ -276,7 +289,7 @@ fn churn() {
 }
 
 fn instance_row(number: u64, revision: u64, status: &str) -> PublicRow {
-    let text = |text: String| Value::Text(text);
+    let text = |text: String| CellValue::Text(text);
     let columns = BTreeMap::from([
         ("InstanceId".to_owned(), text(format!("instance-{number}"))),
         ("ExecutionId".to_owned(), text(format!("instance-{number}:1"))),
@@ -284,14 +297,20 @@ fn instance_row(number: u64, revision: u64, status: &str) -> PublicRow {
         ("Version".to_owned(), text("1.0.0".to_owned())),
         ("Status".to_owned(), text(status.to_owned())),
         ("CorrelationId".to_owned(), text(format!("correlation-{number}"))),
-        ("CreatedAtUtc".to_owned(), Value::Time(1_790_000_000_000 + number.cast_signed())),
-        ("LastUpdatedAtUtc".to_owned(), Value::Time(1_790_000_000_000 + number.cast_signed())),
+        (
+            "CreatedAtUtc".to_owned(),
+            CellValue::Time(Timestamp(1_790_000_000_000).plus(abide_ids::Duration(number))),
+        ),
+        (
+            "LastUpdatedAtUtc".to_owned(),
+            CellValue::Time(Timestamp(1_790_000_000_000).plus(abide_ids::Duration(number))),
+        ),
     ]);
     let key = PublicKey { partition: format!("instance-{number}"), row: "0000000001".to_owned() };
     PublicRow { key, revision, columns }
 }
 
-async fn ask(store: &EmbeddedStore, total: u64) {
+async fn run_queries(store: &EmbeddedStore, total: u64) {
     type Filter = fn(&PublicRow) -> Vec<(&'static str, String)>;
     fn by(row: &PublicRow, columns: &[&'static str]) -> Vec<(&'static str, String)> {
         columns.iter().map(|column| (*column, row.text(column).unwrap_or_default().to_owned())).collect()
@@ -308,18 +327,21 @@ async fn ask(store: &EmbeddedStore, total: u64) {
         ("status + operation", |row| by(row, &["Status", "Operation"])),
     ];
     for (name, filter) in filters {
-        let mut dice = Dice::new(total);
+        let mut dice = SeededRng::new(total);
         let mut times: Vec<u128> = Vec::new();
         for _ in 0..2_000 {
             let row = history_row(dice.below(total));
-            let mut query = Query { until: row.ordered_at(&SCHEMA).map(|at| at + 1), ..Query::default() };
+            let mut query = PublicQuery {
+                until: row.order_time(&SCHEMA).map(|at| at.plus(abide_ids::Duration(1))),
+                ..PublicQuery::default()
+            };
             for (column, value) in filter(&row) {
-                query = query.equal(column, &value);
+                query = query.filter(column, &value);
             }
             let started = Instant::now();
-            let page = store.query(&SCHEMA, &query).await.expect("an answer");
+            let page = store.query(&SCHEMA, &query).await.expect("a page");
             times.push(started.elapsed().as_micros());
-            assert!(!page.rows.is_empty(), "the row itself is in the answer");
+            assert!(!page.rows.is_empty(), "the row itself is in the page");
         }
         times.sort_unstable();
         let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
@@ -332,7 +354,7 @@ async fn ask(store: &EmbeddedStore, total: u64) {
     }
 }
 
-/// Ten GiB of rows, the process killed while it writes, opened again.
+/// Opens a store of ten GiB whose process was killed while it wrote.
 fn open_after_a_kill() {
     let gib = std::env::var("ABIDE_BENCH_GIB").unwrap_or_else(|_| "10".to_owned());
     let folder = tempfile::tempdir().expect("a folder");
@@ -344,25 +366,26 @@ fn open_after_a_kill() {
         started.elapsed().as_secs_f64(),
         filler.expect("a filler")
     );
-    for round in ["after the kill", "after an orderly close"] {
+    for round in ["after the kill", "after a clean close"] {
         let started = Instant::now();
-        let store = EmbeddedStore::open(folder.path(), Options::default()).expect("the store opens");
+        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).expect("the store opens");
         println!("open {round}: {:.2} s, RSS {:.0} MiB", started.elapsed().as_secs_f64(), resident_mib());
         drop(store);
     }
 }
 
 fn fill_and_die(folder: &Path, gib: u64) {
-    let options = Options { sync: SyncMode::OperatingSystem, ..Options::default() };
+    let options = EmbeddedOptions { sync: SyncMode::OperatingSystem, ..EmbeddedOptions::default() };
     let store = EmbeddedStore::open(folder, options).expect("a store");
-    let mut dice = Dice::new(1);
-    let (mut version, mut written) = (None, 0);
+    let mut dice = SeededRng::new(1);
+    let mut version = None;
+    let mut written = 0;
     runtime().block_on(async {
         while written < gib << 30 {
             let rows = random_rows(&mut dice, 500, 2_000);
             let batch: Batch = three_steps::batch(rows, version, written);
-            written += batch.bytes() as u64;
-            version = committed(store.commit(&shard(0), batch).await).head;
+            written += batch.size_bytes() as u64;
+            version = committed(store.commit(&shard(0), batch).await).head_version;
         }
     });
     println!(
@@ -370,7 +393,7 @@ fn fill_and_die(folder: &Path, gib: u64) {
         resident_mib(),
         disk_bytes() as f64 / (1u64 << 30) as f64
     );
-    // As kill -9 would: nothing is closed, nothing is flushed.
+    // Like kill -9: nothing is closed or flushed.
     std::process::abort();
 }
 
@@ -381,7 +404,7 @@ fn cpu_seconds() -> f64 {
     ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Bytes this process has had written to disk.
+/// Bytes that this process has written to disk.
 fn disk_bytes() -> u64 {
     field("/proc/self/io", "write_bytes:")
 }

@@ -1,24 +1,24 @@
-//! The kinds of targets that nobody can be well with, by name.
+//! The kinds of bad targets and their names. The program `bad_targets` serves them.
 
-/// What a bad target does.
+/// A kind of bad target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Connections are never answered.
+pub enum BadTargetKind {
+    /// Never accepts a connection.
     Unanswered,
-    /// Accepts, and never answers.
+    /// Accepts connections and never responds.
     Silent,
-    /// Answers one byte a second.
+    /// Responds with one byte per second.
     Trickle,
-    /// Resets.
+    /// Resets every connection.
     Reset,
-    /// Answers with a body without end.
+    /// Responds with an endless body.
     Endless,
 }
 
-impl Kind {
+impl BadTargetKind {
     const ALL: [Self; 5] = [Self::Unanswered, Self::Silent, Self::Trickle, Self::Reset, Self::Endless];
 
-    /// As it is spelled on a command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unanswered => "unanswered",
@@ -30,11 +30,11 @@ impl Kind {
     }
 }
 
-impl std::str::FromStr for Kind {
+impl std::str::FromStr for BadTargetKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| format!("{:?} are the kinds there are", Self::ALL.map(Self::name)))
+        known.ok_or_else(|| format!("unknown kind {name:?}; use one of {:?}", Self::ALL.map(Self::name)))
     }
 }

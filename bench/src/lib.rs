@@ -1,23 +1,23 @@
-//! Workloads shared by the benchmarks: definitions, and driving them turn by turn. No figure is asserted anywhere.
+//! Definitions that the benchmarks share, and runs of them before their first turn. Nothing here measures or asserts.
 
 pub mod bad_target;
 pub mod three_steps;
 
-use abide_workflow::{Authored, Instance, InstanceId, Origin, Plan, RunNumber, Timestamp};
+use abide_workflow::{Instance, InstanceId, ParsedDefinition, Plan, RunNumber, RunOrigin, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// Compiles a workload's definition.
 ///
 /// # Panics
-/// If the workload is not valid, which is a mistake in this file.
+/// If the definition is not valid, which is a bug in this file.
 pub fn compile(definition: &Value) -> Plan {
-    match Authored::parse(&definition.to_string()).validate(None) {
+    match ParsedDefinition::parse(&definition.to_string()).validate(None) {
         Ok(validated) => validated.compile(),
-        Err(rejected) => unreachable!("a workload is refused: {:?}", rejected.findings),
+        Err(rejected) => unreachable!("a workload is rejected: {:?}", rejected.findings),
     }
 }
 
-/// A definition of these states.
+/// A definition with these states.
 pub fn definition(start: &str, states: &Value) -> Value {
     json!({
         "$schema": "workflow-schema-v1.json", "id": "workload", "version": "1.0.0",
@@ -30,7 +30,7 @@ pub fn three_tasks() -> Value {
     three_tasks_of("Work")
 }
 
-/// The same with another activity.
+/// [`three_tasks`] with another activity.
 pub fn three_tasks_of(activity: &str) -> Value {
     let task = |output: &str, next: &str| json!({"type": "task", "activity": activity, "input": {"id": "$.input.id", "before": "$.state.a?"}, "output": output, "next": next});
     definition(
@@ -42,12 +42,12 @@ pub fn three_tasks_of(activity: &str) -> Value {
     )
 }
 
-/// A parallel of so many branches, each with one task.
+/// A parallel state with so many branches, each with one task.
 pub fn parallel(branches: usize) -> Value {
     parallel_of("Work", branches)
 }
 
-/// The same with another activity.
+/// [`parallel`] with another activity.
 pub fn parallel_of(activity: &str, branches: usize) -> Value {
     let branch = json!({"startAt": "Do", "states": {
         "Do": {"type": "task", "activity": activity, "input": {"id": "$.input.id"}, "output": "$.state.x", "next": "Done"},
@@ -61,7 +61,7 @@ pub fn parallel_of(activity: &str, branches: usize) -> Value {
     )
 }
 
-/// Waits for an event and ends with its payload.
+/// Waits for an event; the output is its payload.
 pub fn waiting(event: &str) -> Value {
     definition(
         "Wait",
@@ -72,7 +72,7 @@ pub fn waiting(event: &str) -> Value {
     )
 }
 
-/// A map over items, each with one task.
+/// A map over items with one task for each.
 pub fn map() -> Value {
     definition(
         "Each",
@@ -86,7 +86,7 @@ pub fn map() -> Value {
     )
 }
 
-/// So many states in a row, with choices, retries, handlers and a compensation among them.
+/// So many states in a row, including choices, retries, error handlers and a compensation.
 pub fn long(states: usize) -> Value {
     let mut all: Map<String, Value> = Map::new();
     let name = |n: usize| format!("S{n:04}");
@@ -115,7 +115,7 @@ pub fn long(states: usize) -> Value {
 /// A run of a plan before its first turn.
 pub fn pending(plan: &Plan, input: Value) -> Instance {
     let id = InstanceId::new("bench-1").unwrap_or_else(|error| unreachable!("{error}"));
-    let mut origin = Origin::new(id, RunNumber(1), plan);
+    let mut origin = RunOrigin::new(id, RunNumber(1), plan);
     origin.input = input.into();
     Instance::pending(origin, Timestamp(0))
 }

@@ -1,43 +1,46 @@
-//! A run of three tasks as rows for the benchmark of the store: the real turns of the core, put into rows by hand as the runtime does, four commits. What the
-//! runtime itself writes is counted by its own tests.
+//! A run of three tasks as rows for the benchmark of the store: the real turns of the workflow core, converted to rows
+//! by hand as the runtime does, in four commits. The runtime's own tests count what the runtime itself writes.
 //!
-//! One row per turn: the page has the turn's history and the parts it changed. No timer rows for deadlines of calls in flight, and
-//! the public table is fed at the start and at the end only. Not counted: deleting the two rows of the feed, which rides in later commits
-//! of the shard, and a kept answer for starts with an idempotency key.
+//! There is one history page per turn, with the turn's events and the parts it changed. There are no timer rows for the
+//! deadlines of calls in flight, and the public table is written at the start and at the end only. Two things are not
+//! counted: the deletion of the two outbox rows for the public index, which is part of later commits of the shard, and
+//! the idempotency record of a start with a key.
 
-use abide_store::rows::{Batch, Key, Version};
-use abide_store::tables::dispatches::{Dispatch, DispatchInput, DispatchState};
-use abide_store::tables::heads::{CommitId, Head};
-use abide_store::tables::instances::{Instance as InstanceRow, RunStatus};
-use abide_store::tables::outbox::Outgoing;
-use abide_store::tables::pages::Page;
-use abide_store::tables::public_instances::PublicInstance;
-use abide_store::tables::{dispatches, encode, heads, instances, outbox, pages};
+use abide_ids::{Digest, IdempotencyKey, RunId, RunNumber, TurnNumber};
+use abide_store::rows::{Batch, Key, RowVersion};
+use abide_store::tables::calls::{CallInput, CallRow, CallRowState};
+use abide_store::tables::heads::{CommitId, HeadRow};
+use abide_store::tables::history_pages::HistoryPageRow;
+use abide_store::tables::instances::{InstanceRow, RunStatus};
+use abide_store::tables::outbox::OutboxRow;
+use abide_store::tables::public_instances::PublicInstanceRow;
+use abide_store::tables::{calls, encode, heads, history_pages, instances, outbox};
 use abide_workflow::command::{Command, CommandKind};
-use abide_workflow::{CommandId, Limits, Message, Timestamp, Turn, advance};
+use abide_workflow::{Limits, Message, Timestamp, Turn, advance};
 use serde_json::json;
 
 use crate::{compile, pending, three_tasks};
 
-/// The rows of one commit beside the head: key → value, or `None` to delete.
+/// The rows of one commit besides the head: key → value, or `None` to delete.
 pub type Rows = Vec<(Key, Option<Vec<u8>>)>;
 
-/// The four commits of a run that has this number in its shard.
+/// The four commits of a run with this run id.
 pub fn commits(run: u64) -> Vec<Rows> {
-    let (plan, limits) = (compile(&three_tasks()), Limits::default());
+    let plan = compile(&three_tasks());
+    let limits = Limits::default();
     let mut instance = pending(&plan, json!({"id": "dev-1"}));
-    let mut called: Option<(Key, Dispatch)> = None;
+    let mut called: Option<(Key, CallRow)> = None;
     let mut first_event = 1;
     let mut all = Vec::new();
     for number in 0..4u64 {
         let inbox = called.as_ref().map(|(_, call)| Message::ActivityCompleted {
-            command: CommandId(call.command),
+            command: call.command,
             result: json!({"ok": true, "id": "r-1"}).into(),
         });
-        let Ok(turn) = advance(&plan, &mut instance, inbox.as_slice(), Timestamp(NOW), &limits) else {
+        let Ok(turn) = advance(&plan, &mut instance, inbox.as_slice(), NOW, &limits) else {
             return all;
         };
-        let mut rows: Rows = vec![page(run, number + 1, first_event, &turn)];
+        let mut rows: Rows = vec![page(run, TurnNumber(number + 1), first_event, &turn)];
         first_event += turn.history.len() as u64;
         if let Some((key, _)) = called.take() {
             rows.push((key, None));
@@ -48,19 +51,19 @@ pub fn commits(run: u64) -> Vec<Rows> {
         }
         if number == 0 || number == 3 {
             let status = if number == 0 { RunStatus::Running } else { RunStatus::Completed };
-            rows.push(instance_row(run, number + 1, status));
-            let feed = Outgoing { created_at: NOW, message: public_row(run, number, status) };
-            rows.push((outbox::key(outbox::PUBLIC, run * 4 + number), Some(encode(&feed))));
+            rows.push(instance_row(run, TurnNumber(number + 1), status));
+            let index_row = OutboxRow { created_at: NOW, message: public_row(run, number, status) };
+            rows.push((outbox::key(outbox::PUBLIC_INDEX_TARGET, run * 4 + number), Some(encode(&index_row))));
         }
         all.push(rows);
     }
     all
 }
 
-/// A commit of these rows under a head.
-pub fn batch(rows: Rows, expect: Option<Version>, sequence: u64) -> Batch {
-    let head = Head {
-        owner: "node-0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
+/// A commit of these rows with a head.
+pub fn batch(rows: Rows, expect: Option<RowVersion>, sequence: u64) -> Batch {
+    let head = HeadRow {
+        owner: Some("node-0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned()),
         fencing_token: 3,
         heartbeat: sequence,
         last_commit: CommitId(u128::from(sequence) << 64),
@@ -73,62 +76,62 @@ pub fn batch(rows: Rows, expect: Option<Version>, sequence: u64) -> Batch {
     })
 }
 
-const NOW: i64 = 1_790_000_000_000;
+const NOW: Timestamp = Timestamp(1_790_000_000_000);
 
-fn page(run: u64, turn_number: u64, first_event: u64, turn: &Turn) -> (Key, Option<Vec<u8>>) {
+fn page(run: u64, turn_number: TurnNumber, first_event: u64, turn: &Turn) -> (Key, Option<Vec<u8>>) {
     let changes = turn.changes.iter().map(|change| (change.key.to_bytes(), change.value.clone()));
-    let page = Page {
+    let page = HistoryPageRow {
         first_event,
-        events_count: u32::try_from(turn.history.len()).unwrap_or(u32::MAX),
-        at: NOW,
+        event_count: u32::try_from(turn.history.len()).unwrap_or(u32::MAX),
+        turn_at: NOW,
         events: serde_json::to_vec(&turn.history).unwrap_or_default(),
-        changes: changes.collect(),
-        troubled: Vec::new(),
-        settled: Vec::new(),
+        part_changes: changes.collect(),
+        call_failures: Vec::new(),
+        settled_calls: Vec::new(),
     };
-    (pages::key(run, turn_number), Some(encode(&page)))
+    (history_pages::key(RunId(run), turn_number), Some(encode(&page)))
 }
 
-fn dispatch(run: u64, command: &Command) -> Option<(Key, Dispatch)> {
+fn dispatch(run: u64, command: &Command) -> Option<(Key, CallRow)> {
     let CommandKind::StartActivity(start) = &command.kind else { return None };
-    let call = Dispatch {
+    let call = CallRow {
         instance_id: format!("0198c2a4-7d31-7a52-9c6f-{run:012x}"),
-        run_number: 1,
+        run_number: RunNumber::FIRST,
         correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
-        command: command.id.0,
+        command: command.id,
         activity: start.activity.clone(),
         step: "A".to_owned(),
-        parent_item: None,
-        state: DispatchState::Sent,
+        parent_item_key: None,
+        state: CallRowState::Sent,
         attempt: 0,
-        unanswered: 0,
+        unanswered_attempts: 0,
         fencing_token: 3,
         created_at: NOW,
         sent_at: NOW,
-        deadline_at: start.deadline.map(|at| at.0),
+        deadline_at: start.deadline,
         attempt_timeout_ms: 10_000,
         target: None,
         first_failure_at: None,
-        status: None,
+        failure_status: None,
         may_have_run: false,
-        unsent: false,
-        past: Vec::new(),
+        last_attempt_unsent: false,
+        past_attempts: Vec::new(),
         not_before: None,
-        reason: None,
-        secrets: Vec::new(),
-        input: DispatchInput::Inline(serde_json::to_vec(&*start.input).unwrap_or_default()),
+        failure_reason: None,
+        secret_paths: Vec::new(),
+        input: CallInput::Inline(serde_json::to_vec(&*start.input).unwrap_or_default()),
     };
     let mut idempotency_key = [7; 32];
     idempotency_key.iter_mut().zip(command.id.0.to_be_bytes()).for_each(|(to, from)| *to = from);
-    Some((dispatches::key(run, &idempotency_key), call))
+    Some((calls::key(RunId(run), &IdempotencyKey(idempotency_key)), call))
 }
 
 fn public_row(run: u64, revision: u64, status: RunStatus) -> Vec<u8> {
     let id = format!("0198c2a4-7d31-7a52-9c6f-{run:012x}");
-    let row = PublicInstance {
+    let row = PublicInstanceRow {
         execution_id: format!("{id}:1"),
         instance_id: id,
-        run_number: 1,
+        run_number: RunNumber::FIRST,
         workflow: "device-onboarding".to_owned(),
         version: "1.0.0".to_owned(),
         status: format!("{status:?}"),
@@ -138,26 +141,26 @@ fn public_row(run: u64, revision: u64, status: RunStatus) -> Vec<u8> {
         updated_at: NOW,
         error: None,
     };
-    serde_json::to_vec(&row.to_row(revision)).unwrap_or_default()
+    serde_json::to_vec(&row.to_public_row(revision)).unwrap_or_default()
 }
 
-fn instance_row(run: u64, last_turn: u64, status: RunStatus) -> (Key, Option<Vec<u8>>) {
+fn instance_row(run: u64, last_turn: TurnNumber, status: RunStatus) -> (Key, Option<Vec<u8>>) {
     let row = InstanceRow {
-        run,
-        run_number: 1,
+        run_id: RunId(run),
+        run_number: RunNumber::FIRST,
         status,
-        definition: "device-onboarding".to_owned(),
+        definition_id: "device-onboarding".to_owned(),
         version: "1.0.0".to_owned(),
-        definition_hash: [9; 32],
-        folded_turn: 0,
+        definition_hash: Digest([9; 32]),
+        folded_turn: TurnNumber::ZERO,
         last_turn,
         created_at: NOW,
         updated_at: NOW,
         correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
         entity_id: None,
-        parked: None,
+        park_reason: None,
         parent: None,
-        parent_item: None,
+        parent_item_key: None,
     };
     (instances::key(&format!("0198c2a4-7d31-7a52-9c6f-{run:012x}")), Some(encode(&row)))
 }

@@ -1,4 +1,4 @@
-//! Compiles the protobuf contracts of `proto/`. The compiler is a crate, so nobody has to install one.
+//! Compiles the protobuf contracts of `proto/`. The compiler is a crate, so it need not be installed.
 
 use std::error::Error;
 

@@ -1,9 +1,9 @@
-//! What a rig has found, told at the end of its report.
+//! Prints the findings at the end of a rig's report.
 
 use std::collections::BTreeSet;
 
-/// Tells how many there are, and so many of them at most.
-pub(crate) fn tell<K>(findings: &BTreeSet<(K, String)>, most: usize) {
+/// Prints the number of findings and at most `most` of them.
+pub(crate) fn print_findings<K>(findings: &BTreeSet<(K, String)>, most: usize) {
     println!("  findings                    {}", findings.len());
     for (_, what) in findings.iter().take(most) {
         println!("    {what}");

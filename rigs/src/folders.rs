@@ -1,9 +1,9 @@
-//! Copies of folders, as somebody else left them.
+//! Copies folders that no process is writing to.
 
 use std::fs;
 use std::path::Path;
 
-/// Copies a folder with all that is below it.
+/// Copies a folder with everything in it.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! kill -9: the writer dies at a random moment, again and again, on the same two stores.
+//! kill -9 of the writer at random times, again and again, on the same two stores.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader};
@@ -7,85 +7,102 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 
-use crate::check::{self, Failed, Found, check};
-use crate::ledger::{Ledger, Line};
+use crate::ledger::{StoreLedger, WriterLine};
+use crate::store_check::{self, StoreCheckError, StoreCheckReport, check};
 
 pub(crate) const PARTITIONS: u64 = 16;
 const SIGKILL: i32 = 9;
 
-/// One store of the rig and what was acknowledged on it.
-struct Victim {
+/// One store of the rig and the ledger of its acknowledgements.
+struct StoreUnderTest {
     folder: PathBuf,
     small_buffers: bool,
-    ledger: Ledger,
+    acknowledge_early: bool,
+    ledger: StoreLedger,
 }
 
-/// Kills `cycles` writers, by turns on a store with small buffers and on one with large ones.
-pub(crate) fn run(cycles: u32, folder: &Path) -> Result<(), String> {
-    let victim = |name: &str, small_buffers| Victim {
+/// Kills `cycles` writers, alternating between a store with small buffers and one with large ones.
+///
+/// In the control, writers acknowledge too early, and the rig must find losses.
+pub(crate) fn run(cycles: u32, folder: &Path, control: bool) -> Result<(), String> {
+    let store = |name: &str, small_buffers| StoreUnderTest {
         folder: folder.join(name),
         small_buffers,
-        ledger: Ledger::default(),
+        acknowledge_early: control,
+        ledger: StoreLedger::default(),
     };
-    let (mut small, mut large) = (victim("small", true), victim("large", false));
-    let mut total = Found::default();
+    let mut small = store("small", true);
+    let mut large = store("large", false);
+    let mut total = StoreCheckReport::default();
     let outcome = kill_all(cycles, &mut small, &mut large, &mut total);
     total.add_ledger(&small.ledger);
     total.add_ledger(&large.ledger);
     total.report("kills", cycles);
+    if control {
+        return store_check::control_verdict(total.lost);
+    }
     outcome.and_then(|()| total.verdict())
 }
 
-/// Every second time on a store the next writer recovers it itself, before it is checked.
-fn kill_all(cycles: u32, small: &mut Victim, large: &mut Victim, total: &mut Found) -> Result<(), String> {
-    let mut dice = Dice::new(u64::from(cycles));
+/// After every second kill of a store the next writer recovers it before the check does.
+fn kill_all(
+    cycles: u32,
+    small: &mut StoreUnderTest,
+    large: &mut StoreUnderTest,
+    total: &mut StoreCheckReport,
+) -> Result<(), String> {
+    let mut dice = SeededRng::new(u64::from(cycles));
     for cycle in 0..cycles {
-        let victim = if cycle % 2 == 0 { &mut *small } else { &mut *large };
+        let store = if cycle % 2 == 0 { &mut *small } else { &mut *large };
         let time = Duration::from_millis(30 + dice.below(250));
         let is_last = cycle + 2 >= cycles;
-        kill_one(victim, time, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
+        kill_one(store, time, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
         if cycle / 2 % 2 == 0 || is_last {
-            check_one(victim, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
+            check_one(store, total).map_err(|error| format!("cycle {cycle}: {error}"))?;
         }
     }
     Ok(())
 }
 
-fn kill_one(victim: &mut Victim, time: Duration, total: &mut Found) -> Result<(), String> {
+fn kill_one(store: &mut StoreUnderTest, time: Duration, total: &mut StoreCheckReport) -> Result<(), String> {
     let partitions = PARTITIONS.to_string();
-    let mut writer = Writer::start(&victim.folder, &["--partitions", &partitions], victim.small_buffers)?;
-    match writer.listen(PARTITIONS, time, &mut victim.ledger) {
-        Ok(()) => writer.kill(&mut victim.ledger),
+    let mut arguments = vec!["--partitions", &partitions];
+    if store.acknowledge_early {
+        arguments.push("--acknowledge-early");
+    }
+    let mut writer = Writer::start(&store.folder, &arguments, store.small_buffers)?;
+    match writer.read_lines_for(PARTITIONS, time, &mut store.ledger) {
+        Ok(()) => writer.kill(&mut store.ledger),
         Err(problem) => {
-            println!("{}: {problem}", victim.folder.display());
+            println!("{}: {problem}", store.folder.display());
             total.failed_opens += 1;
             Ok(())
         }
     }
 }
 
-fn check_one(victim: &mut Victim, total: &mut Found) -> Result<(), Failed> {
-    let options = check::options(victim.small_buffers);
-    match check(&victim.folder, PARTITIONS, options, &mut victim.ledger) {
-        Ok(found) => {
-            total.add(&found);
+fn check_one(store: &mut StoreUnderTest, total: &mut StoreCheckReport) -> Result<(), StoreCheckError> {
+    let options = store_check::options(store.small_buffers);
+    match check(&store.folder, PARTITIONS, options, &mut store.ledger) {
+        Ok(report) => {
+            total.add(&report);
             Ok(())
         }
         Err(failed) => {
-            total.failed_opens += u64::from(matches!(failed, Failed::Open(_)));
+            total.failed_opens += u64::from(matches!(failed, StoreCheckError::Open(_)));
             Err(failed)
         }
     }
 }
 
-/// A writer in a process of its own.
+/// A writer process.
 pub(crate) struct Writer {
     child: Child,
     output: BufReader<ChildStdout>,
-    half_line: String,
-    /// Its output has come to its end.
+    partial_line: String,
+    /// True if its output has ended.
     has_ended: bool,
 }
 
@@ -94,7 +111,7 @@ impl Writer {
         Self::start_under(None, folder, arguments, small_buffers)
     }
 
-    /// Starts the writer, perhaps under another program such as strace.
+    /// Starts the writer, if wanted under another program such as strace.
     pub(crate) fn start_under(
         wrapper: Option<&[&str]>,
         folder: &Path,
@@ -116,60 +133,61 @@ impl Writer {
         }
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let output = child.stdout.take().ok_or("the writer has no output")?;
-        Ok(Self { child, output: BufReader::new(output), half_line: String::new(), has_ended: false })
+        Ok(Self { child, output: BufReader::new(output), partial_line: String::new(), has_ended: false })
     }
 
     pub(crate) fn process(&self) -> Option<rustix::process::Pid> {
         i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
     }
 
-    /// Notes what the writer says, until every partition has started and for a while from then on. An error if it ended before.
+    /// Records the lines of the writer until every partition has started, and then for `time`. An error if the writer
+    /// ended before every partition had started.
     #[expect(clippy::disallowed_methods, reason = "a rig works in real time")]
-    pub(crate) fn listen(
+    pub(crate) fn read_lines_for(
         &mut self,
         partitions: u64,
         time: Duration,
-        ledger: &mut Ledger,
+        ledger: &mut StoreLedger,
     ) -> Result<(), String> {
         let mut started: HashSet<u64> = HashSet::new();
         while (started.len() as u64) < partitions {
-            let Some(line) = self.line() else {
+            let Some(line) = self.next_line() else {
                 let status = self.child.wait().map_err(|error| error.to_string())?;
                 return Err(format!("the writer ended before every partition had started: {status}"));
             };
-            if let Line::Started { partition, .. } = line {
+            if let WriterLine::Started { partition, .. } = line {
                 started.insert(partition);
             }
-            ledger.note(&line);
+            ledger.record(&line);
         }
         let until = Instant::now() + time;
         while Instant::now() < until {
-            // One that has ended is found when it is to be killed.
-            let Some(line) = self.line() else { break };
-            ledger.note(&line);
+            // If the writer has ended by itself, `kill` reports it.
+            let Some(line) = self.next_line() else { break };
+            ledger.record(&line);
         }
         Ok(())
     }
 
     /// The next line, or `None` when the writer has ended.
-    pub(crate) fn line(&mut self) -> Option<Line> {
+    pub(crate) fn next_line(&mut self) -> Option<WriterLine> {
         loop {
-            self.half_line.clear();
-            match self.output.read_line(&mut self.half_line) {
+            self.partial_line.clear();
+            match self.output.read_line(&mut self.partial_line) {
                 Ok(0) | Err(_) => {
                     self.has_ended = true;
                     return None;
                 }
                 Ok(_) => {}
             }
-            if let Some(line) = Line::from_text(&self.half_line) {
+            if let Some(line) = WriterLine::from_text(&self.partial_line) {
                 return Some(line);
             }
         }
     }
 
-    /// Kills the writer and notes what it had said before. An error if it was not the kill that ended it.
-    pub(crate) fn kill(mut self, ledger: &mut Ledger) -> Result<(), String> {
+    /// Kills the writer and records its remaining lines. An error if the writer had ended by itself.
+    pub(crate) fn kill(mut self, ledger: &mut StoreLedger) -> Result<(), String> {
         let ended_before = self.has_ended;
         let status = self.end(ledger)?;
         if ended_before || status.signal() != Some(SIGKILL) {
@@ -178,8 +196,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Like [`Writer::kill`], for a writer that may have given up by itself, but not with an error.
-    pub(crate) fn kill_if_there(mut self, ledger: &mut Ledger) -> Result<(), String> {
+    /// Like [`Writer::kill`], for a writer that may have ended by itself, but not with an error.
+    pub(crate) fn kill_if_running(mut self, ledger: &mut StoreLedger) -> Result<(), String> {
         let status = self.end(ledger)?;
         if !status.success() && status.signal() != Some(SIGKILL) {
             return Err(format!("the writer failed: {status}"));
@@ -187,12 +205,12 @@ impl Writer {
         Ok(())
     }
 
-    fn end(&mut self, ledger: &mut Ledger) -> Result<ExitStatus, String> {
+    fn end(&mut self, ledger: &mut StoreLedger) -> Result<ExitStatus, String> {
         if !self.has_ended {
             self.child.kill().map_err(|error| error.to_string())?;
         }
-        while let Some(line) = self.line() {
-            ledger.note(&line);
+        while let Some(line) = self.next_line() {
+            ledger.record(&line);
         }
         self.child.wait().map_err(|error| error.to_string())
     }

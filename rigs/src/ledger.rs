@@ -1,29 +1,53 @@
-//! What was acknowledged: the last commit of every partition and the revision of every public row, as the writer said them.
+//! The ledger of acknowledgements: the last commit of every partition and the revision of every public row, as printed
+//! by the writer.
 
 use std::collections::HashMap;
 
 use crate::workload;
 
-/// One line of a writer.
+/// One line of a writer's output.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Line {
-    /// The partition's head when the writer started, or when it asked again after a failure.
-    Started { partition: u64, commit: u64 },
-    /// Acknowledged.
-    Committed { partition: u64, commit: u64 },
+pub(crate) enum WriterLine {
+    /// The partition's head when the writer started, or when it read the head after a failure.
+    Started {
+        partition: u64,
+        commit: u64,
+    },
+    Committed {
+        partition: u64,
+        commit: u64,
+    },
     /// The public row of this commit was acknowledged.
-    Put { partition: u64, commit: u64 },
+    Put {
+        partition: u64,
+        commit: u64,
+    },
     /// The outcome was unknown.
-    Unknown { partition: u64, commit: u64 },
-    /// Surely not applied, and why.
-    Unavailable { partition: u64, commit: u64, reason: String },
-    /// What came of this commit could not be asked, and why.
-    Unread { partition: u64, commit: u64, reason: String },
-    /// The store said of this commit what was not so.
-    Lied { partition: u64, commit: u64, what: String },
+    Unknown {
+        partition: u64,
+        commit: u64,
+    },
+    /// The commit was certainly not applied.
+    Unavailable {
+        partition: u64,
+        commit: u64,
+        reason: String,
+    },
+    /// The head could not be read after this commit.
+    Unread {
+        partition: u64,
+        commit: u64,
+        reason: String,
+    },
+    /// The store reported a false outcome for this commit.
+    FalseOutcome {
+        partition: u64,
+        commit: u64,
+        what: String,
+    },
 }
 
-impl Line {
+impl WriterLine {
     pub(crate) fn to_text(&self) -> String {
         match self {
             Self::Started { partition, commit } => format!("S {partition} {commit}\n"),
@@ -32,11 +56,11 @@ impl Line {
             Self::Unknown { partition, commit } => format!("U {partition} {commit}\n"),
             Self::Unavailable { partition, commit, reason } => format!("X {partition} {commit} {reason}\n"),
             Self::Unread { partition, commit, reason } => format!("R {partition} {commit} {reason}\n"),
-            Self::Lied { partition, commit, what } => format!("L {partition} {commit} {what}\n"),
+            Self::FalseOutcome { partition, commit, what } => format!("L {partition} {commit} {what}\n"),
         }
     }
 
-    /// A line as written; half a line, from a writer killed in the middle of it, says nothing.
+    /// Parses a line. Half a line, from a writer killed while writing it, gives `None`.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let text = text.strip_suffix('\n')?;
         let mut words = text.splitn(4, ' ');
@@ -50,73 +74,73 @@ impl Line {
             "U" => Self::Unknown { partition, commit },
             "X" => Self::Unavailable { partition, commit, reason: rest },
             "R" => Self::Unread { partition, commit, reason: rest },
-            "L" => Self::Lied { partition, commit, what: rest },
+            "L" => Self::FalseOutcome { partition, commit, what: rest },
             _ => return None,
         })
     }
 }
 
-/// All a rig remembers across cycles.
+/// The state of a rig across cycles.
 #[derive(Default, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct StoreLedger {
     pub committed: HashMap<u64, u64>,
     /// Partition and row → revision.
     pub put: HashMap<(u64, u64), u64>,
-    /// How many acknowledgements there were.
+    /// The number of acknowledgements.
     pub acknowledged: u64,
-    /// Heads that a writer found behind what had been acknowledged.
+    /// How often a writer found a head older than an acknowledged commit.
     pub lost_at_start: u64,
-    pub lies: u64,
-    pub first_lie: Option<String>,
-    /// Commits that were surely not applied and have not been tried again.
+    pub false_outcomes: u64,
+    pub first_false_outcome: Option<String>,
+    /// Partition → its commit that was certainly not applied and has not been retried.
     refused: HashMap<u64, u64>,
 }
 
-impl Ledger {
-    pub(crate) fn note(&mut self, line: &Line) {
+impl StoreLedger {
+    pub(crate) fn record(&mut self, line: &WriterLine) {
         match line {
-            Line::Committed { partition, commit } => {
+            WriterLine::Committed { partition, commit } => {
                 self.acknowledged += 1;
                 self.committed.insert(*partition, *commit);
                 self.refused.remove(partition);
             }
-            Line::Put { partition, commit } => {
+            WriterLine::Put { partition, commit } => {
                 self.acknowledged += 1;
                 self.put.insert((*partition, workload::public_slot(*commit)), *commit);
             }
-            Line::Started { partition, commit } => {
+            WriterLine::Started { partition, commit } => {
                 let acknowledged = self.committed.get(partition).copied().unwrap_or(0);
                 self.lost_at_start += u64::from(*commit < acknowledged);
-                self.note_head(*partition, *commit);
+                self.record_head(*partition, *commit);
             }
-            Line::Unknown { partition, .. } => {
+            WriterLine::Unknown { partition, .. } => {
                 self.refused.remove(partition);
             }
-            Line::Unavailable { partition, commit, .. } => {
+            WriterLine::Unavailable { partition, commit, .. } => {
                 self.refused.insert(*partition, *commit);
             }
-            Line::Unread { .. } => {}
-            Line::Lied { partition, commit, what } => {
+            WriterLine::Unread { .. } => {}
+            WriterLine::FalseOutcome { partition, commit, what } => {
                 self.refused.remove(partition);
-                self.note_lie(format!("partition {partition}, commit {commit}: {what}"));
+                self.record_false_outcome(format!("partition {partition}, commit {commit}: {what}"));
             }
         }
     }
 
-    /// A partition's head was read: what was surely not applied must not be there.
-    pub(crate) fn note_head(&mut self, partition: u64, commit: u64) {
+    /// A partition's head was read: a commit that was certainly not applied must not be in it.
+    pub(crate) fn record_head(&mut self, partition: u64, commit: u64) {
         if let Some(refused) = self.refused.remove(&partition)
             && commit >= refused
         {
-            self.note_lie(format!(
-                "partition {partition}, commit {refused}: surely not applied, and the head is at {commit}"
+            self.record_false_outcome(format!(
+                "partition {partition}, commit {refused}: reported as not applied, but the head is at {commit}"
             ));
         }
     }
 
-    fn note_lie(&mut self, what: String) {
-        self.lies += 1;
-        self.first_lie.get_or_insert(what);
+    fn record_false_outcome(&mut self, what: String) {
+        self.false_outcomes += 1;
+        self.first_false_outcome.get_or_insert(what);
     }
 }
 
@@ -125,35 +149,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_read_as_it_was_written() {
+    fn every_line_is_parsed_as_written() {
         let text = || "why not".to_owned();
-        let (partition, commit) = (3, 17);
+        let partition = 3;
+        let commit = 17;
         for line in [
-            Line::Started { partition, commit },
-            Line::Committed { partition, commit },
-            Line::Put { partition, commit },
-            Line::Unknown { partition, commit },
-            Line::Unavailable { partition, commit, reason: text() },
-            Line::Unread { partition, commit, reason: text() },
-            Line::Lied { partition, commit, what: text() },
+            WriterLine::Started { partition, commit },
+            WriterLine::Committed { partition, commit },
+            WriterLine::Put { partition, commit },
+            WriterLine::Unknown { partition, commit },
+            WriterLine::Unavailable { partition, commit, reason: text() },
+            WriterLine::Unread { partition, commit, reason: text() },
+            WriterLine::FalseOutcome { partition, commit, what: text() },
         ] {
-            assert_eq!(Line::from_text(&line.to_text()), Some(line));
+            assert_eq!(WriterLine::from_text(&line.to_text()), Some(line));
         }
-        assert_eq!(Line::from_text("C 3 1"), None);
+        assert_eq!(WriterLine::from_text("C 3 1"), None);
     }
 
     #[test]
-    fn a_refused_commit_that_is_there_is_a_lie() {
-        let refused = Line::Unavailable { partition: 1, commit: 8, reason: String::new() };
-        let mut ledger = Ledger::default();
-        ledger.note(&refused);
-        ledger.note_head(1, 7);
-        // It was tried again, and the writer was killed.
-        ledger.note_head(1, 8);
-        assert_eq!(ledger.lies, 0);
-        ledger.note(&refused);
-        ledger.note(&Line::Started { partition: 1, commit: 8 });
-        assert_eq!(ledger.lies, 1);
-        assert!(ledger.first_lie.is_some());
+    fn a_refused_commit_that_was_applied_is_a_false_outcome() {
+        let refused = WriterLine::Unavailable { partition: 1, commit: 8, reason: String::new() };
+        let mut ledger = StoreLedger::default();
+        ledger.record(&refused);
+        ledger.record_head(1, 7);
+        // It was retried, and the writer was killed.
+        ledger.record_head(1, 8);
+        assert_eq!(ledger.false_outcomes, 0);
+        ledger.record(&refused);
+        ledger.record(&WriterLine::Started { partition: 1, commit: 8 });
+        assert_eq!(ledger.false_outcomes, 1);
+        assert!(ledger.first_false_outcome.is_some());
     }
 }

@@ -1,10 +1,13 @@
-//! `crash`: breaks the server and the store in every way a machine can, and compares what is left with what was acknowledged.
+//! `crash`: the command line of the crash rigs. A rig kills the server or the store, cuts its power or makes its system
+//! calls fail, and then compares the data on disk with the acknowledgements.
 //!
-//! The rigs on the whole server are in `server`, the one on the server and its receivers in `dispatch`. A rig on the store starts this same program as a *writer*, which commits as fast as it
-//! can and says on its standard output what was acknowledged; does something terrible to it; opens what is left and *checks* it against a
-//! model that knows what every commit wrote. Run by `scripts/crash`; figures go to docs/guides/crash.md.
+//! The rigs for the whole server are in `server`; the rig for the server and its receivers is in `dispatch`. A rig for
+//! the store starts this same program as a *writer*, which commits as fast as it can and prints every acknowledgement.
+//! The rig kills or disturbs the writer, opens the store and *checks* it against a model of every commit.
+//!
+//! `scripts/crash` runs the rigs; the figures are in docs/guides/crash.md.
 
-mod check;
+mod bit_rot;
 mod dispatch;
 mod faults;
 mod findings;
@@ -12,8 +15,8 @@ mod folders;
 mod kill;
 mod ledger;
 mod power;
-mod rot;
 mod server;
+mod store_check;
 mod workload;
 mod writer;
 
@@ -31,21 +34,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Rig {
-    /// kill -9 of the server under load, at random moments and at named points of its work.
+    /// kill -9 of the server under load, at random times and at named points in its code.
     Kill {
         #[arg(long, default_value_t = 50)]
         cycles: u32,
-        /// Where everything is kept; a new folder.
+        /// A new folder for all data.
         #[arg(long)]
         folder: PathBuf,
-        /// The server, built with the feature `faults`; the `abide` beside this program without it.
+        /// The server, built with the feature `faults`. Default: the `abide` next to this program.
         #[arg(long)]
         abide: Option<PathBuf>,
-        /// Acknowledge when the operating system has it: faster, and no kill may lose anything either.
+        /// Acknowledge as soon as the operating system has the data. Faster, and a kill must not lose anything either.
         #[arg(long)]
         without_sync: bool,
+        /// The control: plant a fault that the rig must find.
+        #[arg(long)]
+        control: bool,
     },
-    /// Power cuts under the server: its file system is an image that is copied, and the copy is worked on. Needs root.
+    /// Power cuts under the server: its file system is an image; after a cut the server continues on a copy of it.
+    /// Needs root.
     Power {
         #[arg(long, default_value_t = 10)]
         cycles: u32,
@@ -53,108 +60,124 @@ enum Rig {
         folder: PathBuf,
         #[arg(long)]
         abide: Option<PathBuf>,
-        /// The control: acknowledge before the disk has it. The rig must find losses.
+        /// The control: acknowledge before the disk has the data. The rig must find losses.
         #[arg(long)]
         without_sync: bool,
     },
-    /// kill -9 of the server while many sessions send their events.
+    /// kill -9 of the server while many sessions send events.
     Sessions {
         #[arg(long, default_value_t = 20)]
         cycles: u32,
         #[arg(long, default_value_t = 1_000)]
         sessions: u32,
-        /// Events of each.
+        /// Events of each session.
         #[arg(long, default_value_t = 200)]
         events: u32,
         #[arg(long)]
         folder: PathBuf,
         #[arg(long)]
         abide: Option<PathBuf>,
+        /// The control: plant a fault that the rig must find.
+        #[arg(long)]
+        control: bool,
     },
-    /// kill -9 of the server and of the receivers that it calls, some of them at a time.
+    /// kill -9 of the server and of the receivers that it calls, one or several at a time.
     Dispatch {
         #[arg(long, default_value_t = 20)]
         cycles: u32,
-        /// Where everything is kept; a new folder.
+        /// A new folder for all data.
         #[arg(long)]
         folder: PathBuf,
-        /// The server; `abide-receiver` is beside it. Those beside this program without it.
+        /// The server, with `abide-receiver` next to it. Default: the programs next to this one.
         #[arg(long)]
         abide: Option<PathBuf>,
         /// The example workers, installed and compiled.
         #[arg(long, default_value = "examples/workers")]
         workers: PathBuf,
-        /// The control: one receiver forgets what it has done. The rig must find doubled effects.
+        /// The control: one receiver does not deduplicate. The rig must find duplicate effects.
         #[arg(long)]
         forget: bool,
     },
-    /// The forgetful receiver of the rig before.
+    /// The receiver without deduplication of the rig `dispatch`.
     #[command(hide = true)]
     ReceiveAndForget,
     /// kill -9 of a writer at full load.
     StoreKill {
         #[arg(long, default_value_t = 50)]
         cycles: u32,
-        /// Where the store is made; a new folder.
+        /// A new folder for the stores.
         #[arg(long)]
         folder: PathBuf,
+        /// The control: plant a fault that the rig must find.
+        #[arg(long)]
+        control: bool,
     },
-    /// A power cut: the writer is stopped and the image of its file system is copied and mounted elsewhere. Needs root.
+    /// Power cuts under a writer: it is frozen, and the image of its file system is copied and mounted. Needs root.
     StorePower {
         #[arg(long, default_value_t = 10)]
         cycles: u32,
         #[arg(long)]
         folder: PathBuf,
-        /// The control: acknowledge before the disk has it. The rig must find losses.
+        /// The control: acknowledge before the disk has the data. The rig must find losses.
         #[arg(long)]
         without_sync: bool,
     },
-    /// Failing system calls by strace, and a disk that is really full. Needs strace and root.
+    /// Failing system calls, injected by strace, and a full disk. Needs strace and root.
     StoreFaults {
         #[arg(long)]
         folder: PathBuf,
+        /// Run only the case with this number, from 0.
+        #[arg(long)]
+        only: Option<usize>,
+        /// The control: plant a fault that the rig must find.
+        #[arg(long)]
+        control: bool,
     },
-    /// One bit of a closed store is flipped, and everything is read.
+    /// Flip one bit of a closed store, then read everything.
     StoreRot {
         #[arg(long, default_value_t = 200)]
         flips: u32,
         #[arg(long)]
         folder: PathBuf,
+        /// The control: plant a fault that the rig must find.
+        #[arg(long)]
+        control: bool,
     },
-    /// The reader of the rig before.
+    /// The reader of the rig `store-rot`.
     #[command(hide = true)]
     ReadRotten {
         #[arg(long)]
         folder: PathBuf,
     },
-    /// The writer of the other rigs.
+    /// The writer of the rigs for the store.
     #[command(hide = true)]
-    Write(writer::Settings),
+    Write(writer::WriterArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().rig {
-        Rig::Kill { cycles, folder, abide, without_sync } => {
-            server::kill::run(cycles, &folder, abide, without_sync)
+        Rig::Kill { cycles, folder, abide, without_sync, control } => {
+            server::kill::run(cycles, &folder, abide, without_sync, control)
         }
         Rig::Power { cycles, folder, abide, without_sync } => {
             server::power::run(cycles, &folder, abide, without_sync)
         }
-        Rig::Sessions { cycles, sessions, events, folder, abide } => {
-            server::sessions::run(server::sessions::Plan { cycles, sessions, events }, &folder, abide)
+        Rig::Sessions { cycles, sessions, events, folder, abide, control } => {
+            let plan = server::sessions::SessionsPlan { cycles, sessions, events, control };
+            server::sessions::run(plan, &folder, abide)
         }
         Rig::Dispatch { cycles, folder, abide, workers, forget } => {
             dispatch::run::run(cycles, &folder, dispatch::run::Programs { abide, workers, forget })
         }
         Rig::ReceiveAndForget => dispatch::forgetful::run(),
-        Rig::StoreKill { cycles, folder } => kill::run(cycles, &folder),
+        Rig::StoreKill { cycles, folder, control } => kill::run(cycles, &folder, control),
         Rig::StorePower { cycles, folder, without_sync } => {
             let sync = if without_sync { SyncMode::OperatingSystem } else { SyncMode::EveryCommit };
             power::run(cycles, &folder, sync)
         }
-        Rig::StoreFaults { folder } => faults::run(&folder),
-        Rig::StoreRot { flips, folder } => rot::run(flips, &folder),
-        Rig::ReadRotten { folder } => rot::read(&folder),
+        Rig::StoreFaults { folder, only, control } => faults::run(&folder, only, control),
+        Rig::StoreRot { flips, folder, control } => bit_rot::run(flips, &folder, control),
+        Rig::ReadRotten { folder } => bit_rot::read(&folder),
         Rig::Write(settings) => writer::run(&settings),
     };
     match outcome {

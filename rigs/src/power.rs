@@ -1,20 +1,21 @@
-//! Power cuts: everything the writer's file system had not yet given to its disk is gone.
+//! Power cuts under a writer: everything that its file system had not yet written to disk is lost.
 //!
-//! The store lies on an ext4 file system in an image file. The writer is stopped, the image is copied as its disk is at that moment,
-//! and the copy is mounted: what was only in the caches of the mounted file system is not in it. The next cycle goes on from the copy.
+//! The store is on an ext4 file system in an image file. The writer is frozen, the image is copied, and the copy is
+//! mounted: data that was only in the caches of the mounted file system is not in the copy. The next cycle continues on
+//! the copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 use abide_store_embedded::SyncMode;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::check::{self, Failed, Found, check};
 use crate::kill::{PARTITIONS, Writer};
-use crate::ledger::Ledger;
+use crate::ledger::StoreLedger;
+use crate::store_check::{self, StoreCheckError, StoreCheckReport, check};
 
 const IMAGE_MIB: u64 = 384;
 
@@ -22,7 +23,7 @@ pub(crate) fn run(cycles: u32, folder: &Path, sync: SyncMode) -> Result<(), Stri
     if !rustix::process::geteuid().is_root() {
         return Err("POWER CUTS WERE NOT TRIED: mounting an image needs root".to_owned());
     }
-    let mut total = Found::default();
+    let mut total = StoreCheckReport::default();
     let outcome = cut_all(cycles, folder, sync, &mut total);
     let what = match sync {
         SyncMode::EveryCommit => "power cuts",
@@ -32,18 +33,18 @@ pub(crate) fn run(cycles: u32, folder: &Path, sync: SyncMode) -> Result<(), Stri
     outcome?;
     match sync {
         SyncMode::EveryCommit => total.verdict(),
-        SyncMode::OperatingSystem if total.lost > 0 => total.honesty(),
+        SyncMode::OperatingSystem if total.lost > 0 => total.outcome_verdict(),
         SyncMode::OperatingSystem => Err("the control lost nothing, so the rig proves nothing".to_owned()),
     }
 }
 
-/// Half of the cuts on a store with small buffers, the others on one with large ones, each on a disk of its own.
-fn cut_all(cycles: u32, folder: &Path, sync: SyncMode, total: &mut Found) -> Result<(), String> {
-    let mut dice = Dice::new(u64::from(cycles) + 1);
+/// Half of the cuts are on a store with small buffers and half on one with large ones, each on a separate disk.
+fn cut_all(cycles: u32, folder: &Path, sync: SyncMode, total: &mut StoreCheckReport) -> Result<(), String> {
+    let mut dice = SeededRng::new(u64::from(cycles) + 1);
     let half = cycles.div_ceil(2);
     for (small_buffers, cycles) in [(true, 0..half), (false, half..cycles)] {
         let disk = Disk::make(folder, IMAGE_MIB)?;
-        let mut ledger = Ledger::default();
+        let mut ledger = StoreLedger::default();
         let mut outcome = Ok(());
         for cycle in cycles {
             outcome = cut(&disk, sync, small_buffers, &mut dice, &mut ledger, total)
@@ -63,9 +64,9 @@ fn cut(
     disk: &Disk,
     sync: SyncMode,
     small_buffers: bool,
-    dice: &mut Dice,
-    ledger: &mut Ledger,
-    total: &mut Found,
+    dice: &mut SeededRng,
+    ledger: &mut StoreLedger,
+    total: &mut StoreCheckReport,
 ) -> Result<(), String> {
     let partitions = PARTITIONS.to_string();
     let mut arguments = vec!["--partitions", partitions.as_str()];
@@ -75,29 +76,29 @@ fn cut(
     disk.mount()?;
     let mut writer = Writer::start(&disk.store(), &arguments, small_buffers)?;
     let time = Duration::from_millis(100 + dice.below(500));
-    writer.listen(PARTITIONS, time, ledger).inspect_err(|_| total.failed_opens += 1)?;
-    stop(writer.process().ok_or("the writer has no process id")?)?;
+    writer.read_lines_for(PARTITIONS, time, ledger).inspect_err(|_| total.failed_opens += 1)?;
+    freeze(writer.process().ok_or("the writer has no process id")?)?;
     disk.copy()?;
     writer.kill(ledger)?;
     disk.unmount()?;
-    disk.take_copy()?;
+    disk.adopt_copy()?;
     disk.mount()?;
-    let found = check(&disk.store(), PARTITIONS, check::options(small_buffers), ledger);
-    let found = found.map_err(|failed| {
-        total.failed_opens += u64::from(matches!(failed, Failed::Open(_)));
+    let report = check(&disk.store(), PARTITIONS, store_check::options(small_buffers), ledger);
+    let report = report.map_err(|failed| {
+        total.failed_opens += u64::from(matches!(failed, StoreCheckError::Open(_)));
         failed.to_string()
     });
-    total.add(&found?);
+    total.add(&report?);
     disk.unmount()
 }
 
-/// Stops every thread of a process.
-pub(crate) fn stop(process: Pid) -> Result<(), String> {
+/// Stops every thread of a process with SIGSTOP.
+pub(crate) fn freeze(process: Pid) -> Result<(), String> {
     kill_process(process, Signal::STOP).map_err(|error| error.to_string())?;
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let is_stopped = |task: &PathBuf| {
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();
-        // A zombie is not going to stop: it ended by itself, which is found when it is killed.
+        // A zombie cannot stop: it ended by itself, which `Writer::kill` reports.
         status.lines().any(|line| line.starts_with("State:") && line.contains(['T', 'Z']))
     };
     loop {
@@ -132,18 +133,21 @@ impl Disk {
         fs::create_dir_all(&disk.mount).map_err(failed)?;
         let file = fs::File::create(&disk.image).map_err(failed)?;
         file.set_len(mebibytes * 1024 * 1024).map_err(failed)?;
-        call("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), disk.image.as_os_str()])?;
+        run_program("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), disk.image.as_os_str()])?;
         Ok(disk)
     }
 
     pub(crate) fn mount(&self) -> Result<(), String> {
-        call("mount", &["-o".as_ref(), "loop".as_ref(), self.image.as_os_str(), self.mount.as_os_str()])
+        run_program(
+            "mount",
+            &["-o".as_ref(), "loop".as_ref(), self.image.as_os_str(), self.mount.as_os_str()],
+        )
     }
 
     pub(crate) fn unmount(&self) -> Result<(), String> {
         let mounted = fs::read_to_string("/proc/mounts").map_err(|error| error.to_string())?;
         if mounted.contains(&*self.mount.to_string_lossy()) {
-            call("umount", &[self.mount.as_os_str()])?;
+            run_program("umount", &[self.mount.as_os_str()])?;
         }
         Ok(())
     }
@@ -156,18 +160,18 @@ impl Disk {
         self.mount.join("store")
     }
 
-    /// The image as the disk has it now, while it is mounted.
+    /// Copies the image while it is mounted.
     pub(crate) fn copy(&self) -> Result<(), String> {
-        call("cp", &["--sparse=always".as_ref(), self.image.as_os_str(), self.copy.as_os_str()])
+        run_program("cp", &["--sparse=always".as_ref(), self.image.as_os_str(), self.copy.as_os_str()])
     }
 
-    /// The copy takes the place of the image.
-    pub(crate) fn take_copy(&self) -> Result<(), String> {
+    /// Replaces the image by the copy.
+    pub(crate) fn adopt_copy(&self) -> Result<(), String> {
         fs::rename(&self.copy, &self.image).map_err(|error| error.to_string())
     }
 }
 
-fn call(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
+fn run_program(program: &str, arguments: &[&std::ffi::OsStr]) -> Result<(), String> {
     let status = Command::new(program).args(arguments).status();
     match status {
         Ok(status) if status.success() => Ok(()),

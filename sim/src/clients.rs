@@ -1,200 +1,204 @@
-//! Clients: each goes through a script of requests to one instance, asks again until it is answered, and writes down what it was told.
+//! Simulated clients: each plays a script of requests to one instance, retries until it gets a reply, and keeps a
+//! ledger of the replies.
 //!
-//! A request that was not answered may still arrive, even after later ones: what a client knows for sure it was told.
+//! A request without a reply may still arrive, even after later ones: only replies are certain.
 
-use abide_runtime::request::{Refused, Reply, Started};
-use abide_store::memory::Dice;
-use abide_workflow::Refusal;
+use abide_ids::{Digest, KeyDigest};
+use abide_runtime::request::{RequestError, ShardReply, StartedRun};
+use abide_store::memory::SeededRng;
+use abide_workflow::MessageRefusal;
 use serde_json::{Value, json};
 
-use crate::workload::Kind;
+use crate::workload::WorkloadKind;
 
 /// One client and its ledger.
 #[derive(Debug)]
-pub struct Client {
-    /// The instance it is about. Several clients may be about the same.
+pub struct SimClient {
+    /// The id of the instance. Several clients may use the same.
     pub id: String,
-    /// What it runs.
-    pub kind: Kind,
+    /// The kind of run it starts.
+    pub kind: WorkloadKind,
     /// The Idempotency-Key of its first start, if it has one.
-    pub key: Option<[u8; 32]>,
-    /// What it does, in order.
-    pub script: Vec<Step>,
-    /// Where it is in its script.
-    pub at: usize,
-    /// The request that is out, if one is.
-    pub asked: Option<u64>,
-    /// What it was told by its first start and every repeat of it with the same key.
-    pub told: Vec<Started>,
-    /// Runs it was told it began, by whichever request.
-    pub begun: Vec<u32>,
-    /// Requests that may have begun a run without an answer.
-    pub begins_unsure: u32,
-    /// Its events, in the order they are raised.
+    pub key: Option<KeyDigest>,
+    /// Its steps, in order.
+    pub script: Vec<ClientStep>,
+    /// Its position in the script.
+    pub step_index: usize,
+    /// The request that waits for a reply, if any.
+    pub pending_request: Option<u64>,
+    /// The replies to its first start and to every repeat of it with the same key.
+    pub start_replies: Vec<StartedRun>,
+    /// The numbers of the runs that it started, according to any reply.
+    pub started_runs: Vec<u32>,
+    /// Requests without a reply that may have started a run.
+    pub unconfirmed_starts: u32,
+    /// Its events, in the order in which they are raised.
     pub events: Vec<RaisedEvent>,
-    /// Orders that were acknowledged.
-    pub accepted: Vec<Step>,
-    /// Orders that were not answered at least once.
-    pub unsure: Vec<Step>,
+    /// Control operations that were acknowledged.
+    pub acknowledged_controls: Vec<ClientStep>,
+    /// Control operations that got no reply at least once.
+    pub unconfirmed_controls: Vec<ClientStep>,
 }
 
-/// An event a client raised.
+/// An event that a client raises.
 #[derive(Clone, Debug)]
 pub struct RaisedEvent {
-    /// Its payload, unlike any other.
+    /// Unique among all events.
     pub payload: Value,
-    /// Whether it was acknowledged.
     pub acknowledged: bool,
-    /// Whether some attempt was not answered: it may have arrived, even more than once.
-    pub unsure: bool,
-    /// Whether it was refused.
+    /// True if some request got no reply: the event may have arrived, even more than once.
+    pub unconfirmed: bool,
     pub refused: bool,
 }
 
-/// What a client does.
+/// One step of a client's script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Start the run; again, with the same key.
+pub enum ClientStep {
+    /// Start the run; a repeat uses the same key.
     Start,
-    /// Raise this event.
     Raise(usize),
-    /// Suspend the run.
     Suspend,
-    /// Let it go on.
     Resume,
-    /// End it.
     Terminate,
-    /// Wait until it has ended.
     AwaitEnd,
-    /// Let a failed run go on.
+    /// Rewind a failed run.
     Rewind,
-    /// Begin another run like the one that has ended.
+    /// Start another run like the one that has ended.
     Restart,
-    /// Forget the instance.
     Purge,
-    /// Start it without a key.
-    StartAnew,
+    /// Start without an Idempotency-Key.
+    StartUnkeyed,
 }
 
-impl Client {
+impl SimClient {
     /// A client before its first step.
-    pub fn new(id: String, kind: Kind, number: usize, dice: &mut Dice) -> Self {
+    pub fn new(id: String, kind: WorkloadKind, number: usize, dice: &mut SeededRng) -> Self {
         let mut key = [7; 32];
         let name = format!("{number}/{id}");
         key.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        let key = (dice.below(2) == 0).then_some(key);
+        let key = (dice.below(2) == 0).then_some(KeyDigest(Digest(key)));
         let script = script(kind, key.is_some(), dice);
         let event = |event: usize| RaisedEvent {
             payload: json!(format!("{id}-event-{event}")),
             acknowledged: false,
-            unsure: false,
+            unconfirmed: false,
             refused: false,
         };
         let events = (0..kind.events()).map(event).collect();
         Self::with(id, kind, key, script, events)
     }
 
-    /// A client that only wants to start what another one starts, too.
-    pub fn rival(id: String, kind: Kind, number: usize, dice: &mut Dice) -> Self {
+    /// A client that only starts the same instance as another client.
+    pub fn rival(id: String, kind: WorkloadKind, number: usize, dice: &mut SeededRng) -> Self {
         let mut rival = Self::new(id, kind, number, dice);
-        rival.script = vec![Step::Start];
+        rival.script = vec![ClientStep::Start];
         rival.events.clear();
         rival
     }
 
-    /// Somebody who clears up after requests that came late.
-    pub fn janitor(id: String, kind: Kind, order: Step) -> Self {
-        Self::with(id, kind, None, vec![order], Vec::new())
+    /// A client that sends one control operation to clean up after late requests.
+    pub fn janitor(id: String, kind: WorkloadKind, control: ClientStep) -> Self {
+        Self::with(id, kind, None, vec![control], Vec::new())
     }
 
     fn with(
         id: String,
-        kind: Kind,
-        key: Option<[u8; 32]>,
-        script: Vec<Step>,
+        kind: WorkloadKind,
+        key: Option<KeyDigest>,
+        script: Vec<ClientStep>,
         events: Vec<RaisedEvent>,
     ) -> Self {
-        let (accepted, unsure) = (Vec::new(), Vec::new());
-        let (told, begun) = (Vec::new(), Vec::new());
+        let acknowledged_controls = Vec::new();
+        let unconfirmed_controls = Vec::new();
+        let start_replies = Vec::new();
+        let started_runs = Vec::new();
         Self {
             id,
             kind,
             key,
             script,
-            at: 0,
-            asked: None,
-            told,
-            begun,
-            begins_unsure: 0,
+            step_index: 0,
+            pending_request: None,
+            start_replies,
+            started_runs,
+            unconfirmed_starts: 0,
             events,
-            accepted,
-            unsure,
+            acknowledged_controls,
+            unconfirmed_controls,
         }
     }
 
-    /// What it does next.
-    pub fn next(&self) -> Option<Step> {
-        self.script.get(self.at).copied()
+    pub fn next_step(&self) -> Option<ClientStep> {
+        self.script.get(self.step_index).copied()
     }
 
-    /// Whether it did this or may have, at any time.
-    pub fn may_have(&self, step: Step) -> bool {
-        self.accepted.contains(&step) || self.unsure.contains(&step)
+    /// True if it did this step or may have done it.
+    pub fn may_have_done(&self, step: ClientStep) -> bool {
+        self.acknowledged_controls.contains(&step) || self.unconfirmed_controls.contains(&step)
     }
 
-    /// The request was not answered: nobody knows what came of it.
-    pub fn not_answered(&mut self) {
-        self.asked = None;
-        let Some(step) = self.next() else { return };
+    /// The request got no reply: its outcome is unknown.
+    pub fn on_timeout(&mut self) {
+        self.pending_request = None;
+        let Some(step) = self.next_step() else { return };
         match step {
-            Step::Start | Step::StartAnew | Step::Restart => self.begins_unsure += 1,
-            Step::Raise(at) => {
+            ClientStep::Start | ClientStep::StartUnkeyed | ClientStep::Restart => {
+                self.unconfirmed_starts += 1
+            }
+            ClientStep::Raise(at) => {
                 if let Some(event) = self.events.get_mut(at) {
-                    event.unsure = true;
+                    event.unconfirmed = true;
                 }
             }
             _ => {}
         }
-        self.unsure.push(step);
+        self.unconfirmed_controls.push(step);
     }
 
-    /// An answer. The client goes on to its next step, unless it must ask again.
-    pub fn answered(&mut self, reply: &Reply) {
-        self.asked = None;
-        let Some(step) = self.next() else { return };
-        if matches!(reply, Reply::Refused(refused) if refused.is_transient()) {
+    /// Takes a reply. The client continues with its next step, unless it must retry.
+    pub fn on_reply(&mut self, reply: &ShardReply) {
+        self.pending_request = None;
+        let Some(step) = self.next_step() else { return };
+        if matches!(reply, ShardReply::Refused(refused) if refused.is_transient()) {
             return;
         }
-        self.at += 1;
+        self.step_index += 1;
         match (step, reply) {
-            (Step::Start | Step::StartAnew | Step::Restart, Reply::Started(started)) => {
-                if step == Step::Start {
-                    self.told.push(started.clone());
+            (
+                ClientStep::Start | ClientStep::StartUnkeyed | ClientStep::Restart,
+                ShardReply::Started(started),
+            ) => {
+                if step == ClientStep::Start {
+                    self.start_replies.push(started.clone());
                 }
-                if !self.begun.contains(&started.run.0) {
-                    self.begun.push(started.run.0);
+                if !self.started_runs.contains(&started.run_number.0) {
+                    self.started_runs.push(started.run_number.0);
                 }
             }
-            (Step::Raise(at), reply) => {
+            (ClientStep::Raise(at), reply) => {
                 if let Some(event) = self.events.get_mut(at) {
-                    event.acknowledged = matches!(reply, Reply::Accepted);
+                    event.acknowledged = matches!(reply, ShardReply::Accepted);
                     event.refused = !event.acknowledged;
                 }
             }
-            (step, Reply::Accepted | Reply::Purged | Reply::Ended(_)) => self.accepted.push(step),
+            (step, ShardReply::Accepted | ShardReply::Purged | ShardReply::Ended(_)) => {
+                self.acknowledged_controls.push(step)
+            }
             _ => {}
         }
     }
 }
 
-/// Whether an answer says that the run has ended.
-pub fn says_ended(reply: &Reply) -> bool {
-    matches!(reply, Reply::Refused(Refused::Message(Refusal::RunEnded { .. })))
+/// True if a reply says that the run has ended.
+pub fn is_ended_error(reply: &ShardReply) -> bool {
+    matches!(reply, ShardReply::Refused(RequestError::Message(MessageRefusal::RunEnded { .. })))
 }
 
-/// What a client does with a run of this kind, by dice.
-fn script(kind: Kind, keyed: bool, dice: &mut Dice) -> Vec<Step> {
-    use Step::{AwaitEnd, Purge, Raise, Restart, Resume, Rewind, Start, StartAnew, Suspend, Terminate};
+/// A random script for a run of this kind.
+fn script(kind: WorkloadKind, keyed: bool, dice: &mut SeededRng) -> Vec<ClientStep> {
+    use ClientStep::{
+        AwaitEnd, Purge, Raise, Restart, Resume, Rewind, Start, StartUnkeyed, Suspend, Terminate,
+    };
     let mut script = vec![Start];
     let mut one_in = |bound: u64| dice.below(bound) == 0;
     if keyed && one_in(2) {
@@ -217,15 +221,15 @@ fn script(kind: Kind, keyed: bool, dice: &mut Dice) -> Vec<Step> {
         script.push(Terminate);
     }
     match kind {
-        Kind::Mended if !one_in(5) => script.extend([AwaitEnd, Rewind]),
+        WorkloadKind::Rewound if !one_in(5) => script.extend([AwaitEnd, Rewind]),
         _ if one_in(8) => script.push(Rewind),
         _ => {}
     }
-    // Events are raised once: another run would wait for them for ever.
+    // Events are raised once: another run would wait for them forever.
     match dice.below(8) {
-        0 | 1 if kind.ends_alone() => script.extend([AwaitEnd, Restart]),
+        0 | 1 if kind.ends_unaided() => script.extend([AwaitEnd, Restart]),
         2 => script.extend([AwaitEnd, Purge]),
-        3 if kind.ends_alone() => script.extend([AwaitEnd, Purge, StartAnew]),
+        3 if kind.ends_unaided() => script.extend([AwaitEnd, Purge, StartUnkeyed]),
         4 => script.push(AwaitEnd),
         _ => {}
     }

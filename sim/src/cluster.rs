@@ -1,6 +1,6 @@
-//! The cluster: one queue of what is going to happen, ordered by simulated time, and what happens when it does.
+//! The cluster: one queue of events, ordered by simulated time, and the loop that handles them.
 //!
-//! What goes wrong with nodes is in [`crate::nodes`], what with the store and the outside world in [`crate::carrying`].
+//! Failures of nodes are in [`crate::nodes`]; failures of the store and of activities are in [`crate::effects`].
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -8,98 +8,100 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use abide_runtime::definitions::Definitions;
-use abide_runtime::hands::Hands;
+use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::placement::{ShardCount, ShardId};
-use abide_runtime::{Effect, Event, Notice};
-use abide_store::memory::{Dice, MemoryStore, Personality};
+use abide_runtime::{Effect, Event, OperatorEvent};
+use abide_store::memory::{BackendProfile, MemoryStore, SeededRng};
 use abide_store::rows::Scan;
-use abide_store::tables::{Table, expiries};
-use abide_workflow::Timestamp;
+use abide_store::tables::{TableId, expiries};
+use abide_workflow::{Duration, Timestamp};
 
 use crate::Scenario;
-use crate::clients::Client;
-use crate::counts::Counts;
+use crate::activities::SimActivities;
+use crate::clients::SimClient;
+use crate::counts::SimCounts;
 use crate::digest::Digest;
-use crate::happening::{At, Happening};
-use crate::nodes::Node;
-use crate::outside::Outside;
-use crate::truth::Truth;
+use crate::model::ClusterModel;
+use crate::nodes::SimNode;
+use crate::sim_event::{ShardAddress, SimEvent};
 use crate::workload;
 
-/// When simulations begin.
+/// The wall clock at the start of a simulation.
 pub(crate) const EPOCH_MS: i64 = 1_800_000_000_000;
-/// How long everything may take to come to rest after the storm.
-const REST_MS: u64 = 7_200_000;
-/// How often it is looked whether everything rests.
-const LOOK_MS: u64 = 30_000;
+/// How long the cluster may take to become quiescent after the storm.
+const QUIESCENCE_MAX_MS: u64 = 7_200_000;
+/// How often quiescence is checked.
+const QUIESCENCE_CHECK_MS: u64 = 30_000;
 
-/// A cluster at work.
+/// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
     pub(crate) scenario: Scenario,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) definitions: Arc<Definitions<MemoryStore>>,
     pub(crate) shards: ShardCount,
-    pub(crate) hands: Hands<MemoryStore>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) queue: BTreeMap<(u64, u64), Happening>,
-    pub(crate) happened: u64,
+    pub(crate) store_io: StoreIo<MemoryStore>,
+    pub(crate) nodes: Vec<SimNode>,
+    pub(crate) queue: BTreeMap<(u64, u64), SimEvent>,
+    pub(crate) event_count: u64,
     pub(crate) now_ms: u64,
-    pub(crate) dice: Dice,
-    pub(crate) outside: Outside,
-    pub(crate) clients: Vec<Client>,
-    pub(crate) last_ticket: u64,
+    pub(crate) dice: SeededRng,
+    pub(crate) activities: SimActivities,
+    pub(crate) clients: Vec<SimClient>,
+    pub(crate) last_request_id: u64,
     pub(crate) incarnations: u64,
-    pub(crate) truth: Truth,
-    /// Public rows that were written by a node that did not own their shard any more.
-    pub(crate) late_rows: Vec<abide_store::public::PublicKey>,
-    /// The instance whose story is told, and the story.
-    pub(crate) told_of: String,
-    pub(crate) told: Vec<String>,
-    /// What is wrong, seen while it happened.
-    pub(crate) seen: Vec<String>,
-    pub(crate) counts: Counts,
-    /// A digest of everything that happened, in order.
+    pub(crate) model: ClusterModel,
+    /// Public rows written by a node that no longer owned their shard.
+    pub(crate) stale_rows: Vec<abide_store::public::PublicKey>,
+    /// The instance that is traced.
+    pub(crate) traced_instance: String,
+    pub(crate) instance_trace: Vec<String>,
+    /// Violations seen while the simulation ran.
+    pub(crate) violations: Vec<String>,
+    pub(crate) counts: SimCounts,
+    /// A digest of all events, in order.
     pub(crate) trace: u64,
-    /// A digest of everything that shards asked for.
+    /// A digest of all effects of shards.
     pub(crate) digest: Digest,
 }
 
 impl Cluster {
-    /// A cluster before anything happens.
+    /// A cluster before its first event.
     pub fn new(scenario: Scenario) -> Self {
-        let personality = if scenario.azure { Personality::AZURE } else { Personality::PLAIN };
+        let personality = if scenario.azure { BackendProfile::AZURE } else { BackendProfile::PLAIN };
         let store = Arc::new(MemoryStore::new(personality));
         let definitions =
             Arc::new(Definitions::new(Arc::clone(&store)).unwrap_or_else(|error| unreachable!("{error}")));
-        let shards = ShardCount::new(scenario.shards).unwrap_or_else(|| unreachable!("some shards"));
+        let shards = ShardCount::new(scenario.shards)
+            .unwrap_or_else(|| unreachable!("a scenario has at least one shard"));
         for definition in workload::definitions() {
-            let published = ready(definitions.publish(&definition.to_string(), None, Timestamp(EPOCH_MS)));
+            let published =
+                poll_ready(definitions.publish(&definition.to_string(), None, Timestamp(EPOCH_MS)));
             published.unwrap_or_else(|error| unreachable!("{definition}: {error:?}"));
         }
-        let hands = Hands::new(Arc::clone(&store), Arc::clone(&definitions), shards)
+        let store_io = StoreIo::new(Arc::clone(&store), Arc::clone(&definitions), shards)
             .unwrap_or_else(|error| unreachable!("{error}"));
         let mut cluster = Self {
             scenario,
             store,
             definitions,
             shards,
-            hands,
+            store_io,
             nodes: Vec::new(),
             queue: BTreeMap::new(),
-            happened: 0,
+            event_count: 0,
             now_ms: 0,
-            dice: Dice::new(scenario.seed),
-            outside: Outside::default(),
+            dice: SeededRng::new(scenario.seed),
+            activities: SimActivities::default(),
             clients: Vec::new(),
-            last_ticket: 0,
+            last_request_id: 0,
             incarnations: 0,
-            truth: Truth::default(),
-            late_rows: Vec::new(),
-            told_of: String::new(),
-            told: Vec::new(),
-            seen: Vec::new(),
-            counts: Counts::default(),
+            model: ClusterModel::default(),
+            stale_rows: Vec::new(),
+            traced_instance: String::new(),
+            instance_trace: Vec::new(),
+            violations: Vec::new(),
+            counts: SimCounts::default(),
             trace: 0xcbf2_9ce4_8422_2325,
             digest: Digest::default(),
         };
@@ -108,107 +110,109 @@ impl Cluster {
         cluster
     }
 
-    /// Something happens to an instance.
-    pub(crate) fn tell(&mut self, id: &str, what: impl FnOnce() -> String) {
-        if id == self.told_of {
-            self.told.push(format!("{:>9} {}", self.now_ms, what()));
+    /// Adds a line to the trace if this instance is traced.
+    pub(crate) fn trace_instance(&mut self, id: &str, what: impl FnOnce() -> String) {
+        if id == self.traced_instance {
+            self.instance_trace.push(format!("{:>9} {}", self.now_ms, what()));
         }
     }
 
-    pub(crate) fn later(&mut self, by_ms: u64, happening: Happening) {
-        self.happened += 1;
-        self.queue.insert((self.now_ms + by_ms, self.happened), happening);
+    pub(crate) fn schedule_in(&mut self, by_ms: u64, sim_event: SimEvent) {
+        self.event_count += 1;
+        self.queue.insert((self.now_ms + by_ms, self.event_count), sim_event);
     }
 
-    /// Until everything rests, or too long.
+    /// Runs until the cluster is quiescent, or for too long.
     pub fn run(&mut self) {
-        let end = self.scenario.storm_ms + REST_MS;
-        let mut look = self.scenario.storm_ms;
-        while let Some(((at, _), happening)) = self.queue.pop_first() {
+        let end = self.scenario.storm_ms + QUIESCENCE_MAX_MS;
+        let mut next_check = self.scenario.storm_ms;
+        while let Some(((at, _), sim_event)) = self.queue.pop_first() {
             self.now_ms = at;
-            if at > end || self.seen.len() > 20 {
+            if at > end || self.violations.len() > 20 {
                 break;
             }
-            if at >= look {
-                if self.rests() {
+            if at >= next_check {
+                if self.is_quiescent() {
                     break;
                 }
-                look = at + LOOK_MS;
+                next_check = at + QUIESCENCE_CHECK_MS;
             }
-            self.note(&happening);
-            self.happen(happening);
+            self.add_to_trace(&sim_event);
+            self.handle(sim_event);
         }
         self.counts.simulated_ms = self.now_ms;
     }
 
-    fn note(&mut self, happening: &Happening) {
-        let (what, at, detail) = happening.digest();
+    fn add_to_trace(&mut self, sim_event: &SimEvent) {
+        let (what, at, detail) = sim_event.digest();
         for number in [self.now_ms, what, at.node as u64, at.incarnation, at.shard as u64, detail] {
             self.trace = (self.trace ^ number).wrapping_mul(0x100_0000_01b3).rotate_left(17);
         }
     }
 
-    pub(crate) fn stormy(&self) -> bool {
+    pub(crate) fn is_storm(&self) -> bool {
         self.scenario.faults && self.now_ms < self.scenario.storm_ms
     }
 
-    /// Everybody has done what they wanted, every run has ended, the public table knows, and what is kept for minutes only is gone.
-    fn rests(&mut self) -> bool {
-        let done = self.clients.iter().all(|client| client.next().is_none());
-        if !done || !self.truth.all_ended() {
+    /// Every client has finished its script, every run has ended, the public table is up to date, and rows with a short
+    /// retention are deleted.
+    fn is_quiescent(&mut self) -> bool {
+        let done = self.clients.iter().all(|client| client.next_step().is_none());
+        if !done || !self.model.all_ended() {
             if done {
-                self.clear_up();
+                self.add_cleanup_clients();
             }
             return false;
         }
-        // What is to be deleted at once lies before all that is kept for a while.
-        let mut left = vec![Table::Outbox.scan(), expiries::due_before(1)];
-        if self.scenario.short {
-            left.extend([Table::Instance.scan(), Table::Expiry.scan()]);
+        // Rows to be deleted immediately sort before all rows with a later expiry.
+        let mut left =
+            vec![TableId::Outbox.scan(), expiries::due_before(expiries::DUE_AT_ONCE.plus(Duration(1)))];
+        if self.scenario.short_retention {
+            left.extend([TableId::Instance.scan(), TableId::Expiry.scan()]);
         }
         left.iter().all(|scan| self.shards.shards().all(|shard| self.is_empty(shard, scan)))
     }
 
     fn is_empty(&self, shard: ShardId, scan: &Scan) -> bool {
-        let Some(partition) = self.hands.partition(shard) else { return true };
-        self.store.scan_now(partition, scan.clone().at_most(1)).is_ok_and(|page| page.rows.is_empty())
+        let Some(partition) = self.store_io.partition(shard) else { return true };
+        self.store.scan_now(partition, scan.clone().limit(1)).is_ok_and(|page| page.rows.is_empty())
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Wake(at, stamp) => {
+    fn handle(&mut self, sim_event: SimEvent) {
+        match sim_event {
+            SimEvent::Wake(at, stamp) => {
                 let current = self.node(at).and_then(|node| node.wakes.get(at.shard)) == Some(&stamp);
-                if current && !self.postponed(at, |at| Happening::Wake(at, stamp)) {
-                    self.step(at, Event::Tick);
+                if current && !self.defer_if_paused(at, |at| SimEvent::Wake(at, stamp)) {
+                    self.deliver_event(at, Event::Tick);
                 }
             }
-            Happening::Deliver(at, event) => {
+            SimEvent::Deliver(at, event) => {
                 if self.node(at).is_none() {
                     return;
                 }
                 let paused = self.nodes[at.node].paused_until;
                 if paused > self.now_ms {
-                    self.later(paused - self.now_ms, Happening::Deliver(at, event));
+                    self.schedule_in(paused - self.now_ms, SimEvent::Deliver(at, event));
                 } else {
                     self.nodes[at.node].outstanding = self.nodes[at.node].outstanding.saturating_sub(1);
-                    self.step(at, event);
+                    self.deliver_event(at, event);
                 }
             }
-            Happening::Execute(at, effect) => self.execute(at, effect),
-            Happening::Leave(at, id, call) => self.leave(at, id, call),
-            Happening::Receive(at, id, call) => self.receive(at, id, &call),
-            Happening::Claim(at) => {
+            SimEvent::Execute(at, effect) => self.execute_effect(at, effect),
+            SimEvent::SendCall(at, id, call) => self.send_call(at, id, call),
+            SimEvent::DeliverCall(at, id, call) => self.deliver_call(at, id, &call),
+            SimEvent::TakeOwnership(at) => {
                 if self.node(at).is_some() {
-                    self.step(at, Event::Tick);
+                    self.deliver_event(at, Event::Tick);
                 }
             }
-            Happening::Act(client) => self.act(client),
-            Happening::GiveUp(client, ticket, at) => self.give_up(client, ticket, at),
-            Happening::Crash(node) => self.crash_by_dice(node),
-            Happening::Boot(node) => self.boot(node),
-            Happening::Pause(node) => self.pause(node),
-            Happening::Drain(node) => self.drain(node),
-            Happening::Kill(node, incarnation) => {
+            SimEvent::ClientStep(client) => self.step_client(client),
+            SimEvent::ClientTimeout(client, request_id, at) => self.on_client_timeout(client, request_id, at),
+            SimEvent::Crash(node) => self.maybe_crash(node),
+            SimEvent::Boot(node) => self.boot(node),
+            SimEvent::Pause(node) => self.pause(node),
+            SimEvent::Drain(node) => self.drain(node),
+            SimEvent::KillDraining(node, incarnation) => {
                 if self.nodes[node].incarnation == incarnation {
                     self.crash(node);
                 }
@@ -216,80 +220,81 @@ impl Cluster {
         }
     }
 
-    /// The node, if it is in the life that was meant.
-    pub(crate) fn node(&self, at: At) -> Option<&Node> {
+    /// The node, if it is still in the same incarnation and ownership.
+    pub(crate) fn node(&self, at: ShardAddress) -> Option<&SimNode> {
         let node = self.nodes.get(at.node)?;
-        let same =
-            node.up && node.incarnation == at.incarnation && node.claims.get(at.shard) == Some(&at.claim);
+        let same = node.up
+            && node.incarnation == at.incarnation
+            && node.ownerships.get(at.shard) == Some(&at.ownership);
         same.then_some(node)
     }
 
-    fn postponed(&mut self, at: At, again: impl FnOnce(At) -> Happening) -> bool {
+    fn defer_if_paused(&mut self, at: ShardAddress, again: impl FnOnce(ShardAddress) -> SimEvent) -> bool {
         let paused = self.nodes[at.node].paused_until;
         if paused > self.now_ms {
-            self.later(paused - self.now_ms, again(at));
+            self.schedule_in(paused - self.now_ms, again(at));
             return true;
         }
         false
     }
 
-    /// An event reaches a shard, and what it wants is under way.
-    pub(crate) fn step(&mut self, at: At, event: Event) {
-        let now = self.moment(at.node);
+    /// Delivers an event to a shard and begins its effects.
+    pub(crate) fn deliver_event(&mut self, at: ShardAddress, event: Event) {
+        let now = self.now(at.node);
         let Some(shard) = self.nodes[at.node].shards.get_mut(at.shard) else { return };
         shard.handle(event, now);
         let effects = shard.flush(now);
         let wake = shard.next_wake_ms().max(1);
-        self.happened += 1;
-        let stamp = self.happened;
+        self.event_count += 1;
+        let stamp = self.event_count;
         self.nodes[at.node].wakes[at.shard] = stamp;
-        self.later(wake, Happening::Wake(at, stamp));
+        self.schedule_in(wake, SimEvent::Wake(at, stamp));
         for effect in effects {
             self.digest.add(at.node, at.shard, &effect);
-            if self.stormy() && self.crashes_before(&effect) {
+            if self.is_storm() && self.crashes_before(&effect) {
                 return self.crash(at.node);
             }
-            self.begin(at, effect);
+            self.begin_effect(at, effect);
         }
     }
 
-    fn begin(&mut self, at: At, effect: Effect) {
+    fn begin_effect(&mut self, at: ShardAddress, effect: Effect) {
         match effect {
-            Effect::Reply(ticket, reply) => self.reply(ticket, &reply),
-            Effect::Call(id, call) => {
+            Effect::Reply(request_id, reply) => self.on_client_reply(request_id, &reply),
+            Effect::StartAttempt(id, call) => {
                 self.nodes[at.node].outstanding += 1;
-                // Some wait for their target first.
-                let waits = self.stormy() && self.dice.below(8) == 0;
+                // Some attempts wait for a permit of their target first.
+                let waits = self.is_storm() && self.dice.below(8) == 0;
                 let wait = if waits { self.dice.below(20_000) } else { 0 };
-                self.later(wait, Happening::Leave(at, id, call));
+                self.schedule_in(wait, SimEvent::SendCall(at, id, call));
             }
-            Effect::CancelCall(_) => {}
-            Effect::Tell(Notice::Owned { .. }) => self.counts.claims += 1,
-            Effect::Tell(Notice::Parked { instance_id, reason }) => {
-                self.seen.push(format!("{instance_id} was parked: {reason}"));
+            Effect::CancelAttempt(_) => {}
+            Effect::Notify(OperatorEvent::Owned { .. }) => self.counts.ownership_changes += 1,
+            Effect::Notify(OperatorEvent::Parked { instance_id, reason }) => {
+                self.violations.push(format!("{instance_id} was parked: {reason}"));
             }
-            Effect::Tell(Notice::Unreadable { reason }) => self.seen.push(reason),
-            Effect::Tell(Notice::Stuck { instance_id, .. }) => self.told_stuck(instance_id.as_str()),
-            Effect::Tell(_) => {}
-            Effect::Stopped(why) => self.stopped(at, &why),
+            Effect::Notify(OperatorEvent::Unreadable { reason }) => self.violations.push(reason),
+            Effect::Notify(OperatorEvent::Stuck { instance_id, .. }) => self.on_stuck(instance_id.as_str()),
+            Effect::Notify(_) => {}
+            Effect::Stopped(why) => self.on_shard_stopped(at, &why),
             other => {
                 self.nodes[at.node].outstanding += 1;
-                let wait = self.delay();
-                self.later(wait, Happening::Execute(at, other));
+                let wait = self.message_delay();
+                self.schedule_in(wait, SimEvent::Execute(at, other));
             }
         }
     }
 
-    /// A run is called stuck at most once.
-    fn told_stuck(&mut self, id: &str) {
+    /// Checks that a run is reported as stuck at most once.
+    fn on_stuck(&mut self, id: &str) {
         self.counts.stuck += 1;
-        let Some(instance) = self.truth.instances.get_mut(id) else {
-            return self.seen.push(format!("{id} is called stuck and never began"));
+        let Some(instance) = self.model.instances.get_mut(id) else {
+            return self.violations.push(format!("{id} was reported as stuck and never began"));
         };
         instance.stuck += 1;
         if instance.stuck > instance.runs.len() {
-            self.seen.push(format!(
-                "{id} has {} runs and was called stuck {} times",
+            self.violations.push(format!(
+                "{id} has {} runs and was reported as stuck {} times",
                 instance.runs.len(),
                 instance.stuck
             ));
@@ -297,10 +302,10 @@ impl Cluster {
     }
 }
 
-/// The result of a future that never waits: the reference store answers at once.
-pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
+/// The result of a future that never waits: the reference store answers immediately.
+pub(crate) fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the reference store answers at once"),
+        Poll::Pending => unreachable!("the reference store answers immediately"),
     }
 }

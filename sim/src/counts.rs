@@ -1,57 +1,58 @@
-//! What happened in a simulation, counted: how much of everything was tried.
+//! Counts what happened in a simulation, to show how much of everything was tried. It judges nothing.
 
-/// What happened how often.
+/// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Commits that were applied.
+pub struct SimCounts {
     pub commits: u64,
-    /// Crashes, pauses, lost answers, refusals.
+    /// Crashes, pauses, lost results and refusals.
     pub faults: u64,
-    /// Of those, while work was in flight.
+    /// Faults while work was in flight.
     pub faults_in_flight: u64,
-    /// Calls delivered.
-    pub deliveries: u64,
-    /// Calls that were taken back by a node that went down.
-    pub withdrawn: u64,
-    /// Times a shard was taken.
-    pub claims: u64,
-    /// Times a node went down in order.
+    /// Attempts that reached an activity.
+    pub attempts: u64,
+    /// Calls that a draining node withdrew.
+    pub withdrawn_calls: u64,
+    /// How often a node took ownership of a shard.
+    pub ownership_changes: u64,
+    /// How often a node was asked to drain.
     pub drains: u64,
     /// Starts that were refused because the instance was live.
     pub races: u64,
-    /// Runs that were called stuck.
+    /// Runs that were reported as stuck.
     pub stuck: u64,
-    /// Orders that were acknowledged: terminate, rewind, restart, purge.
-    pub orders: [u64; 4],
-    /// Instances that were forgotten.
-    pub forgotten: u64,
-    /// Simulated milliseconds.
+    /// Control operations that were acknowledged: terminate, rewind, restart, purge.
+    pub controls: [u64; 4],
+    /// Instances whose row was deleted.
+    pub deleted_instances: u64,
     pub simulated_ms: u64,
 }
 
-impl Counts {
-    /// Both together.
+impl SimCounts {
+    /// Adds the counts of another simulation.
     pub fn add(&mut self, other: &Self) {
         self.commits += other.commits;
         self.faults += other.faults;
         self.faults_in_flight += other.faults_in_flight;
-        self.deliveries += other.deliveries;
-        self.withdrawn += other.withdrawn;
-        self.claims += other.claims;
+        self.attempts += other.attempts;
+        self.withdrawn_calls += other.withdrawn_calls;
+        self.ownership_changes += other.ownership_changes;
         self.drains += other.drains;
         self.races += other.races;
         self.stuck += other.stuck;
-        self.orders.iter_mut().zip(other.orders).for_each(|(sum, more)| *sum += more);
-        self.forgotten += other.forgotten;
+        self.controls.iter_mut().zip(other.controls).for_each(|(sum, more)| *sum += more);
+        self.deleted_instances += other.deleted_instances;
         self.simulated_ms += other.simulated_ms;
     }
 }
 
-impl std::fmt::Display for Counts {
+impl std::fmt::Display for SimCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { commits, faults, faults_in_flight, deliveries, claims, drains, .. } = self;
-        let (races, stuck, forgotten, withdrawn) = (self.races, self.stuck, self.forgotten, self.withdrawn);
-        let [terminated, rewound, restarted, purged] = self.orders;
+        let Self {
+            commits, faults, faults_in_flight, attempts, ownership_changes, drains, races, stuck, ..
+        } = self;
+        let deleted = self.deleted_instances;
+        let withdrawn = self.withdrawn_calls;
+        let [terminated, rewound, restarted, purged] = self.controls;
         let days = self.simulated_ms / 86_400_000;
         write!(
             f,
@@ -59,11 +60,11 @@ impl std::fmt::Display for Counts {
         )?;
         write!(
             f,
-            "{deliveries} deliveries, {withdrawn} taken back, {claims} claims, {drains} drains, {races} lost races, {stuck} stuck, "
+            "{attempts} attempts, {withdrawn} withdrawn, {ownership_changes} ownership changes, {drains} drains, {races} lost races, {stuck} stuck, "
         )?;
         write!(
             f,
-            "{terminated} terminated, {rewound} rewound, {restarted} restarted, {purged} purged, {forgotten} forgotten"
+            "{terminated} terminated, {rewound} rewound, {restarted} restarted, {purged} purged, {deleted} deleted"
         )
     }
 }

@@ -1,20 +1,21 @@
-//! A digest of all that shards ask of the world: every commit with its keys and bytes, and every other effect.
+//! A digest of all effects of shards: every commit with its keys and bytes, and every other effect.
 //!
-//! Two builds with equal digests behave the same and store the same bytes. The digest does not know how types, fields and variants are
-//! called, so that renaming them changes nothing: of an effect it takes the numbers and strings, in their order. Prose (strings with a
-//! space) goes into a digest of its own, because a reworded message is no other behaviour.
+//! Two builds with equal digests behave the same and store the same bytes. The digest ignores the names of types,
+//! fields and variants, so that renaming them changes nothing: of an effect it takes the numbers and strings, in their
+//! order. Prose (strings with a space) goes into a separate digest, because rewording a message does not change
+//! behaviour.
 
 use abide_runtime::Effect;
-use abide_store::rows::{Batch, Expect};
+use abide_store::rows::{Batch, Precondition};
 
-/// What a cluster asked of the world, in order.
+/// The effects of a cluster, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Digest {
-    /// Commits: partition, keys, bytes, expectations.
+    /// Commits: partition, keys, bytes, preconditions.
     pub commits: u64,
     /// Numbers and words of all other effects.
     pub effects: u64,
-    /// Sentences in them.
+    /// Strings with a space in those effects.
     pub prose: u64,
 }
 
@@ -29,7 +30,7 @@ const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x100_0000_01b3;
 
 impl Digest {
-    /// Takes in an effect of this shard on this node.
+    /// Adds an effect of this shard on this node.
     pub(crate) fn add(&mut self, node: usize, shard: usize, effect: &Effect) {
         let place = [node as u64, shard as u64];
         match effect {
@@ -38,7 +39,7 @@ impl Digest {
                 mix(&mut self.commits, &id.0.to_be_bytes());
                 self.add_batch(batch);
             }
-            Effect::Post(_, batch) | Effect::DropArrivals(batch) => {
+            Effect::SendMessages(_, batch) | Effect::DeleteInbound(batch) => {
                 place.iter().for_each(|number| mix(&mut self.commits, &number.to_be_bytes()));
                 self.add_batch(batch);
             }
@@ -49,7 +50,7 @@ impl Digest {
         }
     }
 
-    /// Takes in the digest of another cluster.
+    /// Adds the digest of another cluster.
     pub fn merge(&mut self, other: &Self) {
         mix(&mut self.commits, &other.commits.to_be_bytes());
         mix(&mut self.effects, &other.effects.to_be_bytes());
@@ -60,7 +61,7 @@ impl Digest {
         let sum = &mut self.commits;
         if let Some(fence) = &batch.fence {
             mix(sum, format!("{:?}", fence.key).as_bytes());
-            mix_literals(sum, &format!("{:?}", fence.expect));
+            mix_literals(sum, &format!("{:?}", fence.expected_version));
             mix(sum, &fence.value);
         }
         for write in &batch.writes {
@@ -69,10 +70,10 @@ impl Digest {
                 Some(value) => mix(sum, value),
                 None => mix(sum, &[0]),
             }
-            match &write.expect {
-                Expect::Absent => mix(sum, &[1]),
-                Expect::At(version) => mix_literals(sum, &format!("{version:?}")),
-                Expect::Anything => mix(sum, &[2]),
+            match &write.precondition {
+                Precondition::Absent => mix(sum, &[1]),
+                Precondition::VersionIs(version) => mix_literals(sum, &format!("{version:?}")),
+                Precondition::Unchecked => mix(sum, &[2]),
             }
         }
     }
@@ -101,7 +102,7 @@ fn mix_literals(sum: &mut u64, text: &str) {
     literals(text).for_each(|literal| mix(sum, literal.as_bytes()));
 }
 
-/// The numbers and quoted strings of what `Debug` prints, without the names between them.
+/// The numbers, booleans and quoted strings in `Debug` output, without the names between them.
 fn literals(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -125,7 +126,7 @@ fn word(text: &str) -> usize {
     text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// How long the quoted string at the beginning is.
+/// The length of the quoted string at the beginning.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_count_and_values_do() {
+    fn literals_ignore_names_and_keep_values() {
         let all = |text| literals(text).collect::<Vec<_>>();
         assert_eq!(all(r#"Old { run: 7, text: "a \"b\" c", on: true }"#), ["7", r#""a \"b\" c""#, "true"]);
         assert_eq!(

@@ -1,62 +1,61 @@
-//! A cluster in one thread, by seed: several nodes run the real shards on the reference store, while time, delays, failures and the order of
-//! everything come from the dice. The same seed gives the same run.
+//! Simulates a cluster in one thread: several nodes run the real shards on the reference store. Time, delays, failures
+//! and the order of events come from a seeded random generator, so the same seed gives the same run.
 //!
-//! Clients and activities keep ledgers of their own; when the storm is over and everything has come to rest, [`verdict`] compares.
+//! Clients and activities keep their own ledgers. Once the storm is over and the cluster is quiescent, [`verdict`]
+//! compares the ledgers with the store.
 //!
-//! [`matrix`] leaves nothing to dice: one process, and each example stopped at every point there is.
+//! [`matrix`] uses no randomness: it runs one process and crashes each example at every crash point.
 //!
 //! Nothing here reads a clock or starts a thread.
 
-#![expect(clippy::indexing_slicing, reason = "a simulation is a test: what is not there is a mistake in it")]
+#![expect(clippy::indexing_slicing, reason = "a simulation is a test: an index out of bounds is a bug in it")]
 
-mod carrying;
+pub mod activities;
+mod client_requests;
 pub mod clients;
 pub mod cluster;
 pub mod counts;
 mod digest;
-mod happening;
-mod history;
+mod effects;
 pub mod matrix;
+mod model;
 mod nodes;
-pub mod outside;
-mod shown;
-mod traffic;
-mod truth;
+mod public_index_check;
+mod run_history;
+mod sim_event;
 pub mod verdict;
 pub mod workload;
 
-use abide_runtime::planted::Bug;
+use abide_runtime::fault_injection::Fault;
 
 pub use cluster::Cluster;
-pub use counts::Counts;
+pub use counts::SimCounts;
 pub use digest::Digest;
-pub use verdict::Verdict;
+pub use verdict::SimVerdict;
 
-/// What one simulation is like.
+/// The parameters of one simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Where the dice begin.
+    /// Seeds the random generator.
     pub seed: u64,
-    /// Nodes.
     pub nodes: usize,
-    /// Shards.
     pub shards: u32,
-    /// Runs that clients start.
+    /// How many runs clients start.
     pub runs: usize,
     /// How long the storm lasts, in simulated milliseconds.
     pub storm_ms: u64,
-    /// Whether anything goes wrong at all.
+    /// True if crashes, pauses and failures are injected at all.
     pub faults: bool,
-    /// Whether commits are as small as on Azure.
+    /// True if commits are limited to the size that Azure allows.
     pub azure: bool,
-    /// Whether runs are kept for minutes only: in the end nothing must be left.
-    pub short: bool,
-    /// A mistake to make.
-    pub bug: Option<Bug>,
+    /// True if runs are kept for minutes only: at the end no row must be left.
+    pub short_retention: bool,
+    /// The planted fault, if any.
+    pub injected_fault: Option<Fault>,
 }
 
 impl Scenario {
-    /// Three nodes, everything that can go wrong.
+    /// Three nodes and every kind of failure.
     pub fn stormy(seed: u64) -> Self {
         Self {
             seed,
@@ -66,28 +65,28 @@ impl Scenario {
             storm_ms: 600_000,
             faults: true,
             azure: seed % 2 == 1,
-            short: seed % 3 == 2,
-            bug: None,
+            short_retention: seed % 3 == 2,
+            injected_fault: None,
         }
     }
 }
 
-/// Plays a scenario to its end, and tells what happened to one instance.
-pub fn tell(scenario: Scenario, instance_id: &str) -> (Vec<String>, Verdict) {
+/// Plays a scenario to its end and returns a trace of one instance.
+pub fn play_traced(scenario: Scenario, instance_id: &str) -> (Vec<String>, SimVerdict) {
     let mut cluster = Cluster::new(scenario);
-    cluster.told_of = instance_id.to_owned();
+    cluster.traced_instance = instance_id.to_owned();
     cluster.run();
-    (std::mem::take(&mut cluster.told), verdict::judge(&cluster))
+    (std::mem::take(&mut cluster.instance_trace), verdict::judge(&cluster))
 }
 
 /// Plays a scenario to its end.
-pub fn play(scenario: Scenario) -> Verdict {
+pub fn play(scenario: Scenario) -> SimVerdict {
     let mut cluster = Cluster::new(scenario);
     cluster.run();
     verdict::judge(&cluster)
 }
 
-/// Plays a scenario to its end, and gives the digest of all that its shards asked for.
+/// Plays a scenario to its end and returns the digest of all effects of its shards.
 pub fn digest(scenario: Scenario) -> Digest {
     let mut cluster = Cluster::new(scenario);
     cluster.run();

@@ -1,36 +1,46 @@
-//! Plays clusters by seed from the command line: `storm [SECONDS]`, `bugs [SEEDS]`, `seed NUMBER [INSTANCE]`, which tells what happened
-//! to it, and `digest [SEEDS]`, whose last line is the same for two builds that commit the same bytes and have the same effects.
+//! The command line of the simulator: plays clusters by seed. It does not judge them: the checks are in the library's
+//! `verdict`.
+//!
+//! - `storm [SECONDS] [FIRST_SEED]` plays seed after seed and fails on any violation.
+//! - `faults [SEEDS]` plants every fault and fails if the seeds do not find one of them.
+//! - `seed NUMBER [INSTANCE]` prints what happened in one cluster.
+//! - `digest [SEEDS]` prints a line that is the same for two builds with the same commits and effects.
 
-#![expect(clippy::disallowed_methods, reason = "how long to play is real time")]
+#![expect(clippy::disallowed_methods, reason = "the duration of a storm is real time")]
 
 use std::time::{Duration, Instant};
 
-use abide_runtime::planted::Bug;
-use abide_sim::{Counts, Digest, Scenario, digest, play, tell};
+use abide_runtime::fault_injection::Fault;
+use abide_sim::{Digest, Scenario, SimCounts, digest, play, play_traced};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number =
         |at: usize, default: u64| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     match arguments.first().map(String::as_str) {
-        Some("bugs") => bugs(number(1, 200)),
+        Some("faults") => find_injected_faults(number(1, 200)),
         Some("seed") => {
-            let (told, verdict) =
-                tell(Scenario::stormy(number(1, 0)), arguments.get(2).map_or("", String::as_str));
-            told.iter().for_each(|line| println!("{line}"));
+            let instance = arguments.get(2).map_or("", String::as_str);
+            let (trace, verdict) = play_traced(Scenario::stormy(number(1, 0)), instance);
+            trace.iter().for_each(|line| println!("{line}"));
             println!("{verdict:#?}");
         }
         Some("digest") => digests(number(1, 200)),
-        _ => storm(Duration::from_secs(number(1, 60)), number(2, 0)),
+        None | Some("storm") => storm(Duration::from_secs(number(1, 60)), number(2, 0)),
+        Some(other) => {
+            eprintln!("unknown command {other:?}; use storm, faults, seed or digest");
+            std::process::exit(2);
+        }
     }
 }
 
-/// Seed after seed until the time is over.
-fn storm(for_long: Duration, first: u64) {
+/// Plays seed after seed until the time is up.
+fn storm(duration: Duration, first: u64) {
     let began = Instant::now();
-    let (mut seeds, mut violations) = (0u64, 0);
-    let mut sum = Counts::default();
-    while began.elapsed() < for_long {
+    let mut seeds = 0u64;
+    let mut violations = 0;
+    let mut sum = SimCounts::default();
+    while began.elapsed() < duration {
         let verdict = play(Scenario::stormy(first + seeds));
         for violation in &verdict.violations {
             println!("seed {}: {violation}", first + seeds);
@@ -43,29 +53,30 @@ fn storm(for_long: Duration, first: u64) {
     std::process::exit(i32::from(violations > 0));
 }
 
-/// Every mistake, until a seed finds it.
-fn bugs(seeds: u64) {
+/// Plants every fault, each until a seed finds it.
+fn find_injected_faults(seeds: u64) {
     let mut missed = 0;
-    for bug in Bug::ALL {
-        let found = (0..seeds).find_map(|seed| {
-            let verdict = play(Scenario { bug: Some(bug), ..Scenario::stormy(seed) });
+    for fault in Fault::ALL {
+        let first_found = (0..seeds).find_map(|seed| {
+            let verdict = play(Scenario { injected_fault: Some(fault), ..Scenario::stormy(seed) });
             verdict.violations.into_iter().next().map(|violation| (seed, violation))
         });
-        match found {
+        match first_found {
             Some((seed, violation)) => {
                 let shown: String = violation.chars().take(110).collect();
-                println!("{:<22} seed {seed:>3}: {shown}", format!("{bug:?}"));
+                println!("{:<24} seed {seed:>3}: {shown}", format!("{fault:?}"));
             }
             None => {
                 missed += 1;
-                println!("{:<22} not found in {seeds} seeds", format!("{bug:?}"));
+                println!("{:<24} not found in {seeds} seeds", format!("{fault:?}"));
             }
         }
     }
+    println!("{} faults planted, {missed} not found", Fault::ALL.len());
     std::process::exit(missed.min(1));
 }
 
-/// The digests of so many seeds, one by one and together.
+/// Prints the digest of each seed and a combined one.
 fn digests(seeds: u64) {
     let mut all = Digest::default();
     for seed in 0..seeds {

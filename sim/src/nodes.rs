@@ -1,34 +1,36 @@
-//! Nodes: they begin, crash, pause, go down in order, and disagree about the time of day.
+//! Nodes of a simulated cluster: they boot, crash, pause, drain, and disagree about the wall clock.
+//!
+//! Failures of the store and of activities are in [`crate::effects`].
 
 use std::time::Duration;
 
 use abide_runtime::lease::{LeaseTimes, Monotonic};
-use abide_runtime::{Config, Effect, Event, Moment, Shard, Stopped};
+use abide_runtime::{Effect, Event, Now, Shard, ShardConfig, StopReason};
 use abide_store::rows::PrivateRows;
 use abide_workflow::Timestamp;
 
 use crate::cluster::{Cluster, EPOCH_MS};
-use crate::happening::{At, Happening};
+use crate::sim_event::{ShardAddress, SimEvent};
 
-/// One server process, life after life.
+/// One server process across its incarnations.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct SimNode {
     pub(crate) incarnation: u64,
     pub(crate) up: bool,
     booted_ms: u64,
     pub(crate) paused_until: u64,
-    /// Shards that it still has to give up before it is down, if it is going down.
+    /// While the node drains: the number of shards it has not released yet.
     draining: Option<usize>,
     skew_ms: i64,
     pub(crate) shards: Vec<Shard>,
     pub(crate) wakes: Vec<u64>,
-    pub(crate) claims: Vec<u64>,
+    pub(crate) ownerships: Vec<u64>,
     pub(crate) outstanding: u64,
 }
 
-impl Node {
-    /// Whether it takes nothing new.
-    pub(crate) fn goes_down(&self) -> bool {
+impl SimNode {
+    /// True if the node accepts no new work.
+    pub(crate) fn is_draining(&self) -> bool {
         self.draining.is_some()
     }
 }
@@ -36,93 +38,100 @@ impl Node {
 impl Cluster {
     pub(crate) fn add_nodes(&mut self) {
         for node in 0..self.scenario.nodes {
-            self.nodes.push(Node::default());
+            self.nodes.push(SimNode::default());
             let at = self.dice.below(2_000);
-            self.later(at, Happening::Boot(node));
+            self.schedule_in(at, SimEvent::Boot(node));
             if self.scenario.faults {
                 let crash = self.dice.below(60_000);
-                self.later(crash, Happening::Crash(node));
+                self.schedule_in(crash, SimEvent::Crash(node));
                 let pause = self.dice.below(120_000);
-                self.later(pause, Happening::Pause(node));
+                self.schedule_in(pause, SimEvent::Pause(node));
                 let drain = self.dice.below(240_000);
-                self.later(drain, Happening::Drain(node));
+                self.schedule_in(drain, SimEvent::Drain(node));
             }
         }
     }
 
-    pub(crate) fn moment(&self, node: usize) -> Moment {
+    pub(crate) fn now(&self, node: usize) -> Now {
         let node = &self.nodes[node];
         let wall = EPOCH_MS + i64::try_from(self.now_ms).unwrap_or(i64::MAX) + node.skew_ms;
         let mono = Duration::from_millis(self.now_ms.saturating_sub(node.booted_ms));
-        Moment { wall: Timestamp(wall), mono: Monotonic(mono) }
+        Now { wall: Timestamp(wall), mono: Monotonic(mono) }
     }
 
     pub(crate) fn boot(&mut self, node: usize) {
         self.incarnations += 1;
         let incarnation = self.incarnations;
-        // Where things are kept for minutes only, an hour would be too much to disagree about.
-        let most = if self.scenario.short { 30_000 } else { 3_600_000 };
+        // With a retention of minutes, a clock skew of an hour would be too much.
+        let most = if self.scenario.short_retention { 30_000 } else { 3_600_000 };
         let skew = i64::try_from(self.dice.below(2 * most)).unwrap_or(0) - most.cast_signed();
         let skewed = self.scenario.faults && self.dice.below(3) == 0;
         let shards = self.scenario.shards as usize;
-        self.nodes[node] = Node {
+        self.nodes[node] = SimNode {
             incarnation,
             up: true,
             booted_ms: self.now_ms,
             skew_ms: if skewed { skew } else { 0 },
             wakes: vec![0; shards],
-            claims: vec![0; shards],
-            ..Node::default()
+            ownerships: vec![0; shards],
+            ..SimNode::default()
         };
         for shard in 0..shards {
             let shard = self.new_shard(node, shard);
             self.nodes[node].shards.push(shard);
         }
         for shard in 0..shards {
-            // Nodes do not begin with the same shards, or one would have them all.
+            // Nodes take shards in different orders, or one node would own all of them.
             let wait = self.dice.below(3_000);
-            self.later(wait, Happening::Claim(At { node, incarnation, shard, claim: 0 }));
+            self.schedule_in(
+                wait,
+                SimEvent::TakeOwnership(ShardAddress { node, incarnation, shard, ownership: 0 }),
+            );
         }
     }
 
     fn new_shard(&self, node: usize, shard: usize) -> Shard {
-        let mut config = Config::new(
+        let mut config = ShardConfig::new(
             format!("node-{node}-{}", self.nodes[node].incarnation),
             self.nodes[node].incarnation,
             self.shards,
             &self.store.capabilities(),
         );
-        config.alone = false;
-        config.lease = LeaseTimes { ttl: Duration::from_secs(6), margin: Duration::from_secs(2) };
-        config.resting_max = Duration::from_secs(2);
-        config.bug = self.scenario.bug;
-        if self.scenario.short {
+        config.exclusive = false;
+        config.lease_times = LeaseTimes { ttl: Duration::from_secs(6), margin: Duration::from_secs(2) };
+        config.idle_max = Duration::from_secs(2);
+        config.fault = self.scenario.injected_fault;
+        if self.scenario.short_retention {
             config.retention = abide_workflow::Duration::seconds(120);
-            config.repeat_window = abide_workflow::Duration::seconds(300);
-            config.sweep_every = Duration::from_secs(10);
+            config.idempotency_window = abide_workflow::Duration::seconds(300);
+            config.sweep_interval = Duration::from_secs(10);
         }
-        Shard::new(self.shard_id(shard), config, self.moment(node))
+        Shard::new(self.shard_id(shard), config, self.now(node))
     }
 
-    pub(crate) fn crash_by_dice(&mut self, node: usize) {
-        if !self.stormy() {
+    pub(crate) fn maybe_crash(&mut self, node: usize) {
+        if !self.is_storm() {
             return;
         }
-        // Rather while something is under way.
+        // Crashes are more useful while work is in flight.
         if self.nodes[node].up && self.nodes[node].outstanding == 0 && self.dice.below(20) > 0 {
             let wait = 1 + self.dice.below(100);
-            return self.later(wait, Happening::Crash(node));
+            return self.schedule_in(wait, SimEvent::Crash(node));
         }
         self.crash(node);
         let next = 20_000 + self.dice.below(120_000);
-        self.later(next, Happening::Crash(node));
+        self.schedule_in(next, SimEvent::Crash(node));
     }
 
-    /// Whether a node dies just before this. What changes something outside is worth more than what only asks.
+    /// True if a node crashes just before this effect. Effects that change state outside are chosen more often than
+    /// reads.
     pub(crate) fn crashes_before(&mut self, effect: &Effect) -> bool {
         let one_in = match effect {
-            Effect::Reply(..) | Effect::Call(..) | Effect::Feed(..) | Effect::Post(..) => 150,
-            Effect::Commit(..) | Effect::DropArrivals(_) => 600,
+            Effect::Reply(..)
+            | Effect::StartAttempt(..)
+            | Effect::WritePublicIndex(..)
+            | Effect::SendMessages(..) => 150,
+            Effect::Commit(..) | Effect::DeleteInbound(_) => 600,
             _ => 2_000,
         };
         self.dice.below(one_in) == 0
@@ -134,51 +143,51 @@ impl Cluster {
         }
         self.counts.faults += 1;
         self.counts.faults_in_flight += u64::from(self.nodes[node].outstanding > 0);
-        // What had not left the process is gone with it.
-        let of_node = |happening: &Happening| match happening {
-            Happening::Execute(at, _) | Happening::Receive(at, ..) => at.node == node,
+        // Half of the effects that had not left the process are lost with it.
+        let of_node = |sim_event: &SimEvent| match sim_event {
+            SimEvent::Execute(at, _) | SimEvent::DeliverCall(at, ..) => at.node == node,
             _ => false,
         };
         let lost: Vec<(u64, u64)> =
-            self.queue.iter().filter(|(_, happening)| of_node(happening)).map(|(key, _)| *key).collect();
+            self.queue.iter().filter(|(_, sim_event)| of_node(sim_event)).map(|(key, _)| *key).collect();
         for key in lost {
             if self.dice.below(2) == 0 {
                 self.queue.remove(&key);
             }
         }
-        self.down(node);
+        self.shut_down(node);
     }
 
-    fn down(&mut self, node: usize) {
+    fn shut_down(&mut self, node: usize) {
         self.nodes[node].up = false;
         self.nodes[node].shards.clear();
         let wait = 500 + self.dice.below(20_000);
-        self.later(wait, Happening::Boot(node));
+        self.schedule_in(wait, SimEvent::Boot(node));
     }
 
     pub(crate) fn pause(&mut self, node: usize) {
-        if !self.stormy() {
+        if !self.is_storm() {
             return;
         }
         let length = 1_000 + self.dice.below(20_000);
         self.counts.faults += 1;
         self.counts.faults_in_flight += u64::from(self.nodes[node].outstanding > 0);
         self.nodes[node].paused_until = self.now_ms + length;
-        // Half of the time its own clock stands still too, as that of a suspended machine does.
+        // Half of the time its monotonic clock stops too, as on a suspended machine.
         if self.dice.below(2) == 0 {
             self.nodes[node].booted_ms += length;
         }
         let next = 30_000 + self.dice.below(180_000);
-        self.later(next, Happening::Pause(node));
+        self.schedule_in(next, SimEvent::Pause(node));
     }
 
-    /// A node is told to go down, and has some time to do it in order.
+    /// Asks a node to drain. It is killed if it does not finish in time.
     pub(crate) fn drain(&mut self, node: usize) {
-        if !self.stormy() {
+        if !self.is_storm() {
             return;
         }
         let next = 60_000 + self.dice.below(240_000);
-        self.later(next, Happening::Drain(node));
+        self.schedule_in(next, SimEvent::Drain(node));
         let shards = self.nodes[node].shards.len();
         if !self.nodes[node].up || self.nodes[node].draining.is_some() {
             return;
@@ -186,33 +195,33 @@ impl Cluster {
         self.counts.drains += 1;
         self.nodes[node].draining = Some(shards);
         let incarnation = self.nodes[node].incarnation;
-        let patience = 1_000 + self.dice.below(30_000);
-        self.later(patience, Happening::Kill(node, incarnation));
+        let drain_timeout = 1_000 + self.dice.below(30_000);
+        self.schedule_in(drain_timeout, SimEvent::KillDraining(node, incarnation));
         for shard in 0..shards {
-            let claim = self.nodes[node].claims[shard];
-            let wait = self.delay();
-            let at = At { node, incarnation, shard, claim };
-            self.later(wait, Happening::Deliver(at, Event::Drain));
+            let ownership = self.nodes[node].ownerships[shard];
+            let wait = self.message_delay();
+            let at = ShardAddress { node, incarnation, shard, ownership };
+            self.schedule_in(wait, SimEvent::Deliver(at, Event::Drain));
         }
     }
 
-    /// A shard is not on its node any more. It is wanted again, unless the node is going down.
-    pub(crate) fn stopped(&mut self, at: At, why: &Stopped) {
-        if let Stopped::Broken(reason) = why {
-            self.seen.push(format!("a shard broke: {reason}"));
+    /// A shard has stopped on its node. The node takes it again, unless it drains.
+    pub(crate) fn on_shard_stopped(&mut self, at: ShardAddress, why: &StopReason) {
+        if let StopReason::Broken(reason) = why {
+            self.violations.push(format!("a shard broke: {reason}"));
         }
-        self.nodes[at.node].claims[at.shard] += 1;
+        self.nodes[at.node].ownerships[at.shard] += 1;
         if let Some(left) = &mut self.nodes[at.node].draining {
             *left -= 1;
             if *left == 0 {
-                self.down(at.node);
+                self.shut_down(at.node);
             }
             return;
         }
         let fresh = self.new_shard(at.node, at.shard);
         self.nodes[at.node].shards[at.shard] = fresh;
-        let at = At { claim: at.claim + 1, ..at };
+        let at = ShardAddress { ownership: at.ownership + 1, ..at };
         let wait = 500 + self.dice.below(1_000);
-        self.later(wait, Happening::Claim(at));
+        self.schedule_in(wait, SimEvent::TakeOwnership(at));
     }
 }

@@ -1,72 +1,70 @@
-//! What a simulation must have come to: everything acknowledged is there, once in effect, every run ended as its definition says, the public
-//! table shows it, and the store is in order.
+//! Judges a simulation: everything acknowledged is stored and took effect once, every run ended as its definition says,
+//! the public table shows it, and fsck finds nothing in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abide_dispatch::journal::UNANSWERED_MAX;
+use abide_dispatch::call_journal::CONSECUTIVE_UNANSWERED_MAX;
 use abide_runtime::fsck;
-use abide_runtime::request::Started;
+use abide_runtime::request::StartedRun;
 use abide_store::rows::Scan;
-use abide_store::tables::Table;
+use abide_store::tables::TableId;
 use serde_json::{Value, json};
 
-use crate::clients::{Client, Step};
-use crate::cluster::{Cluster, ready};
-use crate::counts::Counts;
-use crate::history::{Ending, Story};
-use crate::shown;
-use crate::truth::Instance;
-use crate::workload::{Kind, WIDE};
+use crate::clients::{ClientStep, SimClient};
+use crate::cluster::{Cluster, poll_ready};
+use crate::counts::SimCounts;
+use crate::model::ModelInstance;
+use crate::public_index_check;
+use crate::run_history::{RunEnd, RunHistory};
+use crate::workload::{WIDE_ITEMS, WorkloadKind};
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verdict {
-    /// What is wrong.
+pub struct SimVerdict {
     pub violations: Vec<String>,
-    /// What happened how often.
-    pub counts: Counts,
-    /// A digest of everything that happened.
+    pub counts: SimCounts,
+    /// A digest of all events.
     pub trace: u64,
 }
 
-/// Judges a cluster that has come to rest.
-pub fn judge(cluster: &Cluster) -> Verdict {
-    let mut violations = cluster.seen.clone();
-    let mut groups: BTreeMap<&str, Vec<&Client>> = BTreeMap::new();
+/// Judges a quiescent cluster.
+pub fn judge(cluster: &Cluster) -> SimVerdict {
+    let mut violations = cluster.violations.clone();
+    let mut groups: BTreeMap<&str, Vec<&SimClient>> = BTreeMap::new();
     for client in &cluster.clients {
         groups.entry(&client.id).or_default().push(client);
         check_client(client, &mut violations);
     }
     for (id, clients) in &groups {
-        match cluster.truth.instances.get(*id) {
+        match cluster.model.instances.get(*id) {
             Some(instance) => check_instance(id, instance, clients, &mut violations),
-            None if clients.iter().any(|client| !client.begun.is_empty()) => {
-                violations.push(format!("{id}: its start was acknowledged, and it never was"));
+            None if clients.iter().any(|client| !client.started_runs.is_empty()) => {
+                violations.push(format!("{id}: its start was acknowledged, but it never existed"));
             }
             None => {}
         }
     }
     check_ends(cluster, &groups, &mut violations);
-    check_outside(cluster, &mut violations);
-    violations.extend(shown::check(cluster));
-    if cluster.scenario.short {
+    check_activities(cluster, &mut violations);
+    violations.extend(public_index_check::check(cluster));
+    if cluster.scenario.short_retention {
         check_nothing_left(cluster, &mut violations);
     }
-    match ready(fsck::check(&*cluster.store, &cluster.definitions, cluster.shards)) {
+    match poll_ready(fsck::check(&*cluster.store, &cluster.definitions, cluster.shards)) {
         Ok(report) => violations.extend(report.findings.iter().map(|finding| {
             format!(
                 "fsck: {} {}: {}",
                 finding.shard,
                 finding.instance_id.as_deref().unwrap_or("-"),
-                finding.what
+                finding.problem
             )
         })),
         Err(error) => violations.push(format!("fsck: {error}")),
     }
-    Verdict { violations, counts: cluster.counts, trace: cluster.trace }
+    SimVerdict { violations, counts: cluster.counts, trace: cluster.trace }
 }
 
-/// Everything has been kept long enough: what is left is who owns the shards, and what they took from each other.
+/// The retention of every row is over: only the heads (shard ownership) and the inbound watermarks may be left.
 fn check_nothing_left(cluster: &Cluster, violations: &mut Vec<String>) {
     for partition in
         cluster.shards.shards().filter_map(|shard| Some([shard.partition().ok()?, shard.inbox().ok()?]))
@@ -74,9 +72,9 @@ fn check_nothing_left(cluster: &Cluster, violations: &mut Vec<String>) {
         for partition in partition {
             let page = cluster.store.scan_now(&partition, Scan::all());
             let rows = page.map(|page| page.rows).unwrap_or_default();
-            let left = rows.iter().filter_map(|row| Table::of(&row.key));
-            let left: BTreeSet<Table> =
-                left.filter(|table| !matches!(table, Table::Head | Table::Source)).collect();
+            let left = rows.iter().filter_map(|row| TableId::of_key(&row.key));
+            let left: BTreeSet<TableId> =
+                left.filter(|table| !matches!(table, TableId::Head | TableId::InboundWatermark)).collect();
             if !left.is_empty() {
                 violations.push(format!("{partition} still has rows of {left:?}"));
             }
@@ -84,80 +82,87 @@ fn check_nothing_left(cluster: &Cluster, violations: &mut Vec<String>) {
     }
 }
 
-fn check_client(client: &Client, violations: &mut Vec<String>) {
+fn check_client(client: &SimClient, violations: &mut Vec<String>) {
     let id = &client.id;
-    if let Some(step) = client.next() {
-        violations.push(format!("{id}: its client never got through ({step:?})"));
+    if let Some(step) = client.next_step() {
+        violations.push(format!("{id}: its client never finished step {step:?}"));
     }
-    // When the time in which a repeat is recognised is over, it is a start of its own.
-    let differ = |pair: &[Started]| {
-        let known = pair[0].repeat_until.is_none_or(|until| pair[1].created_at <= until);
-        pair[0].run != pair[1].run && known
+    // After the idempotency window a repeat is a new start.
+    let differ = |pair: &[StartedRun]| {
+        let known = pair[0].idempotent_until.is_none_or(|until| pair[1].created_at <= until);
+        pair[0].run_number != pair[1].run_number && known
     };
-    if client.key.is_some() && client.told.windows(2).any(differ) {
-        violations.push(format!("{id}: one start was told different runs: {:?}", client.told));
+    if client.key.is_some() && client.start_replies.windows(2).any(differ) {
+        violations
+            .push(format!("{id}: repeats of one start returned different runs: {:?}", client.start_replies));
     }
 }
 
-/// What all clients of one instance were told, against what it came to.
-fn check_instance(id: &str, instance: &Instance, clients: &[&Client], violations: &mut Vec<String>) {
+/// Compares the replies to all clients of one instance with its runs.
+fn check_instance(id: &str, instance: &ModelInstance, clients: &[&SimClient], violations: &mut Vec<String>) {
     let mut begun = BTreeSet::new();
-    for run in clients.iter().flat_map(|client| &client.begun) {
-        // Numbers may begin again when an id has been forgotten.
-        if !begun.insert(run) && !instance.forgotten {
-            violations.push(format!("{id}: run {run} was begun for two"));
+    for run in clients.iter().flat_map(|client| &client.started_runs) {
+        // Run numbers may start again once an instance was deleted.
+        if !begun.insert(run) && !instance.deleted {
+            violations.push(format!("{id}: run {run} was started by two requests"));
         }
     }
-    let unsure: u32 = clients.iter().map(|client| client.begins_unsure).sum();
-    let ended = || instance.runs.iter().filter_map(|run| run.end.as_ref());
-    let ends: Vec<&Ending> = ended().map(|(end, _)| end).collect();
-    let began = instance.runs.len() - ends.iter().filter(|end| ***end == Ending::Continued).count();
-    if began > begun.len() + unsure as usize {
-        violations.push(format!("{id}: {began} runs began, {} for somebody, {unsure} perhaps", begun.len()));
+    let unconfirmed: u32 = clients.iter().map(|client| client.unconfirmed_starts).sum();
+    let ended = || instance.runs.iter().filter_map(|run| run.outcome.as_ref());
+    let ends: Vec<&RunEnd> = ended().map(|(end, _)| end).collect();
+    let began = instance.runs.len() - ends.iter().filter(|end| ***end == RunEnd::Continued).count();
+    if began > begun.len() + unconfirmed as usize {
+        violations.push(format!(
+            "{id}: {began} runs began; {} starts were acknowledged and {unconfirmed} got no reply",
+            begun.len()
+        ));
     }
-    let accepted = |step: Step| clients.iter().any(|client| client.accepted.contains(&step));
-    if accepted(Step::Terminate) && !ends.contains(&&Ending::Terminated) {
-        violations.push(format!("{id}: its end by order was acknowledged, and it came to {ends:?}"));
+    let accepted =
+        |step: ClientStep| clients.iter().any(|client| client.acknowledged_controls.contains(&step));
+    if accepted(ClientStep::Terminate) && !ends.contains(&&RunEnd::Terminated) {
+        violations.push(format!("{id}: a terminate was acknowledged, but its runs ended with {ends:?}"));
     }
-    if accepted(Step::Rewind) && ended().all(|(_, story)| story.rewinds == 0) {
-        violations.push(format!("{id}: that it goes on was acknowledged, and it never did"));
+    if accepted(ClientStep::Rewind) && ended().all(|(_, history)| history.rewinds == 0) {
+        violations.push(format!("{id}: a rewind was acknowledged, but no run was rewound"));
     }
-    // What was raised while there was one run is in its output.
+    // If there was only one run, its output has all events.
     if began == 1
-        && let Some(Ending::Completed(output)) = ends.last()
+        && let Some(RunEnd::Completed(output)) = ends.last()
     {
         clients.iter().for_each(|client| check_events(client, output, violations));
     }
 }
 
-/// Every run has ended, and as its definition says.
-fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&Client>>, violations: &mut Vec<String>) {
-    for (id, instance) in &cluster.truth.instances {
-        let family = &instance.family;
-        let Some(clients) = groups.get(family.as_str()) else {
-            violations.push(format!("{id}: nobody wanted it"));
+/// Checks that every run has ended as its definition says.
+fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&SimClient>>, violations: &mut Vec<String>) {
+    for (id, instance) in &cluster.model.instances {
+        let root = &instance.root_instance;
+        let Some(clients) = groups.get(root.as_str()) else {
+            violations.push(format!("{id}: no client started it"));
             continue;
         };
-        let orders = clients.iter().any(|client| client.may_have(Step::Terminate));
-        let forgets = clients.iter().any(|client| client.may_have(Step::Purge));
-        if instance.purged && !forgets && !cluster.scenario.short {
-            violations.push(format!("{id}: it was purged, and nobody asked for it"));
+        let may_terminate = clients.iter().any(|client| client.may_have_done(ClientStep::Terminate));
+        let may_purge = clients.iter().any(|client| client.may_have_done(ClientStep::Purge));
+        if instance.purged && !may_purge && !cluster.scenario.short_retention {
+            violations.push(format!("{id}: it was purged without a request"));
         }
         for run in &instance.runs {
             let execution = format!("{id}/{}", run.number);
-            let Some((end, story)) = &run.end else {
+            let Some((end, history)) = &run.outcome else {
                 violations.push(format!("{id}: run {} never ended: {:?}", run.number, run.status));
                 continue;
             };
             let right = match end {
-                Ending::Terminated => orders,
-                // So many crashes in a row are rare, and then it is right to give up.
-                Ending::Failed(code) if code == "Poison" => {
-                    cluster.truth.recorded.get(&execution).is_some_and(|recorded| *recorded >= UNANSWERED_MAX)
-                }
-                Ending::Continued => clients.iter().any(|client| client.kind == Kind::Loop),
-                end if family != id => is_child_output(family, end),
-                end => clients.first().is_some_and(|client| is_expected(client, end, story)),
+                RunEnd::Terminated => may_terminate,
+                // So many crashes in a row are rare; failing the run is then correct.
+                RunEnd::Failed(code) if code == "Poison" => cluster
+                    .model
+                    .recorded_attempts
+                    .get(&execution)
+                    .is_some_and(|recorded| *recorded >= CONSECUTIVE_UNANSWERED_MAX),
+                RunEnd::Continued => clients.iter().any(|client| client.kind == WorkloadKind::Loop),
+                end if root != id => is_child_output(root, end),
+                end => clients.first().is_some_and(|client| is_expected(client, end, history)),
             };
             if !right {
                 violations.push(format!("{id}: run {} ended with {end:?}", run.number));
@@ -166,99 +171,108 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&Client>>, violatio
     }
 }
 
-fn is_child_output(parent: &str, end: &Ending) -> bool {
-    [1, 2].iter().any(|n| *end == Ending::Completed(json!({"did": n, "for": parent})))
+fn is_child_output(parent: &str, end: &RunEnd) -> bool {
+    [1, 2].iter().any(|n| *end == RunEnd::Completed(json!({"did": n, "for": parent})))
 }
 
-fn is_expected(client: &Client, end: &Ending, story: &Story) -> bool {
+fn is_expected(client: &SimClient, end: &RunEnd, history: &RunHistory) -> bool {
     let did = |n: u32| json!({"did": n, "for": client.id});
     let all = |count: u32| Value::Array((1..=count).map(did).collect());
-    let failed = |code: &str| *end == Ending::Failed(code.to_owned());
-    let output = if let Ending::Completed(output) = end { output } else { &Value::Null };
+    let failed = |code: &str| *end == RunEnd::Failed(code.to_owned());
+    let output = if let RunEnd::Completed(output) = end { output } else { &Value::Null };
     match client.kind {
-        Kind::Steps => *output == all(3),
-        Kind::Map => *output == all(5),
-        Kind::Wide => *output == all(WIDE),
-        Kind::Timer => *output == did(1),
-        Kind::Parent => *output == all(2),
-        Kind::Undone => failed("Undone"),
-        Kind::Deadline => failed("Timeout"),
-        Kind::Mended => {
-            if story.rewinds > 0 {
+        WorkloadKind::Steps => *output == all(3),
+        WorkloadKind::Map => *output == all(5),
+        WorkloadKind::Wide => *output == all(WIDE_ITEMS),
+        WorkloadKind::Timer => *output == did(1),
+        WorkloadKind::Parent => *output == all(2),
+        WorkloadKind::Compensated => failed("Undone"),
+        WorkloadKind::WorkflowTimeout => failed("Timeout"),
+        WorkloadKind::Rewound => {
+            if history.rewinds > 0 {
                 *output == all(2)
             } else {
                 failed("Refused")
             }
         }
-        Kind::Patience => {
-            let raised = client.events.iter().any(|event| event.acknowledged || event.unsure);
+        WorkloadKind::EventTimeout => {
+            let raised = client.events.iter().any(|event| event.acknowledged || event.unconfirmed);
             *output == json!("late") || *output == json!("in time") && raised
         }
-        Kind::Hurry => *output == did(1) || *output == json!("late"),
-        // Which events it took is looked at where all of them are known.
-        Kind::Events | Kind::Loop => output.is_array(),
+        WorkloadKind::TaskTimeout => *output == did(1) || *output == json!("late"),
+        // The events themselves are compared in `check_events`, where all of them are known.
+        WorkloadKind::Events | WorkloadKind::Loop => output.is_array(),
     }
 }
 
-/// Events are taken in the order they were raised, each acknowledged one once; one whose answer was lost may be there more often.
-fn check_events(client: &Client, output: &Value, violations: &mut Vec<String>) {
-    if !matches!(client.kind, Kind::Events | Kind::Loop) || client.events.is_empty() {
+/// Events are consumed in the order in which they were raised, and each acknowledged event once. An event whose reply
+/// was lost may be consumed more often.
+fn check_events(client: &SimClient, output: &Value, violations: &mut Vec<String>) {
+    if !matches!(client.kind, WorkloadKind::Events | WorkloadKind::Loop) || client.events.is_empty() {
         return;
     }
-    let taken: Vec<String> = output.as_array().into_iter().flatten().map(ToString::to_string).collect();
-    let unsure = client.events.iter().any(|event| event.unsure);
+    let consumed: Vec<String> = output.as_array().into_iter().flatten().map(ToString::to_string).collect();
+    let unconfirmed = client.events.iter().any(|event| event.unconfirmed);
     for event in &client.events {
         let payload = event.payload.to_string();
-        let count = taken.iter().filter(|taken| **taken == payload).count();
-        let wrong = !unsure && event.acknowledged && count != 1;
-        if wrong || event.refused && !event.unsure && count > 0 {
-            violations.push(format!("{}: event {payload} was taken {count} times", client.id));
+        let count = consumed.iter().filter(|consumed| **consumed == payload).count();
+        let wrong = !unconfirmed && event.acknowledged && count != 1;
+        if wrong || event.refused && !event.unconfirmed && count > 0 {
+            violations.push(format!("{}: event {payload} was consumed {count} times", client.id));
         }
     }
     let order: Vec<String> = client.events.iter().map(|event| event.payload.to_string()).collect();
-    if !unsure && order != taken {
-        violations.push(format!("{}: events came as {taken:?}", client.id));
+    if !unconfirmed && order != consumed {
+        violations.push(format!("{}: events were consumed in the order {consumed:?}", client.id));
     }
 }
 
-/// Every key is one piece of work of one run; every delivery of it had a number of its own; history knows of each and says of none that it is
-/// done that never took effect.
-fn check_outside(cluster: &Cluster, violations: &mut Vec<String>) {
+/// Every key belongs to one piece of work of one run, and each of its attempts has a different number. The history of
+/// the run has every call, and none is completed in it that never took effect.
+fn check_activities(cluster: &Cluster, violations: &mut Vec<String>) {
     let mut effects: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-    for (key, work) in &cluster.outside.work {
+    for (key, work) in &cluster.activities.work {
         let short = &key[..8];
         if work.executions.len() > 1 || work.inputs.len() > 1 {
-            violations.push(format!("key {short} was used by {:?} with {:?}", work.executions, work.inputs));
+            violations.push(format!(
+                "key {short} was used by {:?} with the inputs {:?}",
+                work.executions, work.inputs
+            ));
         }
         let mut attempts = work.attempts.clone();
         attempts.sort_unstable();
         if attempts.windows(2).any(|pair| pair[0] == pair[1]) {
-            violations.push(format!("key {short} ({}) was delivered as {:?}", work.activity, work.attempts));
+            violations.push(format!(
+                "key {short} ({}) was sent with the attempt numbers {:?}",
+                work.activity, work.attempts
+            ));
         }
         let (Some(execution), Some(input)) = (work.executions.first(), work.inputs.first()) else { continue };
         *effects.entry((execution, &work.activity, input)).or_default() += work.effects as usize;
     }
-    for (id, instance) in &cluster.truth.instances {
+    for (id, instance) in &cluster.model.instances {
         for run in &instance.runs {
-            let Some((_, story)) = &run.end else { continue };
+            let Some((_, history)) = &run.outcome else { continue };
             let execution = format!("{id}/{}", run.number);
-            let mut told: BTreeSet<(&str, &str)> = BTreeSet::new();
-            for call in story.calls.values() {
+            let mut recorded: BTreeSet<(&str, &str)> = BTreeSet::new();
+            for call in history.calls.values() {
                 let count = effects.get(&(&execution, &call.activity, &call.input)).copied().unwrap_or(0);
                 if call.completed > 0 && count == 0 {
-                    violations.push(format!("{execution}: {} is told as done and never was", call.activity));
+                    violations.push(format!(
+                        "{execution}: {} is completed in the history, but never took effect",
+                        call.activity
+                    ));
                 }
-                if count > 1 + story.rewinds as usize {
+                if count > 1 + history.rewinds as usize {
                     violations.push(format!("{execution}: {} took effect {count} times", call.activity));
                 }
-                told.insert((&call.activity, &call.input));
+                recorded.insert((&call.activity, &call.input));
             }
-            let untold = effects.iter().filter(|((of, activity, input), _)| {
-                *of == execution && !told.contains(&(*activity, *input))
+            let unrecorded = effects.iter().filter(|((of, activity, input), _)| {
+                *of == execution && !recorded.contains(&(*activity, *input))
             });
-            for ((_, activity, _), _) in untold {
-                violations
-                    .push(format!("{execution}: {activity} was called, and its history says nothing of it"));
+            for ((_, activity, _), _) in unrecorded {
+                violations.push(format!("{execution}: {activity} was called, but is not in the history"));
             }
         }
     }

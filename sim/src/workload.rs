@@ -1,41 +1,41 @@
-//! What the simulated clients run: a definition for each way a run can wait, and what each must come to.
+//! The workload of the simulated clients: a definition for each way in which a run can wait, with inputs and results.
 
 use serde_json::{Value, json};
 
-/// The kinds of runs.
+/// A kind of run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum WorkloadKind {
     /// Three tasks in a row.
     Steps,
     /// A map of tasks.
     Map,
     /// A timer, then a task.
     Timer,
-    /// Three events, then their payloads.
+    /// Three events; the output is their payloads.
     Events,
-    /// A child beside it and one elsewhere.
+    /// A child on the same shard and one on another.
     Parent,
-    /// A loop of runs, each taking one event.
+    /// A loop by continue-as-new; each run takes one event.
     Loop,
-    /// A task that fails for good, and what undoes the one before.
-    Undone,
-    /// An event that may never come in time.
-    Patience,
-    /// More tasks at once than a turn may begin on a small store.
+    /// A task that fails permanently, and the compensation of the one before.
+    Compensated,
+    /// A wait for an event, with a timeout.
+    EventTimeout,
+    /// More tasks at once than one turn can start on a store with small commits.
     Wide,
-    /// A task that fails for good until the run is rewound.
-    Mended,
-    /// A wait that the workflow's own timeout ends.
-    Deadline,
-    /// A task whose time may be over while a retry waits, or while nobody looks.
-    Hurry,
+    /// A task that fails permanently until the run is rewound.
+    Rewound,
+    /// A wait that the workflow's timeout ends.
+    WorkflowTimeout,
+    /// A task whose timeout may pass while a retry waits, or while no node runs its shard.
+    TaskTimeout,
 }
 
-/// Items of a wide map: as many calls, with their timers, as the smallest store can cancel in one commit. A run that must cancel more there is parked.
-pub const WIDE: u32 = 16;
+/// Items of a wide map: as many calls, with their timers, as the store with the smallest commits can cancel in one
+/// commit. A run that must cancel more is parked there.
+pub const WIDE_ITEMS: u32 = 16;
 
-impl Kind {
-    /// All kinds.
+impl WorkloadKind {
     pub const ALL: [Self; 12] = [
         Self::Steps,
         Self::Map,
@@ -43,12 +43,12 @@ impl Kind {
         Self::Events,
         Self::Parent,
         Self::Loop,
-        Self::Undone,
-        Self::Patience,
+        Self::Compensated,
+        Self::EventTimeout,
         Self::Wide,
-        Self::Mended,
-        Self::Deadline,
-        Self::Hurry,
+        Self::Rewound,
+        Self::WorkflowTimeout,
+        Self::TaskTimeout,
     ];
 
     /// The id of its definition.
@@ -60,17 +60,17 @@ impl Kind {
             Self::Events => "events",
             Self::Parent => "parent",
             Self::Loop => "loop",
-            Self::Undone => "undone",
-            Self::Patience => "patience",
+            Self::Compensated => "undone",
+            Self::EventTimeout => "patience",
             Self::Wide => "wide",
-            Self::Mended => "mended",
-            Self::Deadline => "deadline",
-            Self::Hurry => "hurry",
+            Self::Rewound => "mended",
+            Self::WorkflowTimeout => "deadline",
+            Self::TaskTimeout => "hurry",
         }
     }
 
-    /// Whether a run comes to its end without anybody doing anything.
-    pub fn ends_alone(self) -> bool {
+    /// True if a run ends without any request from a client.
+    pub fn ends_unaided(self) -> bool {
         !matches!(self, Self::Events | Self::Loop)
     }
 
@@ -79,7 +79,7 @@ impl Kind {
         match self {
             Self::Events => 3,
             Self::Loop => 4,
-            Self::Patience => 1,
+            Self::EventTimeout => 1,
             _ => 0,
         }
     }
@@ -110,7 +110,7 @@ pub fn definitions() -> Vec<Value> {
                                                    "Done": {"type": "succeed", "output": "$.state.x"}}}},
                    "End": {"type": "succeed", "output": "$.state.all"}}),
         ),
-        configured(
+        definition_with_configuration(
             "timer",
             "Wait",
             &json!({"Wait": {"type": "wait", "waitType": "duration", "duration": "PT45S", "next": "A"},
@@ -182,7 +182,7 @@ pub fn definitions() -> Vec<Value> {
                    "B": task("mend", json!({"id": "$.input.id", "n": 2}), "$.state.b", "End"),
                    "End": {"type": "succeed", "output": ["$.state.a", "$.state.b"]}}),
         ),
-        configured(
+        definition_with_configuration(
             "deadline",
             "A",
             &json!({"A": {"type": "task", "activity": "work", "input": {"id": "$.input.id", "n": 1}, "output": "$.state.a", "next": "Wait",
@@ -204,35 +204,36 @@ pub fn definitions() -> Vec<Value> {
 }
 
 fn definition(id: &str, start: &str, states: &Value) -> Value {
-    configured(id, start, states, json!({}))
+    definition_with_configuration(id, start, states, json!({}))
 }
 
-fn configured(id: &str, start: &str, states: &Value, mut configuration: Value) -> Value {
+fn definition_with_configuration(id: &str, start: &str, states: &Value, mut configuration: Value) -> Value {
     configuration["retryPolicy"] =
         json!({"maxAttempts": 50, "initialInterval": "PT1S", "maxInterval": "PT10S"});
     json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0", "startAt": start,
            "configuration": configuration, "states": states})
 }
 
-/// What a run is started with.
-pub fn input(kind: Kind, id: &str) -> Value {
+/// The input of a run.
+pub fn input(kind: WorkloadKind, id: &str) -> Value {
     match kind {
-        Kind::Map => json!({"id": id, "items": [1, 2, 3, 4, 5]}),
-        Kind::Wide => json!({"id": id, "items": (1..=WIDE).collect::<Vec<u32>>()}),
-        Kind::Loop => json!({"id": id, "seen": []}),
+        WorkloadKind::Map => json!({"id": id, "items": [1, 2, 3, 4, 5]}),
+        WorkloadKind::Wide => json!({"id": id, "items": (1..=WIDE_ITEMS).collect::<Vec<u32>>()}),
+        WorkloadKind::Loop => json!({"id": id, "seen": []}),
         _ => json!({"id": id}),
     }
 }
 
-/// What an activity answers, as a function of its input; `Err` for one that refuses: always, or the first piece of work of a kind.
-pub fn answer(activity: &str, input: &Value, asked_before: bool) -> Result<Value, &'static str> {
+/// The result of an activity, as a function of its input. `refuse` always fails with `Err`, `mend` fails until the run
+/// is rewound.
+pub fn activity_result(activity: &str, input: &Value, called_before: bool) -> Result<Value, &'static str> {
     match activity {
         "refuse" => Err("Refused"),
-        "mend" if !asked_before => Err("Refused"),
+        "mend" if !called_before => Err("Refused"),
         "append" => {
             let mut list = input.get("list").and_then(Value::as_array).cloned().unwrap_or_default();
             list.extend(input.get("item").cloned());
-            let full = list.len() >= Kind::Loop.events();
+            let full = list.len() >= WorkloadKind::Loop.events();
             Ok(json!({"list": list, "full": full}))
         }
         _ => Ok(json!({"did": input.get("n"), "for": input.get("id")})),

@@ -1,7 +1,8 @@
-//! `handlers ADDRESS`: what Abide calls when its activities are measured in a process of their own, as Restate's handlers are.
+//! `handlers ADDRESS`: serves Abide's activities in a separate process for benchmarks, like Restate's handlers.
 //!
-//! Every activity returns what it is given, over each of the four wires, on one port and two threads. Keeps nothing, so it knows no duplicates and
-//! looks at no metadata: what is measured is the way there and back. `GET /counts` tells how many calls and connections there were.
+//! Every activity returns its input, over each of the four wires, on one port with two threads. It stores nothing, so
+//! it does not deduplicate and ignores metadata: only the round trip is measured. `GET /counts` returns the number of
+//! calls and connections.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::{env, io};
 
 use abide_dispatch::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
 use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
-use abide_dispatch::wire::{BODY_BYTES_MAX, ENVELOPE, JSON, PROTOBUF, Unreadable, envelope, protobuf};
+use abide_dispatch::wire::{BODY_BYTES_MAX, ENVELOPE, JSON, PROTOBUF, WireDecodeError, envelope, protobuf};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -25,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-/// Exchanges at once on one HTTP/2 connection.
+/// Concurrent streams on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_024;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -61,16 +62,17 @@ async fn serve(address: SocketAddr) -> io::Result<()> {
 }
 
 async fn connection(stream: TcpStream, builder: Arc<auto::Builder<TokioExecutor>>) {
-    // Whoever calls goes away as it likes.
+    // A caller that closes the connection is no error.
     drop(stream.set_nodelay(true));
-    drop(builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await);
+    drop(builder.serve_connection(TokioIo::new(stream), service_fn(respond)).await);
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     if request.method() == hyper::Method::GET {
-        let (calls, connections) = (CALLS.load(Ordering::Relaxed), CONNECTIONS.load(Ordering::Relaxed));
+        let calls = CALLS.load(Ordering::Relaxed);
+        let connections = CONNECTIONS.load(Ordering::Relaxed);
         let counts = serde_json::json!({"calls": calls, "connections": connections});
-        return Ok(whole(StatusCode::OK, JSON, counts.to_string().into()));
+        return Ok(full_response(StatusCode::OK, JSON, counts.to_string().into()));
     }
     CALLS.fetch_add(1, Ordering::Relaxed);
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -78,38 +80,38 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible
         return GRPC.clone().call(request).await;
     }
     let echo = if content_type == PROTOBUF.as_bytes() {
-        through_protobuf
+        echo_protobuf
     } else if content_type == ENVELOPE.as_bytes() {
-        through_envelope
+        echo_envelope
     } else {
-        as_it_is
+        echo_json
     };
     let Ok(body) = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await else {
-        return Ok(whole(StatusCode::PAYLOAD_TOO_LARGE, JSON, Bytes::new()));
+        return Ok(full_response(StatusCode::PAYLOAD_TOO_LARGE, JSON, Bytes::new()));
     };
     Ok(match echo(&body.to_bytes()) {
-        Ok((content_type, body)) => whole(StatusCode::OK, content_type, body),
-        Err(_) => whole(StatusCode::BAD_REQUEST, JSON, Bytes::new()),
+        Ok((content_type, body)) => full_response(StatusCode::OK, content_type, body),
+        Err(_) => full_response(StatusCode::BAD_REQUEST, JSON, Bytes::new()),
     })
 }
 
-type Echoed = Result<(&'static str, Bytes), Unreadable>;
+type Echoed = Result<(&'static str, Bytes), WireDecodeError>;
 
-fn as_it_is(body: &Bytes) -> Echoed {
+fn echo_json(body: &Bytes) -> Echoed {
     Ok((JSON, body.clone()))
 }
 
-fn through_protobuf(body: &Bytes) -> Echoed {
-    let input = protobuf::json_of(protobuf::read_request(body.clone())?.input)?;
-    Ok((PROTOBUF, protobuf::write(&protobuf::answer(input)).into()))
+fn echo_protobuf(body: &Bytes) -> Echoed {
+    let input = protobuf::payload_json(protobuf::read_request(body.clone())?.input)?;
+    Ok((PROTOBUF, protobuf::write(&protobuf::invoke_response(input)).into()))
 }
 
-fn through_envelope(body: &Bytes) -> Echoed {
+fn echo_envelope(body: &Bytes) -> Echoed {
     let received = envelope::read_request(body)?;
     Ok((ENVELOPE, envelope::write_response(&received.control, &received.input)?.into()))
 }
 
-fn whole(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+fn full_response(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(body)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -131,6 +133,6 @@ impl Activities for Echo {
         &self,
         _: tonic::Request<ProbeRequest>,
     ) -> Result<tonic::Response<InvokeResponse>, tonic::Status> {
-        Err(tonic::Status::unimplemented("nothing is kept"))
+        Err(tonic::Status::unimplemented("this server stores nothing"))
     }
 }

@@ -1,17 +1,19 @@
-//! Asking before something that cannot be taken back.
+//! Asks the user to confirm a step that cannot be undone.
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use crate::problem::Problem;
+use crate::errors::CliError;
 
-/// Asks, unless `yes` was said already. Nobody to ask is not a yes.
-pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Problem> {
+/// Asks the user, unless `yes` is set. Without a terminal there is no confirmation.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(Problem::Usage(format!("{question} Nobody can be asked here: say --yes if it is meant")));
+        return Err(CliError::Usage(format!(
+            "{question} Standard input is not a terminal: pass --yes to confirm"
+        )));
     }
     let mut err = std::io::stderr().lock();
     write!(err, "{question} [y/N] ")?;
@@ -20,6 +22,6 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Problem> {
     stdin.lock().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Problem::Declined),
+        _ => Err(CliError::Declined),
     }
 }

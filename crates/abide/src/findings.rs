@@ -1,13 +1,13 @@
-//! Findings as people read them: the place, the line itself, what is wrong and what to do.
+//! Prints findings of validation for people: the message, the place in the file, the line itself and the hint.
 
 use abide_workflow::{Code, Finding, Severity};
 use anstyle::{AnsiColor, Style};
 
-use crate::excerpt::Located;
-use crate::say::{say, visible};
+use crate::output::{escape_control_chars, outln};
+use crate::source_location::SourceLocation;
 use crate::styles::{BOLD, FAINT};
 
-fn colour(severity: Severity) -> Style {
+fn severity_style(severity: Severity) -> Style {
     let colour = match severity {
         Severity::Error => AnsiColor::Red,
         Severity::Warning => AnsiColor::Yellow,
@@ -17,34 +17,44 @@ fn colour(severity: Severity) -> Style {
 }
 
 pub(crate) fn print(file: &str, text: &str, finding: &Finding) {
-    let style = colour(finding.severity());
+    let style = severity_style(finding.severity());
     let severity = finding.severity();
-    say!("{style}{severity}{style:#}{BOLD}[{}]: {}{BOLD:#}", finding.code, visible(&finding.message));
-    let located = Located::of(text, finding);
+    outln!(
+        "{style}{severity}{style:#}{BOLD}[{}]: {}{BOLD:#}",
+        finding.code,
+        escape_control_chars(&finding.message)
+    );
+    let location = SourceLocation::of_finding(text, finding);
     let whole = finding.pointer.is_empty() && finding.position.is_none();
-    let pointer = if whole { "the whole definition".to_owned() } else { visible(&finding.pointer) };
-    match &located {
-        Some(place) => {
-            say!("  {FAINT}-->{FAINT:#} {file}:{}:{} {pointer}", place.line, place.column);
-            // A secret is not repeated into logs.
+    let pointer =
+        if whole { "the whole definition".to_owned() } else { escape_control_chars(&finding.pointer) };
+    match &location {
+        Some(location) => {
+            outln!("  {FAINT}-->{FAINT:#} {file}:{}:{} {pointer}", location.line, location.column);
+            // A secret must not be copied into logs.
             if !whole && finding.code != Code::LiteralSecret {
-                say!("  {FAINT}{:>4} |{FAINT:#} {}", place.line, visible(&place.excerpt));
+                outln!(
+                    "  {FAINT}{:>4} |{FAINT:#} {}",
+                    location.line,
+                    escape_control_chars(&location.excerpt)
+                );
             }
         }
-        None => say!("  {FAINT}-->{FAINT:#} {file} {pointer}"),
+        None => outln!("  {FAINT}-->{FAINT:#} {file} {pointer}"),
     }
-    say!("  {FAINT}do:{FAINT:#} {}", visible(&finding.hint));
+    outln!("  {FAINT}hint:{FAINT:#} {}", escape_control_chars(&finding.hint));
     for consequence in &finding.consequences {
-        say!("  {FAINT}and:{FAINT:#} {}", visible(consequence));
+        outln!("  {FAINT}also:{FAINT:#} {}", escape_control_chars(consequence));
     }
-    say!("");
+    outln!("");
 }
 
-pub(crate) fn summarise(file: &str, findings: &[Finding], valid: bool) {
+pub(crate) fn print_summary(file: &str, findings: &[Finding], valid: bool) {
     let count = |severity| findings.iter().filter(|finding| finding.severity() == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let verdict = if valid { "valid" } else { "refused" };
+    let errors = count(Severity::Error);
+    let warnings = count(Severity::Warning);
+    let verdict = if valid { "valid" } else { "rejected" };
     let style = if valid { AnsiColor::Green } else { AnsiColor::Red }.on_default().bold();
     let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-    say!("{file}: {style}{verdict}{style:#}, {}, {}", plural(errors, "error"), plural(warnings, "warning"));
+    outln!("{file}: {style}{verdict}{style:#}, {}, {}", plural(errors, "error"), plural(warnings, "warning"));
 }

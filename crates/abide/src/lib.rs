@@ -1,8 +1,8 @@
-//! Abide in a program of your own: a server with activities and kinds of entities that are Rust functions.
+//! The library for embedding Abide: a server whose activities and entity kinds are Rust functions of your program.
 //!
-//! Everything a server needs is here, under one name; examples/embed.rs has a whole one in a few lines.
+//! It only re-exports what such a program needs. examples/embed.rs has a complete server in a few lines.
 
 pub use abide_server::{
-    Builder, Category, Config, Declaration, EntityKind, Failure, Invocation, OperationCall, OperationError,
-    OperationOutcome, ServeError, Server,
+    ActivityCategory, ActivityDeclaration, CallFailure, Config, EntityKind, LocalInvocation,
+    OperationContext, OperationError, OperationOutcome, ServeError, Server, ServerBuilder,
 };

@@ -1,47 +1,50 @@
-//! Ids for the lines of a file that say none: the same for the same line whenever the file is read, and different within it.
+//! Generates ids for events of a file that have none. A line gets the same id whenever the file is read, and no two
+//! lines of a file share one.
 //!
-//! An id is a digest of the event's source, the line's text, and how many lines like it came before. What is mended in a file thus changes the
-//! ids of the mended lines only.
+//! An id is a digest of the event's source, the line's text, and the number of equal lines before it. Correcting lines
+//! of a file therefore changes the ids of these lines only.
 
 use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid};
 
-/// Different lines that are counted, in some 150 MB at most. A line that is first seen after them is told from lines like it by its number: it
-/// is recognised as long as it stays where it is.
-const COUNTED_MAX: usize = 4 * 1024 * 1024;
+/// The number of distinct lines that are counted; they need at most some 150 MB. Further lines are distinguished from
+/// equal ones by their line numbers: such a line keeps its id as long as it stays in its place.
+const DISTINCT_LINES_MAX: usize = 4 * 1024 * 1024;
 
-/// The ids of one file's lines.
+/// The ids of the lines of one file.
 pub(crate) struct LineIds {
-    /// How often a line was there, by the beginning of its digest. Two lines that begin alike share a count, and have different ids still.
-    seen: HashMap<u64, u64>,
-    counted_max: usize,
+    /// The number of repeats of each line, by the first bytes of its digest. Two lines whose digests begin alike share
+    /// a count, but still have different ids.
+    repeats: HashMap<u64, u64>,
+    distinct_lines_max: usize,
 }
 
 impl LineIds {
     pub(crate) fn new() -> Self {
-        Self { seen: HashMap::new(), counted_max: COUNTED_MAX }
+        Self { repeats: HashMap::new(), distinct_lines_max: DISTINCT_LINES_MAX }
     }
 
-    /// The id of the next line without one. Blanks around a line, and how it ends, are not part of it.
-    pub(crate) fn next(&mut self, source: &str, line: &str, number: u64) -> Uuid {
-        let (source, line) = (source.as_bytes(), line.trim().as_bytes());
-        let alike = digest(&[source, line]).first_chunk().copied().unwrap_or_default();
-        let before = self.before(u64::from_be_bytes(alike), number);
-        let id = digest(&[source, line, &before.to_be_bytes()]).first_chunk().copied().unwrap_or_default();
+    /// The id of the next line without one. White space around a line, and its line end, do not count.
+    pub(crate) fn next_id(&mut self, source: &str, line: &str, number: u64) -> Uuid {
+        let source = source.as_bytes();
+        let line = line.trim().as_bytes();
+        let prefix = digest(&[source, line]).first_chunk().copied().unwrap_or_default();
+        let earlier = self.count_earlier(u64::from_be_bytes(prefix), number);
+        let id = digest(&[source, line, &earlier.to_be_bytes()]).first_chunk().copied().unwrap_or_default();
         Builder::from_custom_bytes(id).into_uuid()
     }
 
-    fn before(&mut self, line: u64, number: u64) -> u64 {
-        let has_room = self.seen.len() < self.counted_max;
-        match self.seen.get_mut(&line) {
+    fn count_earlier(&mut self, line: u64, number: u64) -> u64 {
+        let has_room = self.repeats.len() < self.distinct_lines_max;
+        match self.repeats.get_mut(&line) {
             Some(count) => {
                 *count += 1;
                 *count
             }
             None if has_room => {
-                self.seen.insert(line, 0);
+                self.repeats.insert(line, 0);
                 0
             }
             None => number,
@@ -49,7 +52,7 @@ impl LineIds {
     }
 }
 
-/// What is told apart is parts, not their sum: each goes in after its length.
+/// A digest of separate parts: each is preceded by its length, so that moving a boundary changes the digest.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut digest = Sha256::new();
     for part in parts {
@@ -63,34 +66,34 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    fn ids(lines: &[&str], counted_max: usize) -> Vec<Uuid> {
-        let mut ids = LineIds { counted_max, ..LineIds::new() };
-        lines.iter().zip(1..).map(|(line, number)| ids.next("s", line, number)).collect()
+    fn ids(lines: &[&str], distinct_lines_max: usize) -> Vec<Uuid> {
+        let mut ids = LineIds { distinct_lines_max, ..LineIds::new() };
+        lines.iter().zip(1..).map(|(line, number)| ids.next_id("s", line, number)).collect()
     }
 
     #[test]
-    fn what_is_mended_changes_its_own_id_only() {
-        let before = ids(&["a\n", "b\n", "a\n", "c"], COUNTED_MAX);
-        let after = ids(&["a\r\n", "B\n", "new\n", " a\n", "c\n"], COUNTED_MAX);
+    fn a_corrected_line_changes_only_its_own_id() {
+        let before = ids(&["a\n", "b\n", "a\n", "c"], DISTINCT_LINES_MAX);
+        let after = ids(&["a\r\n", "B\n", "new\n", " a\n", "c\n"], DISTINCT_LINES_MAX);
         assert_eq!([before[0], before[2], before[3]], [after[0], after[3], after[4]]);
         assert_ne!(before[0], before[2], "the same line twice is two events");
         assert!(!before.contains(&after[1]) && !before.contains(&after[2]));
-        assert_ne!(LineIds::new().next("t", "a", 1), before[0], "another source, another event");
+        assert_ne!(LineIds::new().next_id("t", "a", 1), before[0], "another source, another event");
     }
 
     #[test]
     fn ids_stay_what_they_were_in_earlier_versions() {
-        let id = LineIds::new().next("abide-cli", "{\"data\": 1}", 1);
+        let id = LineIds::new().next_id("abide-cli", "{\"data\": 1}", 1);
         assert_eq!(id.to_string(), "702f9e30-7167-8f5d-93cc-4a7108df832f");
     }
 
     #[test]
-    fn lines_that_are_too_many_to_count_are_told_apart_by_their_numbers() {
+    fn lines_beyond_the_limit_are_distinguished_by_their_numbers() {
         let lines = ["a", "b", "b", "a", "b"];
-        let found = ids(&lines, 1);
-        let different: std::collections::HashSet<_> = found.iter().collect();
-        assert_eq!(different.len(), lines.len());
-        assert_eq!(found, ids(&lines, 1));
-        assert_eq!(found[3], ids(&lines, COUNTED_MAX)[3], "what was counted is counted on");
+        let limited = ids(&lines, 1);
+        let distinct: std::collections::HashSet<_> = limited.iter().collect();
+        assert_eq!(distinct.len(), lines.len());
+        assert_eq!(limited, ids(&lines, 1));
+        assert_eq!(limited[3], ids(&lines, DISTINCT_LINES_MAX)[3], "a counted line is still counted");
     }
 }

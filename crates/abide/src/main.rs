@@ -1,31 +1,31 @@
-//! The `abide` command line. Each command is a file of its own; this one only says which there are.
+//! The `abide` command line: the list of its commands. Each command has its own file in [`commands`].
 
-mod checkup;
 mod commands;
 mod confirm;
-mod drawing;
-mod excerpt;
+mod doctor;
+mod errors;
 mod files;
 mod findings;
 mod line_ids;
-mod path;
+mod output;
 mod playback;
-mod problem;
 mod progress;
 #[cfg(test)]
 mod reference;
-mod remote;
-mod say;
+mod render;
+mod run_path;
+mod server_args;
+mod source_location;
 mod styles;
 mod table;
+mod time_format;
 mod timeline;
-mod times;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Turns allocate much and briefly, on many threads; the system's allocator is slow at that.
+/// Turns make many short-lived allocations on many threads, and the system allocator is slow at that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -39,72 +39,72 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check workflow definitions and say what to do about every finding
+    /// Check workflow definitions and show how to fix every finding
     Validate(commands::validate::Args),
     /// Draw a workflow definition as Mermaid text
     Graph(commands::graph::Args),
     /// Run a definition in memory, with mocked activities and skipped time
     Run(commands::run::Args),
-    /// Watch a server at work: a fleet of made-up devices is onboarded until you stop it, or kill it
+    /// Run a demo server that onboards a fleet of simulated devices until you stop it, or kill it
     Demo(commands::demo::Args),
     /// Run the server
     Serve(commands::serve::Args),
     /// Publish workflow definitions
     Publish(commands::publish::Args),
-    /// Which definitions there are, in which versions
+    /// List, show and manage definitions and their versions
     #[command(subcommand)]
     Workflows(commands::workflows::Command),
-    /// Start a run, and wait for its end if asked to
+    /// Start a run, and optionally wait for its end
     Start(commands::start::Args),
     /// List runs, newest first
     List(commands::list::Args),
     /// Show an instance and the path it has taken
     Show(commands::show::Args),
-    /// Tell what happened to a run, event by event
+    /// Show the history of a run, event by event
     History(commands::history::Args),
-    /// Raise an event to a run
-    Raise(commands::orders::RaiseArgs),
-    /// Stop a run where it is; it keeps what reaches it
-    Suspend(commands::orders::OrderArgs),
-    /// Let a suspended or parked run go on
-    Resume(commands::orders::OrderArgs),
-    /// End a run
-    Terminate(commands::orders::OrderArgs),
-    /// Let a failed run go on at the state that failed
-    Rewind(commands::orders::OrderArgs),
-    /// Begin a new run with the input and the version of the last one
-    Restart(commands::orders::OrderArgs),
-    /// Forget ended runs, one or by filter
+    /// Raise an event in a run
+    Raise(commands::control::RaiseArgs),
+    /// Suspend a run; events and results that reach it meanwhile are kept
+    Suspend(commands::control::ControlArgs),
+    /// Resume a suspended or parked run
+    Resume(commands::control::ControlArgs),
+    /// Terminate a run
+    Terminate(commands::control::ControlArgs),
+    /// Continue a failed run at the state that failed
+    Rewind(commands::control::ControlArgs),
+    /// Start a new run with the input and the version of the last one
+    Restart(commands::control::ControlArgs),
+    /// Permanently delete ended runs: one instance, or all that match a filter
     Purge(commands::purge::Args),
-    /// Runs that have been alive for longer than they should be
+    /// List runs that have not ended in the time they should, and what they wait for
     Stuck(commands::stuck::Args),
-    /// What the server counts
+    /// Show the server's statistics
     Stats(commands::stats::Args),
-    /// Entities, their events and their operations
+    /// List and show entities, and call their operations
     #[command(subcommand)]
     Entity(commands::entity::Command),
-    /// What events of a type are for
+    /// List, set and remove event routes
     #[command(subcommand)]
     Route(commands::route::Command),
     /// Send events
     Send(commands::send::Args),
-    /// Calls of activities, where they stand and how they ended
+    /// List and show calls of activities
     #[command(subcommand)]
     Dispatches(commands::dispatches::Command),
-    /// Check whether a service that runs activities keeps the dispatch contract
+    /// Check that a service that runs activities keeps the dispatch contract
     Conform(commands::conform::Args),
-    /// What could not be delivered
+    /// List and show dead letters
     #[command(subcommand)]
     Dlq(commands::dlq::Command),
-    /// Copy the data folder of a server that is not running
+    /// Copy the data folder of a stopped server
     Backup(commands::backup::BackupArgs),
-    /// Put a copy of a data folder back
+    /// Restore a data folder from a copy
     Restore(commands::backup::RestoreArgs),
-    /// Check the data folder of a server that is not running
+    /// Check the data folder of a stopped server
     Fsck(commands::fsck::Args),
-    /// Look at the data folder and the server, and say what to do
+    /// Check the data folder and the server, and say how to fix what is wrong
     Doctor(commands::doctor::Args),
-    /// Print what a shell needs to complete commands
+    /// Print a shell's completion script
     Completions(commands::completions::Args),
 }
 
@@ -121,12 +121,12 @@ fn main() -> ExitCode {
         Command::List(args) => commands::list::run(&args),
         Command::Show(args) => commands::show::run(&args),
         Command::History(args) => commands::history::run(&args),
-        Command::Raise(args) => commands::orders::raise(&args),
-        Command::Suspend(args) => commands::orders::suspend(&args),
-        Command::Resume(args) => commands::orders::resume(&args),
-        Command::Terminate(args) => commands::orders::terminate(&args),
-        Command::Rewind(args) => commands::orders::rewind(&args),
-        Command::Restart(args) => commands::orders::restart(&args),
+        Command::Raise(args) => commands::control::raise(&args),
+        Command::Suspend(args) => commands::control::suspend(&args),
+        Command::Resume(args) => commands::control::resume(&args),
+        Command::Terminate(args) => commands::control::terminate(&args),
+        Command::Rewind(args) => commands::control::rewind(&args),
+        Command::Restart(args) => commands::control::restart(&args),
         Command::Purge(args) => commands::purge::run(&args),
         Command::Stuck(args) => commands::stuck::run(&args),
         Command::Stats(args) => commands::stats::run(&args),

@@ -1,65 +1,68 @@
-//! A progress bar on standard error, only if that is a terminal: long work says how far it is.
+//! A progress bar on standard error for long work. It is shown only on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::table::grouped;
+use crate::table::group_digits;
 
-/// How often it is drawn at most.
-const EVERY: Duration = Duration::from_millis(100);
-/// Characters of the bar itself.
-const WIDTH: u64 = 30;
+/// The minimum time between two redraws.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// The width of the bar in characters.
+const BAR_WIDTH: u64 = 30;
 
-/// Work under way.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    what: &'static str,
+    unit: &'static str,
     total: Option<u64>,
     done: u64,
-    began: Instant,
-    drawn: Option<Instant>,
+    started_at: Instant,
+    last_drawn: Option<Instant>,
     is_shown: bool,
 }
 
 impl Progress {
-    /// Begins; the total may not be known.
-    pub(crate) fn begin(what: &'static str, total: Option<u64>) -> Self {
+    /// Starts a bar. Without a total it shows only the amount and the rate.
+    pub(crate) fn start(unit: &'static str, total: Option<u64>) -> Self {
         let is_shown = std::io::stderr().is_terminal();
-        Self { what, total, done: 0, began: instant(), drawn: None, is_shown }
+        Self { unit, total, done: 0, started_at: monotonic_now(), last_drawn: None, is_shown }
     }
 
-    /// So much more is done.
+    /// Adds finished work and redraws the bar if it is due.
     pub(crate) fn add(&mut self, more: u64) {
         self.done += more;
-        let now = instant();
-        let is_due = self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= EVERY);
+        let now = monotonic_now();
+        let is_due = self.last_drawn.is_none_or(|drawn| now.duration_since(drawn) >= REDRAW_INTERVAL);
         if self.is_shown && is_due {
-            self.drawn = Some(now);
-            let line = self.line(now.duration_since(self.began));
+            self.last_drawn = Some(now);
+            let line = self.line(now.duration_since(self.started_at));
             draw(&format!("\r\u{1b}[K{line}"));
         }
     }
 
     fn line(&self, elapsed: Duration) -> String {
-        let Self { what, done, .. } = self;
+        let Self { unit, done, .. } = self;
         let ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
-        let rate = grouped(done.saturating_mul(1_000) / ms);
+        let rate = group_digits(done.saturating_mul(1_000) / ms);
         match self.total.filter(|total| *total > 0) {
-            None => format!("{} {what}, {rate}/s", grouped(*done)),
+            None => format!("{} {unit}, {rate}/s", group_digits(*done)),
             Some(total) => {
-                let full = (done.saturating_mul(WIDTH) / total).min(WIDTH);
-                let bar: String = (0..WIDTH).map(|place| if place < full { '█' } else { '░' }).collect();
+                let full = (done.saturating_mul(BAR_WIDTH) / total).min(BAR_WIDTH);
+                let bar: String = (0..BAR_WIDTH).map(|place| if place < full { '█' } else { '░' }).collect();
                 let percent = done.saturating_mul(100) / total;
-                format!("{bar} {percent:>3}%  {} of {} {what}, {rate}/s", grouped(*done), grouped(total))
+                format!(
+                    "{bar} {percent:>3}%  {} of {} {unit}, {rate}/s",
+                    group_digits(*done),
+                    group_digits(total)
+                )
             }
         }
     }
 }
 
 impl Drop for Progress {
-    /// What comes next begins on a clean line.
+    /// Clears the line for the output that follows.
     fn drop(&mut self) {
-        if self.drawn.is_some() {
+        if self.last_drawn.is_some() {
             draw("\r\u{1b}[K");
         }
     }
@@ -67,12 +70,12 @@ impl Drop for Progress {
 
 fn draw(text: &str) {
     let mut err = std::io::stderr().lock();
-    // A bar that cannot be drawn is no reason to stop the work.
+    // A bar that cannot be drawn does not stop the work.
     drop(err.write_all(text.as_bytes()).and_then(|()| err.flush()));
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bar tells people how fast it goes")]
-fn instant() -> Instant {
+#[expect(clippy::disallowed_methods, reason = "a bar shows the rate of real time")]
+fn monotonic_now() -> Instant {
     Instant::now()
 }
 
@@ -81,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_tells_how_far_and_how_fast() {
-        let mut progress = Progress::begin("events", Some(2_000));
+    fn a_bar_shows_the_share_and_the_rate() {
+        let mut progress = Progress::start("events", Some(2_000));
         progress.done = 1_000;
         let line = progress.line(Duration::from_secs(2));
         assert!(
@@ -95,9 +98,9 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_off_a_terminal() {
-        let mut progress = Progress::begin("events", None);
+        let mut progress = Progress::start("events", None);
         progress.is_shown = false;
         progress.add(1);
-        assert!(progress.drawn.is_none());
+        assert!(progress.last_drawn.is_none());
     }
 }

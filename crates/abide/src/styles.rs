@@ -1,4 +1,4 @@
-//! How texts are set apart on a terminal, the same in every command.
+//! Terminal styles that all commands share.
 
 use anstyle::Style;
 

@@ -1,93 +1,92 @@
-//! Tables for people: columns as wide as they must be, and one that is cut where the terminal ends.
+//! Text tables: columns are as wide as their contents, and only the last one is shortened to fit the terminal. Also the
+//! formatting of counts and statuses that tables and other output share.
 
 use std::io::IsTerminal;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::say::{say, visible};
+use crate::output::{escape_control_chars, outln};
 
-const HEAD: Style = Style::new().bold();
+const HEADER_STYLE: Style = Style::new().bold();
 
-/// A cell: text, and how it looks.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct TextCell {
     text: String,
     style: Style,
-    to_the_right: bool,
+    is_right_aligned: bool,
 }
 
-impl Cell {
+impl TextCell {
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: visible(text.as_ref()), style, to_the_right: false }
+        Self { text: escape_control_chars(text.as_ref()), style, is_right_aligned: false }
     }
 
-    /// A count: digits in groups of three, to the right.
+    /// A right-aligned count with its digits in groups of three.
     pub(crate) fn count(count: u64) -> Self {
-        Self { text: grouped(count), style: Style::new(), to_the_right: true }
+        Self { text: group_digits(count), style: Style::new(), is_right_aligned: true }
     }
 }
 
-impl<T: AsRef<str>> From<T> for Cell {
+impl<T: AsRef<str>> From<T> for TextCell {
     fn from(text: T) -> Self {
         Self::styled(text, Style::new())
     }
 }
 
-/// Rows under a head. The last column is cut if the terminal is too narrow; no other is.
+/// Rows under a header. If the terminal is too narrow, only the last column is shortened.
 #[derive(Debug)]
-pub(crate) struct Table<const N: usize> {
-    head: [&'static str; N],
-    rows: Vec<[Cell; N]>,
+pub(crate) struct TextTable<const N: usize> {
+    header: [&'static str; N],
+    rows: Vec<[TextCell; N]>,
 }
 
-impl<const N: usize> Table<N> {
-    pub(crate) fn new(head: [&'static str; N]) -> Self {
-        Self { head, rows: Vec::new() }
+impl<const N: usize> TextTable<N> {
+    pub(crate) fn new(header: [&'static str; N]) -> Self {
+        Self { header, rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, cells: [Cell; N]) {
+    pub(crate) fn push_row(&mut self, cells: [TextCell; N]) {
         self.rows.push(cells);
     }
 
-    /// Prints it, or that there is nothing of what it would show.
-    pub(crate) fn print(&self, what: &str) {
+    /// Prints the table, or `no {items}` if it has no rows.
+    pub(crate) fn print(&self, items: &str) {
         if self.rows.is_empty() {
-            say!("no {what}");
+            outln!("no {items}");
             return;
         }
-        self.lines(terminal_columns()).iter().for_each(|line| say!("{line}"));
+        self.format_lines(terminal_columns()).iter().for_each(|line| outln!("{line}"));
     }
 
-    fn lines(&self, columns: Option<usize>) -> Vec<String> {
-        let head = self.head.map(|title| Cell::styled(title, HEAD));
-        let mut widths = self.head.map(|title| title.chars().count());
+    fn format_lines(&self, columns: Option<usize>) -> Vec<String> {
+        let mut header = self.header.map(|title| TextCell::styled(title, HEADER_STYLE));
+        let mut widths = self.header.map(|title| title.chars().count());
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.text.chars().count());
             }
         }
-        // A column of counts has its title to the right as well.
-        let mut head = head;
+        // The title of a column of counts is right-aligned too.
         if let Some(first) = self.rows.first() {
-            for (title, cell) in head.iter_mut().zip(first) {
-                title.to_the_right = cell.to_the_right;
+            for (title, cell) in header.iter_mut().zip(first) {
+                title.is_right_aligned = cell.is_right_aligned;
             }
         }
-        std::iter::once(&head).chain(&self.rows).map(|row| line(row, &widths, columns)).collect()
+        std::iter::once(&header).chain(&self.rows).map(|row| format_row(row, &widths, columns)).collect()
     }
 }
 
-fn line(row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
+fn format_row(row: &[TextCell], widths: &[usize], columns: Option<usize>) -> String {
     const GAP: &str = "  ";
     let mut text = String::new();
     let mut used = 0;
     for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
         let is_last = place + 1 == row.len();
-        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(used).max(LAST_MIN));
-        let shown = if is_last { cut(&cell.text, room) } else { cell.text.clone() };
+        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(used).max(LAST_COLUMN_MIN));
+        let shown = if is_last { truncate(&cell.text, room) } else { cell.text.clone() };
         let space = " ".repeat(width.saturating_sub(shown.chars().count()));
         let style = cell.style;
-        match (cell.to_the_right, is_last) {
+        match (cell.is_right_aligned, is_last) {
             (true, _) => text.push_str(&format!("{space}{style}{shown}{style:#}")),
             (false, true) => text.push_str(&format!("{style}{shown}{style:#}")),
             (false, false) => text.push_str(&format!("{style}{shown}{style:#}{space}")),
@@ -100,26 +99,26 @@ fn line(row: &[Cell], widths: &[usize], columns: Option<usize>) -> String {
     text
 }
 
-/// The last column has at least so much.
-const LAST_MIN: usize = 16;
+/// The minimum width of the last column.
+const LAST_COLUMN_MIN: usize = 16;
 
-/// Text of at most so many characters.
-pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+/// Shortens text to at most `chars_max` characters.
+pub(crate) fn truncate(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
     }
     text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// How wide the terminal is, if standard output is one.
+/// The width of the terminal, if standard output is one.
 pub(crate) fn terminal_columns() -> Option<usize> {
     let out = std::io::stdout();
     let size = out.is_terminal().then(|| terminal_size::terminal_size_of(&out)).flatten();
     size.map(|(width, _)| usize::from(width.0))
 }
 
-/// Digits in groups of three.
-pub(crate) fn grouped(count: u64) -> String {
+/// A number with its digits in groups of three.
+pub(crate) fn group_digits(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -131,7 +130,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// How a run's status looks.
+/// The style of a status of a run or a dead letter.
 pub(crate) fn status_style(status: &str) -> Style {
     match status {
         "Completed" | "Resolved" => AnsiColor::Green.on_default(),
@@ -146,10 +145,10 @@ pub(crate) fn status_style(status: &str) -> Style {
 mod tests {
     use super::*;
 
-    fn table() -> Table<3> {
-        let mut table = Table::new(["ID", "COUNT", "WHY"]);
-        table.row(["a".into(), Cell::count(7), "because of something long\n".into()]);
-        table.row(["longer".into(), Cell::count(12_345), "".into()]);
+    fn table() -> TextTable<3> {
+        let mut table = TextTable::new(["ID", "COUNT", "WHY"]);
+        table.push_row(["a".into(), TextCell::count(7), "because of something long\n".into()]);
+        table.push_row(["longer".into(), TextCell::count(12_345), "".into()]);
         table
     }
 
@@ -158,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_must_be_and_counts_stand_to_the_right() {
-        let lines = plain(&table().lines(None));
+    fn columns_are_as_wide_as_their_contents_and_counts_are_right_aligned() {
+        let lines = plain(&table().format_lines(None));
         assert_eq!(
             lines,
             ["ID       COUNT  WHY", "a            7  because of something long\\n", "longer  12,345  "]
@@ -167,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_column_is_cut_and_something_of_it_is_left() {
-        let lines = plain(&table().lines(Some(33)));
+    fn only_the_last_column_is_shortened_and_keeps_a_minimum_width() {
+        let lines = plain(&table().format_lines(Some(33)));
         assert_eq!(lines.get(1).unwrap(), "a            7  because of somet…");
-        let lines = plain(&table().lines(Some(5)));
+        let lines = plain(&table().format_lines(Some(5)));
         assert_eq!(lines.get(1).unwrap(), "a            7  because of some…");
     }
 }

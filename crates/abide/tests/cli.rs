@@ -1,4 +1,4 @@
-//! The command line as its users meet it: exit codes, what is printed where, and bad input.
+//! The commands that need no server: exit codes, output and invalid input.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -23,7 +23,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-/// A file of this test's own.
+/// Writes a file for a test and returns its path.
 fn file(name: &str, text: &[u8]) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
     std::fs::create_dir_all(&folder).unwrap();
@@ -37,7 +37,7 @@ const EXAMPLE: &str = "examples/device-onboarding/workflow.json";
 const ACTIVITIES: &str = "examples/device-onboarding/activities.json";
 
 #[test]
-fn validate_says_where_what_and_what_to_do() {
+fn validate_prints_the_place_the_message_and_the_consequences_of_a_finding() {
     let output = abide(&["validate", SPECIFIED]);
     assert_eq!(code(&output), 1);
     let text = out(&output);
@@ -46,17 +46,17 @@ fn validate_says_where_what_and_what_to_do() {
         ":42:7 /states/WaitForExternalProcess/timeoutNext",
         "42 | \"timeoutNext\": \"HandleTimeout\",",
         "/states/ProcessEventBatch/next",
-        "and: so state \"Success\" (/states/Success) cannot be reached",
-        "refused, 2 errors, 0 warnings",
+        "also: so state \"Success\" (/states/Success) cannot be reached",
+        "rejected, 2 errors, 0 warnings",
         "note[activities-unchecked]",
     ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    assert!(!text.contains('\u{1b}'), "no colours off a terminal");
+    assert!(!text.contains('\u{1b}'), "no colours without a terminal");
 }
 
 #[test]
-fn validate_is_silent_and_content_with_what_is_valid() {
+fn validate_prints_one_line_for_a_valid_definition() {
     let output = abide(&["validate", EXAMPLE, "--activities", ACTIVITIES]);
     assert_eq!(
         (code(&output), out(&output).as_str()),
@@ -65,7 +65,7 @@ fn validate_is_silent_and_content_with_what_is_valid() {
 }
 
 #[test]
-fn validate_speaks_json_to_machines() {
+fn validate_prints_json() {
     let output = abide(&["validate", SPECIFIED, EXAMPLE, "--json"]);
     assert_eq!(code(&output), 1);
     let reports: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -92,7 +92,7 @@ fn unreadable_files_exit_with_two_and_the_others_are_still_checked() {
 }
 
 #[test]
-fn malformed_json_is_pointed_at() {
+fn malformed_json_is_reported_with_its_line() {
     let path = file("syntax.json", b"{\n  \"a\": 1\n  \"b\": 2\n}");
     let output = abide(&["validate", &path]);
     assert!(
@@ -103,14 +103,14 @@ fn malformed_json_is_pointed_at() {
 }
 
 #[test]
-fn strict_refuses_warnings_and_a_byte_order_mark_is_passed_over() {
+fn strict_rejects_warnings_and_a_byte_order_mark_is_ignored() {
     let text = r#"{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": "E",
         "configuration": {"escalation": {"recover": "E"}}, "states": {"E": {"type": "succeed"}}}"#;
     let path = file("warns.json", format!("\u{feff}{text}").as_bytes());
     assert_eq!(code(&abide(&["validate", &path])), 0);
     let strict = abide(&["validate", &path, "--strict"]);
     assert_eq!(code(&strict), 1);
-    assert!(out(&strict).contains("refused, 0 errors, 1 warning"));
+    assert!(out(&strict).contains("rejected, 0 errors, 1 warning"));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn nothing_in_a_file_reaches_the_terminal_as_a_control_sequence() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_ends_the_command_with_a_message() {
+fn a_full_standard_output_ends_the_command_with_a_message() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_abide"))
         .args(["graph", EXAMPLE])
@@ -139,20 +139,17 @@ fn an_output_that_cannot_be_written_ends_the_command_with_a_message() {
 }
 
 #[test]
-fn run_names_mocks_nobody_asked_for_and_events_nobody_took() {
+fn run_names_unused_mocks_and_events_that_were_not_consumed() {
     let mock = file("unused.json", br#"{"activities": {"Typo": {"result": 1}}}"#);
     let events = file("untaken.json", br#"[{"at": "PT1S", "event": "Typo"}]"#);
     let path = file("pause.json", br#"{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": "P", "states": {
         "P": {"type": "wait", "waitType": "duration", "duration": "PT1H", "next": "E"}, "E": {"type": "succeed"}}}"#);
     let text = out(&abide(&["run", &path, "--mock", &mock, "--events", &events]));
-    assert!(
-        text.contains("mocked, and never asked: Typo") && text.contains("events nobody took: typo"),
-        "{text}"
-    );
+    assert!(text.contains("unused mocks: Typo") && text.contains("events not consumed: typo"), "{text}");
 }
 
 #[test]
-fn garbage_is_refused_with_a_finding() {
+fn a_text_that_is_no_definition_is_rejected_with_a_finding() {
     for (name, text) in [
         ("empty.json", &b""[..]),
         ("half.json", b"{\"a\": "),
@@ -170,7 +167,7 @@ fn garbage_is_refused_with_a_finding() {
 }
 
 #[test]
-fn graph_prints_mermaid_for_what_is_valid_and_what_is_not() {
+fn graph_prints_mermaid_for_valid_and_invalid_definitions() {
     let output = abide(&["graph", EXAMPLE]);
     assert_eq!(code(&output), 0);
     assert!(out(&output).starts_with("flowchart TD\n"));
@@ -181,6 +178,7 @@ fn graph_prints_mermaid_for_what_is_valid_and_what_is_not() {
     assert_eq!(code(&abide(&["graph", &file("no-graph.json", b"{")])), 1);
 }
 
+/// Rehearses a case of the onboarding example.
 fn play(case: &str, more: &[&str]) -> Output {
     let folder = format!("examples/device-onboarding/cases/{case}");
     let (input, mock, events) =
@@ -194,7 +192,7 @@ fn play(case: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn run_tells_success_and_failure_by_its_exit_code() {
+fn run_reports_success_and_failure_by_its_exit_code() {
     assert_eq!(code(&play("success", &[])), 0);
     for failing in ["timeout", "failure-with-compensation"] {
         let output = play(failing, &[]);
@@ -207,7 +205,7 @@ fn run_tells_success_and_failure_by_its_exit_code() {
 }
 
 #[test]
-fn run_says_what_it_still_waits_for() {
+fn run_prints_what_the_run_still_waits_for() {
     let path = file("waits.json", br#"{"$schema": "workflow-schema-v1.json", "id": "waits", "version": "1.0.0", "startAt": "Gate", "states": {
         "Gate": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "next": "End"}, "End": {"type": "succeed"}}}"#);
     let output = abide(&["run", &path]);
@@ -216,41 +214,48 @@ fn run_says_what_it_still_waits_for() {
 }
 
 #[test]
-fn run_refuses_what_cannot_be_run_and_says_why() {
-    let said = |args: &[&str]| {
+fn run_reports_why_a_definition_cannot_be_rehearsed() {
+    let error_of = |args: &[&str]| {
         let output = abide(args);
         assert_eq!(code(&output), 2, "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(said(&["run", SPECIFIED]).contains("has 2 errors"));
+    assert!(error_of(&["run", SPECIFIED]).contains("has 2 errors"));
     assert!(
         out(&abide(&["run", SPECIFIED])).contains("error[dangling-target]"),
-        "the findings are told right there"
+        "the findings are printed as well"
     );
-    assert!(said(&["run", EXAMPLE, "--input", "{"]).contains("--input"));
-    assert!(said(&["run", EXAMPLE, "--input", "{}"]).contains("entityId"), "the input schema is checked");
-    assert!(said(&["run", EXAMPLE, "--at", "noon"]).contains("--at"));
+    assert!(error_of(&["run", EXAMPLE, "--input", "{"]).contains("--input"));
+    assert!(error_of(&["run", EXAMPLE, "--input", "{}"]).contains("entityId"), "the input schema is checked");
+    assert!(error_of(&["run", EXAMPLE, "--at", "noon"]).contains("--at"));
     let mock = file("mock.json", br#"{"activities": {"A": {"result": 1, "error": {"code": "X"}}}}"#);
-    assert!(said(&["run", EXAMPLE, "--mock", &mock]).contains("exactly one of"));
+    assert!(error_of(&["run", EXAMPLE, "--mock", &mock]).contains("exactly one of"));
     let events = file("events.json", br#"[{"at": "PT1H"}]"#);
     assert!(
-        said(&["run", EXAMPLE, "--input", r#"{"entityId":"d","entityType":"device"}"#, "--events", &events])
-            .contains("/0: exactly one of")
+        error_of(&[
+            "run",
+            EXAMPLE,
+            "--input",
+            r#"{"entityId":"d","entityType":"device"}"#,
+            "--events",
+            &events
+        ])
+        .contains("/0: expected exactly one of")
     );
 }
 
 #[test]
-fn conform_tells_broken_rules_from_wrong_arguments_and_from_nobody() {
+fn conform_has_different_exit_codes_for_broken_rules_wrong_arguments_and_an_unreachable_service() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    // Somebody who knows nothing of activities, for as long as this test runs.
+    // A server without activities, for as long as this test runs.
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let mut stream = stream;
             let mut head = [0; 4_096];
             let _ = std::io::Read::read(&mut stream, &mut head);
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nwelcome";
-            let _ = std::io::Write::write_all(&mut stream, answer);
+            let response = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nwelcome";
+            let _ = std::io::Write::write_all(&mut stream, response);
         }
     });
     let broken = abide(&["conform", &url]);
@@ -265,8 +270,8 @@ fn conform_tells_broken_rules_from_wrong_arguments_and_from_nobody() {
     }
     let line: Value = serde_json::from_str(out(&abide(&["conform", &url, "--json"])).trim()).unwrap();
     assert_eq!((line["check"].as_str(), line["verdict"].as_str()), (Some("serves"), Some("FAIL")));
-    let nobody = abide(&["conform", "http://127.0.0.1:1", "--transport", "grpc"]);
-    assert_eq!((code(&nobody), out(&nobody).as_str()), (3, ""));
+    let unreachable = abide(&["conform", "http://127.0.0.1:1", "--transport", "grpc"]);
+    assert_eq!((code(&unreachable), out(&unreachable).as_str()), (3, ""));
     for wrong in [
         &["conform", "nowhere"][..],
         &["conform", &url, "--timeout", "1s"],

@@ -1,4 +1,4 @@
-//! `abide serve` as its operators meet it: the line it prints, what it answers, how it stops.
+//! `abide serve` from the outside: the line it prints, its responses, its graceful stop, and its errors.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// A command with an environment of its own.
+/// A command without Abide's environment variables.
 fn abide(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
     command.args(args).env_remove("ABIDE_LISTEN").env_remove("ABIDE_DATA").env_remove("ABIDE_LOG");
@@ -15,14 +15,14 @@ fn abide(args: &[&str]) -> Command {
     command
 }
 
-/// A server, killed with the test if it was not stopped.
+/// A server process. It is killed at the end of the test if it was not stopped.
 struct Served {
     child: Child,
     line: String,
 }
 
 impl Served {
-    /// Starts one and waits for its line.
+    /// Starts a server and waits for the line it prints when it is ready.
     fn begin(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -37,9 +37,9 @@ impl Served {
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 
     fn signal(&mut self, signal: &str) -> i32 {
@@ -51,7 +51,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It has ended, or is to end now.
+        // The server has ended already, or must end now.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -68,23 +68,24 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn it_says_when_it_is_ready_answers_and_stops_in_order_on_either_signal() {
+fn the_server_prints_a_line_when_ready_and_stops_gracefully_on_either_signal() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     for signal in ["-TERM", "-INT"] {
         let mut served =
             Served::begin(&mut abide(&["serve", "--data", text(&data), "--listen", "127.0.0.1:0"]));
-        let told = format!("abide listening on http://{} (data: {})", served.address(), data.display());
-        assert_eq!(served.line, told);
+        let expected = format!("abide listening on http://{} (data: {})", served.address(), data.display());
+        assert_eq!(served.line, expected);
         assert!(served.get("/readyz").starts_with("HTTP/1.1 200 "));
         assert_eq!(served.signal(signal), 0, "{signal}");
     }
 }
 
 #[test]
-fn the_environment_goes_before_the_file_and_a_flag_before_both() {
+fn the_environment_overrides_the_file_and_a_flag_overrides_both() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, data) = (folder.path().join("abide.toml"), folder.path().join("flag"));
+    let file = folder.path().join("abide.toml");
+    let data = folder.path().join("flag");
     std::fs::write(&file, "[server]\nlisten = \"192.0.2.1:1\"\n[store]\ndata = \"/nowhere\"\n").unwrap();
     let mut command = abide(&["serve", "--config", text(&file), "--data", text(&data)]);
     let served =
@@ -93,23 +94,23 @@ fn the_environment_goes_before_the_file_and_a_flag_before_both() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_in_one_line_with_its_reason() {
+fn a_server_that_cannot_start_reports_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let (code, told) = refused(&["serve", "--data", text(&data), "--listen", "0.0.0.0:0"]);
-    assert!(code == 2 && told.contains("--insecure") && !data.exists(), "{code} {told}");
+    let (code, error) = refused(&["serve", "--data", text(&data), "--listen", "0.0.0.0:0"]);
+    assert!(code == 2 && error.contains("--insecure") && !data.exists(), "{code} {error}");
 
     let file = folder.path().join("abide.toml");
     std::fs::write(&file, "[server]\nprot = 1\n").unwrap();
-    let (code, told) = refused(&["serve", "--data", text(&data), "--config", text(&file)]);
-    assert!(code == 2 && told.contains("prot"), "{code} {told}");
+    let (code, error) = refused(&["serve", "--data", text(&data), "--config", text(&file)]);
+    assert!(code == 2 && error.contains("prot"), "{code} {error}");
 
-    let (code, told) = refused(&["serve", "--config", text(&folder.path().join("none.toml"))]);
-    assert!(code == 2 && told.contains("none.toml"), "{code} {told}");
+    let (code, error) = refused(&["serve", "--config", text(&folder.path().join("none.toml"))]);
+    assert!(code == 2 && error.contains("none.toml"), "{code} {error}");
 
     let other = folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("notes.txt"), "mine").unwrap();
-    let (code, told) = refused(&["serve", "--data", text(&other), "--listen", "127.0.0.1:0"]);
-    assert!(code == 2 && told.contains("is not a store"), "{code} {told}");
+    let (code, error) = refused(&["serve", "--data", text(&other), "--listen", "127.0.0.1:0"]);
+    assert!(code == 2 && error.contains("is not a store"), "{code} {error}");
 }

@@ -1,4 +1,5 @@
-//! The client: where the server is, how long an answer may take, how often a call is repeated. Methods are in the files of their resources.
+//! The client: the server's address, the timeout and the retries. The methods of each API resource are in that
+//! resource's file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +10,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
-use crate::address::Address;
-use crate::error::{ClientError, Code, Detail, Refusal};
-use crate::retry::{Repeat, pause_after};
-use crate::transport::{Answer, Outgoing, Transport};
+use crate::address::ServerAddress;
+use crate::error::{ClientError, ErrorCode, ErrorDetail, ErrorResponse};
+use crate::retry::{RetrySafety, retry_delay};
+use crate::transport::{ServerRequest, ServerResponse, Transport};
 
-/// Where a server listens unless it is told otherwise.
+/// The address a server listens on by default.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 
-/// How long an answer may take, all repeats together.
+/// How long a response may take, all retries together.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How often a call is repeated, where that is safe.
+/// How often a request is retried where that is safe.
 const RETRIES_DEFAULT: u32 = 3;
 
 /// A client of one server. Cheap to clone; clones share connections.
@@ -43,62 +44,63 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client of the server at this URL, such as [`DEFAULT_URL`]. Nothing is sent.
     pub fn new(base_url: &str) -> Result<Self, ClientError> {
-        let transport = Arc::new(Transport::new(Address::parse(base_url)?));
+        let transport = Arc::new(Transport::new(ServerAddress::parse(base_url)?));
         Ok(Self { transport, timeout: TIMEOUT_DEFAULT, retries: RETRIES_DEFAULT })
     }
 
-    /// The same, waiting so long for an answer. What a call asks the server to wait for comes on top.
+    /// Sets how long a response may take, all retries together. A wait that a request asks of the server is added.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The same, repeating a call so often where that is safe.
+    /// Sets how often a request is retried where that is safe.
     #[must_use]
     pub fn with_retries(self, retries: u32) -> Self {
         Self { retries, ..self }
     }
 
-    /// Where the server is: host and port.
+    /// Host and port of the server.
     pub fn server(&self) -> &str {
         self.transport.server()
     }
 
-    /// A successful answer, repeated for until there is one, as far as that is safe. `patience` is what the server itself may take.
+    /// Sends a request until it succeeds, as far as retries are safe, allowed and in time. `server_wait` is how long
+    /// the server itself may hold the request.
     pub(crate) async fn exchange(
         &self,
-        outgoing: &Outgoing,
-        repeat: Repeat,
-        patience: Duration,
-    ) -> Result<Answer, ClientError> {
-        let within = self.timeout.saturating_add(patience);
+        server_request: &ServerRequest,
+        retry_safety: RetrySafety,
+        server_wait: Duration,
+    ) -> Result<ServerResponse, ClientError> {
+        let within = self.timeout.saturating_add(server_wait);
         let deadline = Instant::now() + within;
         let mut failures = 0;
         loop {
             let timed_out = || ClientError::Timeout { server: self.server().to_owned(), within };
-            let attempt = timeout_at(deadline, self.transport.exchange(outgoing)).await;
+            let attempt = timeout_at(deadline, self.transport.exchange(server_request)).await;
             let (error, retry_after) = match attempt.map_err(|_| timed_out())? {
-                Ok(answer) if (200..300).contains(&answer.status) => return Ok(answer),
-                Ok(answer) => (self.refused(&answer), retry_after(&answer.headers)),
+                Ok(response) if (200..300).contains(&response.status) => return Ok(response),
+                Ok(response) => (self.error_from_response(&response), retry_after(&response.headers)),
                 Err(error) => (error, None),
             };
             failures += 1;
-            match pause_after(&error, repeat, failures, retry_after) {
-                Some(pause) if failures <= self.retries && Instant::now() + pause < deadline => {
-                    tokio::time::sleep(pause).await;
+            match retry_delay(&error, retry_safety, failures, retry_after) {
+                Some(delay) if failures <= self.retries && Instant::now() + delay < deadline => {
+                    tokio::time::sleep(delay).await;
                 }
                 _ => return Err(error),
             }
         }
     }
 
-    /// What an answer that is none says.
-    fn refused(&self, answer: &Answer) -> ClientError {
-        match serde_json::from_slice(&answer.body) {
-            Ok(Envelope { correlation_id, error: Some(error), .. }) => {
+    /// The error that a response without a success status describes.
+    fn error_from_response(&self, response: &ServerResponse) -> ClientError {
+        match serde_json::from_slice(&response.body) {
+            Ok(ResponseEnvelope { correlation_id, error: Some(error), .. }) => {
                 let ErrorJson { code, message, target, details } = error;
-                let status = answer.status;
-                ClientError::Refused(Box::new(Refusal {
+                let status = response.status;
+                ClientError::Refused(Box::new(ErrorResponse {
                     status,
                     code,
                     message,
@@ -107,27 +109,28 @@ impl Client {
                     correlation_id,
                 }))
             }
-            _ => self.unexpected(answer, "it is not an answer of this interface"),
+            _ => self.unexpected_response(response, "not a response of the Abide API"),
         }
     }
 
-    /// The data of a successful answer, as it came.
-    pub(crate) fn data(&self, answer: &Answer) -> Result<Box<RawValue>, ClientError> {
-        let envelope: Envelope = serde_json::from_slice(&answer.body)
-            .map_err(|error| self.unexpected(answer, &error.to_string()))?;
-        envelope.data.ok_or_else(|| self.unexpected(answer, "it has no data"))
+    /// The unparsed data of a successful response.
+    pub(crate) fn data(&self, response: &ServerResponse) -> Result<Box<RawValue>, ClientError> {
+        let envelope: ResponseEnvelope = serde_json::from_slice(&response.body)
+            .map_err(|error| self.unexpected_response(response, &error.to_string()))?;
+        envelope.data.ok_or_else(|| self.unexpected_response(response, "it has no data"))
     }
 
-    pub(crate) fn unexpected(&self, answer: &Answer, reason: &str) -> ClientError {
-        let (server, reason) = (self.server().to_owned(), reason.to_owned());
-        ClientError::Unexpected { server, status: answer.status, reason }
+    pub(crate) fn unexpected_response(&self, response: &ServerResponse, reason: &str) -> ClientError {
+        let server = self.server().to_owned();
+        let reason = reason.to_owned();
+        ClientError::UnexpectedResponse { server, status: response.status, reason }
     }
 }
 
-/// What is around every answer.
+/// The JSON object around every response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope {
+struct ResponseEnvelope {
     #[serde(default)]
     correlation_id: String,
     data: Option<Box<RawValue>>,
@@ -136,11 +139,11 @@ struct Envelope {
 
 #[derive(Deserialize)]
 struct ErrorJson {
-    code: Code,
+    code: ErrorCode,
     message: String,
     target: Option<String>,
     #[serde(default)]
-    details: Vec<Detail>,
+    details: Vec<ErrorDetail>,
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

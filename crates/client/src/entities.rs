@@ -1,15 +1,16 @@
-//! `/api/entities`: things with a type and a key that take one operation at a time.
+//! `/api/entities`: lists and shows entities, and calls their operations. An entity has a type and a key, and executes
+//! one operation at a time.
 
 use hyper::Method;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::address::Path;
-use crate::call::Call;
+use crate::address::ApiPath;
 use crate::client::Client;
 use crate::pages::Pages;
-use crate::retry::Repeat;
+use crate::request::ClientRequest;
+use crate::retry::RetrySafety;
 
 const ENTITIES: &str = "/api/entities";
 
@@ -17,37 +18,34 @@ const ENTITIES: &str = "/api/entities";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EntitySummary {
-    /// Its type.
     pub entity_type: String,
     /// Its key within the type.
     pub entity_key: String,
-    /// Events it holds.
+    /// The number of events it holds.
     pub event_count: u64,
-    /// When it last took an operation.
+    /// The time of its last operation.
     pub last_updated_at_utc: Timestamp,
 }
 
-/// An entity.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entity {
-    /// Its type.
     pub entity_type: String,
     /// Its key within the type.
     pub entity_key: String,
-    /// What it keeps besides its events.
+    /// Its state; the events are not part of it.
     #[serde(default)]
     pub state: Value,
-    /// Events it holds.
+    /// The number of events it holds.
     pub event_count: u64,
     /// The position of the oldest event it holds.
     pub first_position: u64,
     /// The position the next event will have.
     pub next_position: u64,
-    /// Operations it took.
+    /// The number of operations it executed.
     #[serde(default)]
     pub operations: u64,
-    /// When it last took one.
+    /// The time of its last operation.
     pub last_updated_at_utc: Timestamp,
 }
 
@@ -55,18 +53,15 @@ pub struct Entity {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EntityEvent {
-    /// Its place among the entity's events.
+    /// Its position among the entity's events.
     pub position: u64,
-    /// When it was recorded.
     pub recorded_at_utc: Timestamp,
-    /// The event itself.
     pub event: Value,
 }
 
-/// What an operation answered.
+/// The result of an entity operation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Called {
-    /// Its output.
+pub struct EntityCallOutput {
     #[serde(default)]
     pub output: Value,
 }
@@ -74,21 +69,22 @@ pub struct Called {
 impl Client {
     /// Lists entities, of all types or of one.
     pub fn entities(&self, entity_type: Option<&str>) -> Pages<EntitySummary> {
-        Pages::new(self, Path::of(ENTITIES).query("type", entity_type))
+        Pages::new(self, ApiPath::new(ENTITIES).query("type", entity_type))
     }
 
     /// Shows an entity.
-    pub fn entity(&self, entity_type: &str, key: &str) -> Call<Entity> {
-        Call::get(self, entity(entity_type, key))
+    pub fn entity(&self, entity_type: &str, key: &str) -> ClientRequest<Entity> {
+        ClientRequest::get(self, entity_path(entity_type, key))
     }
 
     /// The events an entity holds, oldest first, from this position on.
     pub fn entity_events(&self, entity_type: &str, key: &str, from: Option<u64>) -> Pages<EntityEvent> {
         let from = from.map(|from| from.to_string());
-        Pages::new(self, entity(entity_type, key).segment("events").query("from", from.as_deref()))
+        Pages::new(self, entity_path(entity_type, key).segment("events").query("from", from.as_deref()))
     }
 
-    /// Calls an operation and waits for its output. The id by which a repeat is recognised is the caller's, or a new one.
+    /// Calls an operation and waits for its output. The server recognises a repeat by `operation_id`. Without one, the
+    /// client generates an id.
     pub fn call_entity(
         &self,
         entity_type: &str,
@@ -96,16 +92,17 @@ impl Client {
         operation: &str,
         input: Option<&Value>,
         operation_id: Option<&str>,
-    ) -> Call<Called> {
-        let path = entity(entity_type, key).segment(operation);
-        let call = Call::new(self, Method::POST, path, Repeat::Unsafe).keyed(operation_id);
+    ) -> ClientRequest<EntityCallOutput> {
+        let path = entity_path(entity_type, key).segment(operation);
+        let request =
+            ClientRequest::new(self, Method::POST, path, RetrySafety::Unsafe).idempotency_key(operation_id);
         match input {
-            Some(input) => call.json(input),
-            None => call,
+            Some(input) => request.json(input),
+            None => request,
         }
     }
 }
 
-fn entity(entity_type: &str, key: &str) -> Path {
-    Path::of(ENTITIES).segment(entity_type).segment(key)
+fn entity_path(entity_type: &str, key: &str) -> ApiPath {
+    ApiPath::new(ENTITIES).segment(entity_type).segment(key)
 }

@@ -1,136 +1,109 @@
-//! Why a call has no answer. The class is in the type: what the server refused, what never reached it, what nobody knows the outcome of.
+//! Why a request failed. The type tells the classes apart: the server refused the request, the request never reached
+//! the server, or the outcome is unknown. Retries are decided in [`crate::retry`].
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call has no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The base URL is not one of a server.
+    /// The base URL cannot be that of a server.
     #[error("{url:?} is not the URL of a server: {reason}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The server understood the request and does not do it.
+    InvalidUrl { url: String, reason: String },
+    /// The server understood the request and refused it.
     #[error(transparent)]
-    Refused(Box<Refusal>),
+    Refused(Box<ErrorResponse>),
     /// No connection to the server could be made. Nothing was sent, so nothing can have happened.
-    #[error("http://{server} cannot be reached")]
-    Unreachable {
-        /// Where it was looked for.
-        server: String,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// The connection broke before the answer was there: nobody here knows whether the request was done.
-    #[error("the connection to http://{server} broke before it answered")]
-    Interrupted {
-        /// The server.
-        server: String,
-        /// How it broke.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// There was no answer in time: nobody here knows whether the request was done.
-    #[error("http://{server} did not answer within {} seconds", within.as_secs_f64())]
+    #[error("cannot connect to http://{server}")]
+    Unreachable { server: String, source: std::io::Error },
+    /// The connection broke before the response was complete. The outcome of the request is unknown.
+    #[error("the connection to http://{server} broke before the response was complete")]
+    Interrupted { server: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// The response did not arrive in time. The outcome of the request is unknown.
+    #[error("http://{server} did not respond within {} seconds", within.as_secs_f64())]
     Timeout {
-        /// The server.
         server: String,
-        /// How long was waited, all repeats together.
+        /// How long the client waited, all retries together.
         within: Duration,
     },
-    /// What answered does not speak this interface.
-    #[error("http://{server} answered something that is not understood (HTTP {status}): {reason}")]
-    Unexpected {
-        /// Who answered.
-        server: String,
-        /// The HTTP status.
-        status: u16,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The request itself cannot be written.
-    #[error("the request cannot be written: {reason}")]
-    Request {
-        /// Why.
-        reason: String,
-    },
+    /// The response is not one of the Abide API.
+    #[error("unexpected response from http://{server} (HTTP {status}): {reason}")]
+    UnexpectedResponse { server: String, status: u16, reason: String },
+    /// The request could not be built, so nothing was sent.
+    #[error("cannot build the request: {reason}")]
+    InvalidRequest { reason: String },
 }
 
 impl ClientError {
-    /// What the server said, if it refused.
-    pub fn refusal(&self) -> Option<&Refusal> {
+    /// The server's error response, if the server refused the request.
+    pub fn error_response(&self) -> Option<&ErrorResponse> {
         match self {
-            Self::Refused(refusal) => Some(refusal),
+            Self::Refused(response) => Some(response),
             _ => None,
         }
     }
 
-    /// Whether the server said that there is no such thing.
+    /// True if the server reported that the resource does not exist.
     pub fn is_not_found(&self) -> bool {
-        self.refusal().is_some_and(|refusal| refusal.code == Code::ResourceNotFound)
+        self.error_response().is_some_and(|response| response.code == ErrorCode::ResourceNotFound)
     }
 }
 
-/// What the server says when it does not do what it is asked.
+/// The response of a server that refused a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(rename_all = "camelCase")]
-pub struct Refusal {
+pub struct ErrorResponse {
     /// The HTTP status.
     pub status: u16,
-    /// The class, for programs.
-    pub code: Code,
+    /// The class of the error, for programs.
+    pub code: ErrorCode,
     /// The reason, for people.
     pub message: String,
-    /// The place in the request.
+    /// The invalid place in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The places, if there are several.
+    /// All invalid places, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub details: Vec<Detail>,
-    /// What to look for in the server's log.
+    pub details: Vec<ErrorDetail>,
+    /// The id under which the server logged the request.
     pub correlation_id: String,
 }
 
-/// The class of a refusal.
+/// The class of an error response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Code {
-    /// The request is wrong.
+pub enum ErrorCode {
+    /// The request is invalid.
     ValidationError,
-    /// Nobody said who asks, or nobody believes it.
+    /// The client's identity is missing or not accepted.
     AuthenticationFailed,
-    /// Whoever asks may not.
+    /// The client may not do this.
     AuthorizationFailed,
-    /// There is no such thing.
+    /// The resource does not exist.
     ResourceNotFound,
-    /// It cannot be done as things are.
+    /// The present state of the resource does not allow the request.
     Conflict,
-    /// Too much at once: again later.
+    /// Too many requests: retry later.
     RateLimited,
-    /// Something is wrong in the server.
+    /// The server failed.
     InternalError,
-    /// The server cannot now: again later.
+    /// The server cannot do this now: retry later.
     ServiceUnavailable,
     /// A class that this client does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// One place of several that are wrong.
+/// One of the invalid places of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Detail {
-    /// What kind of mistake.
+pub struct ErrorDetail {
     pub code: String,
-    /// What is wrong.
     pub message: String,
-    /// Where: a JSON pointer into what was sent.
+    /// A JSON pointer into the request body.
     pub target: String,
-    /// What to do.
+    /// How to fix it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }

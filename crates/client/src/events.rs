@@ -1,88 +1,85 @@
-//! `/api/events`: CloudEvents in, and what became of each.
+//! `/api/events`: sends CloudEvents and reads a receipt for each of them.
 
 use hyper::Method;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::address::Path;
-use crate::call::Call;
+use crate::address::ApiPath;
 use crate::client::Client;
-use crate::retry::Repeat;
+use crate::request::ClientRequest;
+use crate::retry::RetrySafety;
 
 /// An event as CloudEvents 1.0 writes it in JSON. Extensions, such as `sessionid`, are members like the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CloudEvent {
     /// `1.0`.
     pub specversion: String,
-    /// Unique within the source: by both a repeat is recognised.
+    /// Unique within the source. The server recognises a repeated event by source and id.
     pub id: String,
-    /// Where it happened.
+    /// The origin of the event.
     pub source: String,
-    /// What kind of thing happened; the route goes by it.
+    /// The event type, which selects the event route.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it happened to; the session, if there is no extension `sessionid`.
+    /// The subject of the event. It names the session if there is no extension `sessionid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The rest: `time`, `data`, `datacontenttype`, extensions.
+    /// All other attributes: `time`, `data`, `datacontenttype`, extensions.
     #[serde(flatten)]
-    pub more: Map<String, Value>,
+    pub attributes: Map<String, Value>,
 }
 
 impl CloudEvent {
     /// An event without a subject and without data.
     pub fn new(source: impl Into<String>, id: impl Into<String>, kind: impl Into<String>) -> Self {
-        let (id, source, kind) = (id.into(), source.into(), kind.into());
-        Self { specversion: "1.0".to_owned(), id, source, kind, subject: None, more: Map::new() }
+        let id = id.into();
+        let source = source.into();
+        let kind = kind.into();
+        Self { specversion: "1.0".to_owned(), id, source, kind, subject: None, attributes: Map::new() }
     }
 
-    /// The same, about this.
     #[must_use]
     pub fn subject(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 
-    /// The same, with this data.
     #[must_use]
     pub fn data(self, data: Value) -> Self {
-        self.with("data", data)
+        self.attribute("data", data)
     }
 
-    /// The same, with this attribute or extension.
+    /// Sets an attribute or extension.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    pub fn attribute(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.attributes.insert(name.to_owned(), value.into());
         self
     }
 }
 
-/// What became of a batch.
+/// The receipts of a batch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Received {
-    /// How many events were taken.
+pub struct EventReceipts {
+    /// The number of accepted events.
     pub accepted: u64,
     /// One receipt per event, in order.
-    pub items: Vec<Receipt>,
+    pub items: Vec<EventReceipt>,
 }
 
-/// What became of an event.
+/// The server's receipt for one event.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Receipt {
-    /// The event's source.
+pub struct EventReceipt {
     pub source: String,
-    /// The event's id.
     pub id: String,
-    /// What became of it.
-    pub status: ReceiptStatus,
+    pub status: EventReceiptStatus,
     /// The type of the entity that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_type: Option<String>,
     /// The key of the entity that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity_key: Option<String>,
-    /// Its place among the entity's events.
+    /// Its position among the entity's events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// The run it started or reached.
@@ -91,36 +88,34 @@ pub struct Receipt {
     /// Why it could not be routed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Where it was put, if it could not be routed.
+    /// Its dead letter, if it could not be routed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dlq: Option<DeadLetterKey>,
-    /// When it was answered first, if this is a repeat.
+    /// When the first copy was acknowledged, if this event is a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_answered_at_utc: Option<Timestamp>,
-    /// Until when a repeat is recognised.
+    /// Until when the server recognises a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ends_at_utc: Option<Timestamp>,
 }
 
-/// A row of the dead letters.
+/// The key of a dead letter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterKey {
-    /// Whose.
     pub engine: String,
-    /// Which.
     pub row_key: String,
 }
 
-/// What became of an event.
+/// The outcome of sending an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum ReceiptStatus {
-    /// It is in its entity, and its run has it.
+pub enum EventReceiptStatus {
+    /// The entity has recorded it and delivers it as its route says.
     Recorded,
-    /// It was there already.
+    /// The entity had recorded it before.
     Duplicate,
-    /// Nothing is routed there.
+    /// It could not be routed.
     DeadLettered,
     /// A status that this client does not know.
     #[serde(other)]
@@ -128,9 +123,9 @@ pub enum ReceiptStatus {
 }
 
 impl Client {
-    /// Sends events, at most 1,000 at once. Repeated safely: they are recognised by source and id.
-    pub fn send(&self, events: &[CloudEvent]) -> Call<Received> {
-        let call = Call::new(self, Method::POST, Path::of("/api/events"), Repeat::Safe);
-        call.json_as("application/cloudevents-batch+json", &events)
+    /// Sends up to 1,000 events. A retry is safe: the server recognises events by source and id.
+    pub fn send_events(&self, events: &[CloudEvent]) -> ClientRequest<EventReceipts> {
+        let request = ClientRequest::new(self, Method::POST, ApiPath::new("/api/events"), RetrySafety::Safe);
+        request.json_as("application/cloudevents-batch+json", &events)
     }
 }

@@ -1,4 +1,4 @@
-//! An instance as the server shows it.
+//! The types of an instance as the server shows it. Requests about instances are in [`crate::instances`].
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Status {
-    /// Taken, and has not moved yet.
+    /// Accepted; its first turn is still to come.
     Pending,
-    /// It moves, or waits for something.
+    /// It executes, or waits for something.
     Running,
-    /// It takes messages and does not move.
+    /// It receives messages but does not execute.
     Suspended,
-    /// It cannot go on and was set aside.
+    /// It cannot continue and was set aside.
     Parked,
-    /// It ended well.
+    /// It succeeded.
     Completed,
     /// It ended with an error.
     Failed,
-    /// It was ended by an order.
+    /// The operator terminated it.
     Terminated,
-    /// It ended and the next run began.
+    /// It ended and the next run started.
     ContinuedAsNew,
-    /// Of the vocabulary; no run of a JSON workflow has it.
+    /// A status of Durable Functions that no run of a JSON workflow has.
     Canceled,
     /// A status that this client does not know.
     #[serde(other)]
@@ -33,7 +33,6 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the run has ended.
     pub fn is_ended(self) -> bool {
         matches!(
             self,
@@ -44,7 +43,7 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The names are the vocabulary itself.
+        // The names of the variants are the words of the API.
         fmt::Debug::fmt(self, f)
     }
 }
@@ -53,19 +52,13 @@ impl fmt::Display for Status {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// The instance.
     pub instance_id: String,
-    /// The run.
+    /// The run: the instance id and the run number.
     pub execution_id: String,
-    /// The definition.
     pub workflow: String,
-    /// Its version.
     pub version: String,
-    /// Where it stands.
     pub status: Status,
-    /// What it began with.
     pub input: Value,
-    /// What it ended with.
     pub output: Option<Value>,
     /// Why it failed.
     pub error: Option<Failure>,
@@ -73,14 +66,13 @@ pub struct Instance {
     pub correlation_id: String,
     /// The entity it is about.
     pub entity_id: Option<String>,
-    /// When it began.
     pub created_at_utc: Timestamp,
-    /// When it moved last.
+    /// The time of its last change.
     pub last_updated_at_utc: Timestamp,
-    /// Where its branches are.
+    /// The current state of each branch.
     #[serde(default)]
     pub current_states: Vec<CurrentState>,
-    /// Why it was set aside.
+    /// Why it was parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked_reason: Option<String>,
 }
@@ -89,84 +81,77 @@ pub struct Instance {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceSummary {
-    /// The instance.
     pub instance_id: String,
-    /// The run.
+    /// The run: the instance id and the run number.
     pub execution_id: String,
-    /// The definition.
     pub workflow: String,
-    /// Its version.
     pub version: String,
-    /// Where it stands.
     pub status: Status,
     /// The trace it belongs to.
     pub correlation_id: Option<String>,
     /// The entity it is about.
     pub entity_id: Option<String>,
-    /// When it began.
     pub created_at_utc: Timestamp,
-    /// When it moved last.
+    /// The time of its last change.
     pub last_updated_at_utc: Timestamp,
-    /// Why it failed, as the list has it.
+    /// Why it failed, in the form of the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
 }
 
-/// What goes wrong inside a run.
+/// An error inside a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// For programs.
+    /// The error's name, for programs.
     pub code: String,
-    /// For people.
+    /// The reason, for people.
     pub message: String,
     /// The state that raised it.
     #[serde(default)]
     pub state: Option<String>,
-    /// Whether another delivery may help.
+    /// True if another attempt may succeed.
     #[serde(default)]
     pub retryable: bool,
 }
 
-/// Where a branch is.
+/// The current state of a branch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CurrentState {
     /// The state's path in the definition.
     pub state: String,
-    /// Since when.
+    /// When the branch entered the state.
     pub since: Timestamp,
-    /// What it waits for.
     pub waiting_for: WaitingFor,
 }
 
-/// What a branch waits for. `kind` says which of the others are there.
+/// The thing a branch waits for. `kind` determines which of the other fields are set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WaitingFor {
     /// `nothing`, `activity`, `timer`, `event`, `child` or `branches`.
     pub kind: String,
-    /// The activity's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
-    /// Which delivery of it is out.
+    /// The number of the attempt in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// How many have failed.
+    /// The number of failed attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failures: Option<u32>,
     /// The event's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The instance that was started.
+    /// The instance of the child run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_instance_id: Option<String>,
-    /// How many branches there are.
+    /// The number of branches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// How many of them have ended.
+    /// The number of branches that have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<u32>,
-    /// Until when.
+    /// When a timer fires, or an event times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }

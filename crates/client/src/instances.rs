@@ -1,4 +1,4 @@
-//! `/api/instances`: starting runs, looking at them, telling them something, forgetting them.
+//! `/api/instances`: starts runs, shows and lists them, raises events, sends control operations and purges instances.
 
 use std::collections::BTreeMap;
 
@@ -7,98 +7,92 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::address::Path;
-use crate::call::Call;
+use crate::address::ApiPath;
 use crate::client::Client;
 use crate::history::HistoryEvent;
 use crate::instance::{Instance, InstanceSummary};
 use crate::pages::Pages;
-use crate::retry::Repeat;
-use crate::start::{Start, StartOutcome, Started};
+use crate::request::ClientRequest;
+use crate::retry::RetrySafety;
+use crate::start::{NewInstance, StartOutcome, StartedInstance};
 
 const INSTANCES: &str = "/api/instances";
 
-/// Which instances to list. Nothing means all.
+/// A filter of instances. The empty filter lists all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InstanceFilter {
-    /// Where they stand.
     pub status: Option<String>,
-    /// Of this definition.
     pub workflow: Option<String>,
-    /// Of this version.
     pub version: Option<String>,
-    /// Of this trace.
     pub correlation_id: Option<String>,
-    /// About this entity.
     pub entity_id: Option<String>,
-    /// Begun then or later.
+    /// Started at this time or later.
     pub created_from: Option<Timestamp>,
-    /// Begun before then.
+    /// Started before this time.
     pub created_to: Option<Timestamp>,
 }
 
-/// Which ended instances to forget. At least one of the filters must be there.
+/// A filter of ended instances to purge. At least one of its conditions must be set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Purge {
-    /// How they ended: one of these.
+pub struct PurgeRequest {
+    /// One of these statuses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<String>,
-    /// Of this definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Begun then or later.
+    /// Started at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_from: Option<Timestamp>,
-    /// Begun before then.
+    /// Started before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_to: Option<Timestamp>,
-    /// Only say how many there are.
+    /// Only count the matches.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Where the last call stopped.
+    /// The position at which the last request stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continuation_token: Option<String>,
 }
 
-/// What a purge came to. One call looks at a bounded number; the token goes into the next.
+/// The outcome of one purge request. A request examines a bounded number of instances; its token continues the purge.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Purged {
-    /// Instances that the filters let through.
+pub struct PurgeOutcome {
+    /// Instances that match the filter.
     pub matched: u64,
-    /// Instances that are gone.
+    /// Instances that were deleted.
     pub purged: u64,
-    /// There may be more.
+    /// Set if there may be more matches.
     pub continuation_token: Option<String>,
 }
 
-/// The instance that something was done to.
+/// The server's acknowledgement of an event, a control operation or a deletion.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Named {
-    /// The instance.
+pub struct InstanceAck {
     pub instance_id: String,
-    /// Until when the request is recognised if it comes again.
+    /// Until when the server recognises a repeat of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_expires_at_utc: Option<Timestamp>,
 }
 
-/// Starts, events, orders and deletions each have a key by which the server recognises a copy, so that they can be repeated safely.
+/// Starts, events, control operations and deletions each carry an idempotency key, so that they can be retried safely.
 impl Client {
     /// Starts a run.
-    pub fn start(&self, start: &Start) -> Call<StartOutcome> {
+    pub fn start(&self, start: &NewInstance) -> ClientRequest<StartOutcome> {
         let wait = start.wait.map(|wait| format!("PT{}.{:03}S", wait.as_secs(), wait.subsec_millis()));
-        let path = Path::of(INSTANCES).query("wait", wait.as_deref());
-        let call =
-            Call::new(self, Method::POST, path, Repeat::Unsafe).json(start).keyed(start.key.as_deref());
-        call.patience(start.wait.unwrap_or_default())
+        let path = ApiPath::new(INSTANCES).query("wait", wait.as_deref());
+        let request = ClientRequest::new(self, Method::POST, path, RetrySafety::Unsafe)
+            .json(start)
+            .idempotency_key(start.idempotency_key.as_deref());
+        request.server_wait(start.wait.unwrap_or_default())
     }
 
     /// Lists instances, newest first.
     pub fn instances(&self, filter: &InstanceFilter) -> Pages<InstanceSummary> {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        let path = Path::of(INSTANCES)
+        let path = ApiPath::new(INSTANCES)
             .query("status", filter.status.as_deref())
             .query("workflow", filter.workflow.as_deref())
             .query("version", filter.version.as_deref())
@@ -110,67 +104,70 @@ impl Client {
     }
 
     /// Shows an instance.
-    pub fn instance(&self, id: &str) -> Call<Instance> {
-        Call::get(self, instance(id))
+    pub fn instance(&self, id: &str) -> ClientRequest<Instance> {
+        ClientRequest::get(self, instance_path(id))
     }
 
-    /// The events of an instance's current run, oldest first.
+    /// The history of an instance's current run, oldest event first.
     pub fn history(&self, id: &str) -> Pages<HistoryEvent> {
-        Pages::new(self, instance(id).segment("history"))
+        Pages::new(self, instance_path(id).segment("history"))
     }
 
-    /// The events of an instance's run of this number, oldest first, if it is still kept.
+    /// The history of the run with this number, oldest event first, if the server still has it.
     pub fn history_of_run(&self, id: &str, run: u32) -> Pages<HistoryEvent> {
-        Pages::new(self, instance(id).segment("history").query("run", Some(&run.to_string())))
+        Pages::new(self, instance_path(id).segment("history").query("run", Some(&run.to_string())))
     }
 
-    /// Raises an event.
-    pub fn raise(&self, id: &str, event: &str, payload: &Value) -> Call<Named> {
-        let path = instance(id).segment("events").segment(event);
-        Call::new(self, Method::POST, path, Repeat::Unsafe).json(payload).keyed(None)
+    /// Raises an event in an instance.
+    pub fn raise_event(&self, id: &str, event: &str, payload: &Value) -> ClientRequest<InstanceAck> {
+        let path = instance_path(id).segment("events").segment(event);
+        ClientRequest::new(self, Method::POST, path, RetrySafety::Unsafe).json(payload).idempotency_key(None)
     }
 
-    /// Stops a run where it is; it keeps what reaches it.
-    pub fn suspend(&self, id: &str, reason: Option<&str>) -> Call<Named> {
-        self.order(id, "suspend", reason)
+    /// Suspends a run. Events and results that reach it meanwhile are kept.
+    pub fn suspend(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        self.control(id, "suspend", reason)
     }
 
-    /// Lets a suspended or parked run go on.
-    pub fn resume(&self, id: &str, reason: Option<&str>) -> Call<Named> {
-        self.order(id, "resume", reason)
+    /// Resumes a suspended or parked run.
+    pub fn resume(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        self.control(id, "resume", reason)
     }
 
-    /// Ends a run.
-    pub fn terminate(&self, id: &str, reason: Option<&str>) -> Call<Named> {
-        self.order(id, "terminate", reason)
+    /// Terminates a run.
+    pub fn terminate(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        self.control(id, "terminate", reason)
     }
 
-    /// Lets a failed run go on at the state that failed.
-    pub fn rewind(&self, id: &str, reason: Option<&str>) -> Call<Named> {
-        self.order(id, "rewind", reason)
+    /// Continues a failed run at the state that failed.
+    pub fn rewind(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        self.control(id, "rewind", reason)
     }
 
-    /// Begins a new run with the input and the version of the last one.
-    pub fn restart(&self, id: &str, reason: Option<&str>) -> Call<Started> {
-        self.order(id, "restart", reason)
+    /// Starts a new run with the input and the version of the last one.
+    pub fn restart(&self, id: &str, reason: Option<&str>) -> ClientRequest<StartedInstance> {
+        self.control(id, "restart", reason)
     }
 
-    /// Forgets an instance whose last run has ended.
-    pub fn purge(&self, id: &str) -> Call<Named> {
-        Call::new(self, Method::DELETE, instance(id), Repeat::Unsafe).keyed(None)
+    /// Deletes an instance whose last run has ended.
+    pub fn purge(&self, id: &str) -> ClientRequest<InstanceAck> {
+        ClientRequest::new(self, Method::DELETE, instance_path(id), RetrySafety::Unsafe).idempotency_key(None)
     }
 
-    /// Forgets ended instances by filter, a bounded number per call.
-    pub fn purge_matching(&self, purge: &Purge) -> Call<Purged> {
-        Call::new(self, Method::POST, Path::of("/api/instances/purge"), Repeat::Unsafe).json(purge)
+    /// Deletes the ended instances that match a filter, a bounded number per request.
+    pub fn purge_matching(&self, purge: &PurgeRequest) -> ClientRequest<PurgeOutcome> {
+        ClientRequest::new(self, Method::POST, ApiPath::new("/api/instances/purge"), RetrySafety::Unsafe)
+            .json(purge)
     }
 
-    fn order<T>(&self, id: &str, order: &str, reason: Option<&str>) -> Call<T> {
+    fn control<T>(&self, id: &str, operation: &str, reason: Option<&str>) -> ClientRequest<T> {
         let body: BTreeMap<&str, &str> = reason.map(|reason| ("reason", reason)).into_iter().collect();
-        Call::new(self, Method::POST, instance(id).segment(order), Repeat::Unsafe).json(&body).keyed(None)
+        ClientRequest::new(self, Method::POST, instance_path(id).segment(operation), RetrySafety::Unsafe)
+            .json(&body)
+            .idempotency_key(None)
     }
 }
 
-fn instance(id: &str) -> Path {
-    Path::of(INSTANCES).segment(id)
+fn instance_path(id: &str) -> ApiPath {
+    ApiPath::new(INSTANCES).segment(id)
 }

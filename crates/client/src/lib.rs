@@ -1,63 +1,63 @@
-//! A typed client of the HTTP interface: one struct, a method per route.
+//! A typed client of the Abide HTTP API: one struct with one method per API route.
 //!
-//! It is: requests, answers and errors as types, connections that are kept, repeats where a repeat is safe, and lists page by page. It is
-//! not: a second place that decides anything; what a request means is for the server to say.
+//! The crate has types for requests, responses and errors. It reuses connections, retries where a retry is safe, and
+//! reads lists page by page. It takes no decision of its own: only the server decides what a request means.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), abide_client::ClientError> {
-//! use abide_client::{Client, Start, StartOutcome};
+//! use abide_client::{Client, NewInstance, StartOutcome};
 //!
 //! let client = Client::new("http://127.0.0.1:7070")?;
-//! let start = Start::of("greet").input(serde_json::json!({"name": "world"}));
+//! let start = NewInstance::new("greet").input(serde_json::json!({"name": "world"}));
 //! match client.start(&start.wait(std::time::Duration::from_secs(10))).await? {
 //!     StartOutcome::Ended(run) => println!("{}: {:?}", run.status, run.output),
-//!     StartOutcome::Running(begun) => println!("{} goes on", begun.instance_id),
+//!     StartOutcome::Running(started) => println!("{} is still running", started.instance_id),
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! ```text
-//!  Client::method ─► Call (what is asked) ─► repeats, within one deadline ─► Transport: kept connections ─► envelope ─► T, or the raw JSON
-//!                    Pages (lists) ─► a Call per page
+//!  Client::method ─► ClientRequest ─► retries, one deadline ─► Transport: idle connections ─► envelope ─► T or raw JSON
+//!                    Pages (lists) ─► one ClientRequest per page
 //! ```
 
 mod address;
-mod call;
+mod calls;
 mod client;
 mod dead_letters;
-mod dispatches;
 mod entities;
 mod error;
+mod event_routes;
 mod events;
 pub mod history;
 mod instance;
 mod instances;
 mod node;
 mod pages;
+mod request;
 mod retry;
-mod routes;
 mod start;
 mod transport;
 mod workflows;
 
-pub use call::Call;
+pub use calls::{AttemptView, CallHistoryEvent, CallView, CallViewFilter};
 pub use client::{Client, DEFAULT_URL};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
-pub use dispatches::{Dispatch, DispatchAttempt, DispatchDelivery, DispatchFilter};
-pub use entities::{Called, Entity, EntityEvent, EntitySummary};
-pub use error::{ClientError, Code, Detail, Refusal};
-pub use events::{CloudEvent, DeadLetterKey, Receipt, ReceiptStatus, Received};
+pub use entities::{Entity, EntityCallOutput, EntityEvent, EntitySummary};
+pub use error::{ClientError, ErrorCode, ErrorDetail, ErrorResponse};
+pub use event_routes::{EventRoute, RouteAction};
+pub use events::{CloudEvent, DeadLetterKey, EventReceipt, EventReceiptStatus, EventReceipts};
 pub use instance::{CurrentState, Failure, Instance, InstanceSummary, Status, WaitingFor};
-pub use instances::{InstanceFilter, Named, Purge, Purged};
+pub use instances::{InstanceAck, InstanceFilter, PurgeOutcome, PurgeRequest};
 pub use node::{
-    Activity, ActivityStats, EntityStats, Health, InstanceStats, ShardStats, Stats, StoreStats, Stuck,
-    StuckAt,
+    Activity, ActivityStats, EntityStats, InstanceStats, NodeHealth, NodeStats, ShardStats, StoreStats,
+    StuckRun, StuckState,
 };
 pub use pages::Pages;
-pub use routes::{Action, Route};
-pub use start::{Start, StartOutcome, Started};
-pub use workflows::{Finding, Published, Validation, Version, Workflow};
+pub use request::ClientRequest;
+pub use start::{NewInstance, StartOutcome, StartedInstance};
+pub use workflows::{PublishedVersion, Validation, ValidationFinding, Workflow, WorkflowVersion};
 
-/// A moment, as the interface writes it.
+/// A point in time, in the format of the API.
 pub use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! The server itself: whether it lives, what it counts, what it can call, what stands still.
+//! The server itself: its health, its statistics, the activities it can call and the stuck runs.
 
 use std::collections::BTreeMap;
 
@@ -6,160 +6,149 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::address::Path;
-use crate::call::Call;
+use crate::address::ApiPath;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::pages::Pages;
+use crate::request::ClientRequest;
 
-/// How the server is.
+/// The health of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Health {
+pub struct NodeHealth {
     /// `alive` or `ready`.
     pub health: String,
 }
 
-/// What the server counts.
+/// The statistics of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stats {
-    /// Instances.
+pub struct NodeStats {
     pub instances: InstanceStats,
-    /// Shards.
     pub shards: Vec<ShardStats>,
-    /// Activity calls.
     pub activities: ActivityStats,
-    /// Entities.
     #[serde(default)]
     pub entities: EntityStats,
-    /// Seconds since the server began.
+    /// Seconds since the server started.
     pub uptime_seconds: u64,
     /// The server's version.
     pub version: String,
-    /// Where everything is kept.
     pub store: StoreStats,
 }
 
-/// Instances, counted.
+/// The numbers of instances.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceStats {
-    /// How many of each status.
+    /// The number of instances of each status.
     pub by_status: BTreeMap<String, u64>,
-    /// A number as large as this means: so many or more.
+    /// The limit of counting: a number as large as this means "so many or more".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_up_to: Option<u64>,
 }
 
-/// A shard, counted.
+/// The statistics of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShardStats {
-    /// Which.
+    /// The number of the shard.
     pub shard: u32,
-    /// Whether it is at work.
+    /// True if the shard is active.
     pub working: bool,
     /// Instances in memory.
     pub instances_in_memory: u64,
     /// Commits it has sent to the store.
     pub commits: u64,
-    /// Instances with work that waits.
+    /// Instances with queued work.
     pub waiting: u64,
 }
 
-/// Activity calls, counted.
+/// The numbers of activity calls.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ActivityStats {
-    /// Under way.
+    /// Calls in flight.
     pub running: u64,
-    /// Waiting for their turn.
+    /// Calls that wait for a permit.
     pub waiting: u64,
 }
 
-/// Entities, counted.
+/// The statistics of entities.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct EntityStats {
-    /// Operations done.
+    /// The number of executed operations.
     pub operations: u64,
 }
 
-/// Where everything is kept.
+/// The store of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// Which backend.
+    /// The backend.
     pub kind: String,
-    /// When a commit is acknowledged.
+    /// When the store acknowledges a commit.
     pub sync: String,
 }
 
-/// An activity that definitions may name.
+/// An activity that definitions may use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Activity {
-    /// Its name.
     pub name: String,
-    /// What it is about.
     #[serde(default)]
     pub category: Option<String>,
-    /// How it is called.
+    /// The transport by which it is called.
     #[serde(default)]
     pub transport: Option<String>,
-    /// Who says so: the server itself, its configuration or whoever declared it by the interface.
+    /// The origin of the declaration: the server itself, its configuration or the API.
     #[serde(default)]
     pub source: Option<String>,
-    /// Which version, if it was declared by the interface.
+    /// The version of a declaration made through the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Where it is, if another service runs it.
+    /// Its URL, if another service runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// What it takes.
+    /// The schema of its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What it answers.
+    /// The schema of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// What undoes it.
+    /// The activity that compensates it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensation: Option<String>,
-    /// Why it cannot be called as the server is configured.
+    /// Why the server cannot call it in its present configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<String>,
-    /// Whether its target is asked: `closed`, `open` or `halfOpen`.
+    /// The circuit breaker of its target: `closed`, `open` or `halfOpen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit: Option<String>,
 }
 
-/// A run that has been alive for longer than it should be.
+/// A run that has not ended in the time it should.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stuck {
-    /// The instance.
+pub struct StuckRun {
     pub instance_id: String,
-    /// The definition.
     pub workflow: String,
-    /// Its version.
     #[serde(default)]
     pub version: Option<String>,
-    /// When it began.
     #[serde(default)]
     pub created_at_utc: Option<Timestamp>,
-    /// How long past its time.
+    /// How long the run is overdue.
     pub stuck_for_seconds: u64,
-    /// What its branches wait for.
+    /// The states its branches wait in.
     #[serde(default)]
-    pub waiting_for: Vec<StuckAt>,
+    pub waiting_for: Vec<StuckState>,
 }
 
-/// Where a branch of a stuck run is.
+/// A state in which a branch of a stuck run waits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StuckAt {
+pub struct StuckState {
     /// The state's path in the definition.
     pub state: String,
-    /// What it waits for: as [`crate::WaitingFor::kind`].
+    /// The kind of wait, one of [`crate::WaitingFor::kind`].
     pub kind: String,
-    /// Since when.
+    /// When the branch entered the state.
     #[serde(default)]
     pub since: Option<Timestamp>,
     /// The event's name.
@@ -168,64 +157,66 @@ pub struct StuckAt {
     /// The activity's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
-    /// Which delivery of it is out.
+    /// The number of the attempt in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// The instance that was started.
+    /// The instance of the child run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
-    /// Until when.
+    /// When a timer fires, or an event times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 impl Client {
-    /// Whether the server lives.
-    pub fn health(&self) -> Call<Health> {
-        Call::get(self, Path::of("/healthz"))
+    /// Checks that the server responds.
+    pub fn health(&self) -> ClientRequest<NodeHealth> {
+        ClientRequest::get(self, ApiPath::new("/healthz"))
     }
 
-    /// What time it is at the server.
+    /// The clock of the server.
     pub async fn server_time(&self) -> Result<Timestamp, ClientError> {
         #[derive(Deserialize)]
-        struct Stamped {
+        struct TimestampedBody {
             timestamp: Timestamp,
         }
-        let answer = Call::<Health>::get(self, Path::of("/healthz")).exchange().await?;
-        let stamped: Result<Stamped, _> = serde_json::from_slice(&answer.body);
-        stamped.map(|stamped| stamped.timestamp).map_err(|error| self.unexpected(&answer, &error.to_string()))
+        let response = ClientRequest::<NodeHealth>::get(self, ApiPath::new("/healthz")).exchange().await?;
+        let body: Result<TimestampedBody, _> = serde_json::from_slice(&response.body);
+        body.map(|body| body.timestamp)
+            .map_err(|error| self.unexpected_response(&response, &error.to_string()))
     }
 
-    /// Whether the server can do what it is asked; refused with the reason if not.
-    pub fn readiness(&self) -> Call<Health> {
-        Call::get(self, Path::of("/readyz"))
+    /// Checks that the server can do its work. If it cannot, it refuses with the reason.
+    pub fn readiness(&self) -> ClientRequest<NodeHealth> {
+        ClientRequest::get(self, ApiPath::new("/readyz"))
     }
 
-    /// What the server counts.
-    pub fn stats(&self) -> Call<Stats> {
-        Call::get(self, Path::of("/api/stats"))
+    pub fn stats(&self) -> ClientRequest<NodeStats> {
+        ClientRequest::get(self, ApiPath::new("/api/stats"))
     }
 
-    /// Runs that have been alive for longer than they should be.
-    pub fn stuck(&self) -> Pages<Stuck> {
-        Pages::new(self, Path::of("/api/stuck"))
+    /// Lists runs that have not ended in the time they should.
+    pub fn stuck_runs(&self) -> Pages<StuckRun> {
+        Pages::new(self, ApiPath::new("/api/stuck"))
     }
 
-    /// Activities that definitions may name.
+    /// Lists the activities that definitions may use.
     pub fn activities(&self) -> Pages<Activity> {
-        Pages::new(self, Path::of("/api/activities"))
+        Pages::new(self, ApiPath::new("/api/activities"))
     }
 
     /// Counters and gauges in Prometheus's text format.
     pub async fn metrics(&self) -> Result<String, ClientError> {
-        let answer = Call::<Value>::get(self, Path::of("/metrics")).exchange().await?;
-        let text = std::str::from_utf8(&answer.body);
-        text.map(str::to_owned).map_err(|error| self.unexpected(&answer, &error.to_string()))
+        let response = ClientRequest::<Value>::get(self, ApiPath::new("/metrics")).exchange().await?;
+        let text = std::str::from_utf8(&response.body);
+        text.map(str::to_owned).map_err(|error| self.unexpected_response(&response, &error.to_string()))
     }
 
-    /// The description of the whole interface.
+    /// The OpenAPI description of the API.
     pub async fn openapi(&self) -> Result<Value, ClientError> {
-        let answer = Call::<Value>::get(self, Path::of("/api/openapi.json")).exchange().await?;
-        serde_json::from_slice(&answer.body).map_err(|error| self.unexpected(&answer, &error.to_string()))
+        let response =
+            ClientRequest::<Value>::get(self, ApiPath::new("/api/openapi.json")).exchange().await?;
+        serde_json::from_slice(&response.body)
+            .map_err(|error| self.unexpected_response(&response, &error.to_string()))
     }
 }

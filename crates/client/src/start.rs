@@ -1,4 +1,4 @@
-//! A run to be started, and what became of it.
+//! The request that starts a run, and its outcome. The client method is in [`crate::instances`].
 
 use std::time::Duration;
 
@@ -8,20 +8,19 @@ use serde_json::Value;
 
 use crate::instance::Instance;
 
-/// A run to be started.
+/// The request to start a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[must_use]
-pub struct Start {
-    /// The definition.
+pub struct NewInstance {
+    /// The id of the definition.
     pub workflow: String,
-    /// The range its version must be in; without it the default version.
+    /// A version range. Without it the run has the default version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The instance's id; without it the server makes one.
+    /// The instance id. Without it the server generates one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,
-    /// What it begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// The trace it belongs to.
@@ -30,17 +29,18 @@ pub struct Start {
     /// The entity it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity_id: Option<String>,
-    /// The answer comes when the run has ended, or after so long.
+    /// The server responds when the run has ended, or after this time.
     #[serde(skip)]
     pub wait: Option<Duration>,
-    /// By which it is recognised if it comes again, also from another process. Without it every start has a new one.
+    /// The server recognises a repeated start by this key, even from another process. Without it every start has a new
+    /// key.
     #[serde(skip)]
-    pub key: Option<String>,
+    pub idempotency_key: Option<String>,
 }
 
-impl Start {
-    /// Of this definition, in its default version, with no input.
-    pub fn of(workflow: impl Into<String>) -> Self {
+impl NewInstance {
+    /// A run of this definition, in its default version and without input.
+    pub fn new(workflow: impl Into<String>) -> Self {
         Self {
             workflow: workflow.into(),
             version: None,
@@ -49,67 +49,65 @@ impl Start {
             correlation_id: None,
             entity_id: None,
             wait: None,
-            key: None,
+            idempotency_key: None,
         }
     }
 
-    /// In the newest version of this range.
+    /// Selects the newest version of this range.
     pub fn version(self, range: impl Into<String>) -> Self {
         Self { version: Some(range.into()), ..self }
     }
 
-    /// Under this instance id.
+    /// Sets the instance id.
     pub fn id(self, instance_id: impl Into<String>) -> Self {
         Self { instance_id: Some(instance_id.into()), ..self }
     }
 
-    /// With this input.
     pub fn input(self, input: Value) -> Self {
         Self { input: Some(input), ..self }
     }
 
-    /// As a part of this trace.
+    /// Sets the trace that the run belongs to.
     pub fn correlation_id(self, id: impl Into<String>) -> Self {
         Self { correlation_id: Some(id.into()), ..self }
     }
 
-    /// For this entity.
+    /// Sets the entity that the run is about.
     pub fn entity_id(self, id: impl Into<String>) -> Self {
         Self { entity_id: Some(id.into()), ..self }
     }
 
-    /// Answered when the run has ended, or after so long.
+    /// Asks the server to respond when the run has ended, or after this time.
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait: Some(wait), ..self }
     }
 
-    /// Recognised by this key if it comes again, also from another process. Without it every start has a new one.
-    pub fn key(self, key: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), ..self }
+    /// Sets the key by which the server recognises a repeated start, even from another process. Without it every start
+    /// has a new key.
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        Self { idempotency_key: Some(key.into()), ..self }
     }
 }
 
-/// A run that has begun.
+/// A run that was started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Started {
-    /// The instance.
+pub struct StartedInstance {
     pub instance_id: String,
-    /// The run.
+    /// The run: the instance id and the run number.
     pub execution_id: String,
-    /// When it was taken.
     pub created_at_utc: Timestamp,
-    /// Until when the request is recognised if it comes again.
+    /// Until when the server recognises a repeat of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_expires_at_utc: Option<Timestamp>,
 }
 
-/// What became of a start.
+/// The outcome of a start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum StartOutcome {
-    /// It has ended within the wait.
+    /// The run ended within the wait.
     Ended(Box<Instance>),
-    /// It goes on.
-    Running(Started),
+    /// The run is still going on.
+    Running(StartedInstance),
 }

@@ -1,6 +1,6 @@
-//! Connections to the server, kept for the next request, and one exchange over one of them.
+//! Sends one request over an HTTP/1.1 connection (no TLS) and keeps idle connections for the next one.
 //!
-//! HTTP/1.1 in the clear. Knows nothing of resources, of the envelope or of repeats.
+//! It knows nothing about API resources, the response envelope or retries.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -17,33 +17,31 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use url::Host;
 
-use crate::address::{Address, Path};
+use crate::address::{ApiPath, ServerAddress};
 use crate::error::ClientError;
 
-/// Resolving and dialling together.
+/// The time for name resolution and connecting together.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Connections that are kept though nobody uses them.
-const IDLE_MAX: usize = 32;
-/// How long they are kept: shorter than servers keep them, so that a request seldom meets one that is being closed.
+/// The number of idle connections that are kept.
+const IDLE_CONNECTIONS_MAX: usize = 32;
+/// How long an idle connection is kept. Servers keep them longer, so a request seldom uses one that is being closed.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(3);
-/// Bytes of an answer. The largest is a page of history.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The largest accepted response. The largest that the server sends is a page of history.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// What goes over the wire.
 #[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct ServerRequest {
     pub(crate) method: Method,
-    pub(crate) path: Path,
+    pub(crate) path: ApiPath,
     pub(crate) body: Bytes,
     pub(crate) content_type: Option<&'static str>,
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// What came back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ServerResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -52,54 +50,57 @@ pub(crate) struct Answer {
 /// Connections to one server.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    address: Address,
+    address: ServerAddress,
     idle: Mutex<Vec<(Instant, Sender)>>,
 }
 
 impl Transport {
-    pub(crate) fn new(address: Address) -> Self {
+    pub(crate) fn new(address: ServerAddress) -> Self {
         Self { address, idle: Mutex::default() }
     }
 
-    /// Where the server is, for messages.
+    /// Host and port of the server, for messages.
     pub(crate) fn server(&self) -> &str {
         &self.address.authority
     }
 
-    /// One request and its answer.
-    pub(crate) async fn exchange(&self, outgoing: &Outgoing) -> Result<Answer, ClientError> {
+    /// Sends one request and reads its response.
+    pub(crate) async fn exchange(
+        &self,
+        server_request: &ServerRequest,
+    ) -> Result<ServerResponse, ClientError> {
         loop {
-            let (mut sender, is_fresh) = match self.take() {
+            let (mut sender, is_fresh) = match self.take_idle() {
                 Some(sender) => (sender, false),
-                None => (self.dial().await?, true),
+                None => (self.connect().await?, true),
             };
-            match sender.try_send_request(self.request(outgoing)?).await {
-                Ok(response) => return self.read(sender, response).await,
-                // A kept connection that was closed meanwhile: the request has not left, and goes over another.
+            match sender.try_send_request(self.build_request(server_request)?).await {
+                Ok(response) => return self.read_response(sender, response).await,
+                // The idle connection was closed meanwhile. The request was not sent, so another connection takes it.
                 Err(unsent) if unsent.message().is_some() && !is_fresh => {}
                 Err(error) => return Err(self.interrupted(error.into_error())),
             }
         }
     }
 
-    fn request(&self, outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
+    fn build_request(&self, server_request: &ServerRequest) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
-            .method(&outgoing.method)
-            .uri(self.address.target(&outgoing.path))
+            .method(&server_request.method)
+            .uri(self.address.target(&server_request.path))
             .header(HOST, &self.address.authority)
             .header(ACCEPT, "application/json");
-        if let Some(kind) = outgoing.content_type {
-            request = request.header(CONTENT_TYPE, kind);
+        if let Some(content_type) = server_request.content_type {
+            request = request.header(CONTENT_TYPE, content_type);
         }
-        if let Some(key) = &outgoing.idempotency_key {
+        if let Some(key) = &server_request.idempotency_key {
             request = request.header("idempotency-key", key);
         }
-        let request = request.body(Full::new(outgoing.body.clone()));
-        request.map_err(|error| ClientError::Request { reason: error.to_string() })
+        let request = request.body(Full::new(server_request.body.clone()));
+        request.map_err(|error| ClientError::InvalidRequest { reason: error.to_string() })
     }
 
-    /// A kept connection that is still good, as far as can be told.
-    fn take(&self) -> Option<Sender> {
+    /// An idle connection that is not known to be closed.
+    fn take_idle(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((since, sender)) = idle.pop() {
             if since.elapsed() < IDLE_TIME_MAX && sender.is_ready() {
@@ -109,14 +110,14 @@ impl Transport {
         None
     }
 
-    fn keep(&self, sender: Sender) {
+    fn return_idle(&self, sender: Sender) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < IDLE_MAX && !sender.is_closed() {
+        if idle.len() < IDLE_CONNECTIONS_MAX && !sender.is_closed() {
             idle.push((Instant::now(), sender));
         }
     }
 
-    async fn dial(&self) -> Result<Sender, ClientError> {
+    async fn connect(&self) -> Result<Sender, ClientError> {
         let unreachable = |source| ClientError::Unreachable { server: self.server().to_owned(), source };
         let port = self.address.port;
         let connecting = async {
@@ -133,24 +134,32 @@ impl Transport {
             connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into())).map_err(unreachable)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| self.interrupted(error))?;
-        // It ends when the sender is dropped; what goes wrong with it is told to whoever uses it.
+        // The task ends when the sender is dropped. The sender reports the connection's errors to its user.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }
 
-    async fn read(&self, sender: Sender, response: Response<Incoming>) -> Result<Answer, ClientError> {
+    async fn read_response(
+        &self,
+        sender: Sender,
+        response: Response<Incoming>,
+    ) -> Result<ServerResponse, ClientError> {
         let (head, body) = response.into_parts();
         let status = head.status.as_u16();
-        let body = match Limited::new(body, ANSWER_BYTES_MAX).collect().await {
+        let body = match Limited::new(body, RESPONSE_BYTES_MAX).collect().await {
             Ok(collected) => collected.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                let reason = format!("it has more than {ANSWER_BYTES_MAX} bytes");
-                return Err(ClientError::Unexpected { server: self.server().to_owned(), status, reason });
+                let reason = format!("it has more than {RESPONSE_BYTES_MAX} bytes");
+                return Err(ClientError::UnexpectedResponse {
+                    server: self.server().to_owned(),
+                    status,
+                    reason,
+                });
             }
             Err(error) => return Err(self.interrupted(error)),
         };
-        self.keep(sender);
-        Ok(Answer { status, headers: head.headers, body })
+        self.return_idle(sender);
+        Ok(ServerResponse { status, headers: head.headers, body })
     }
 
     fn interrupted(&self, source: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {

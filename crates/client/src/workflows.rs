@@ -1,24 +1,23 @@
-//! `/api/workflows`: publishing definitions, and which versions there are.
+//! `/api/workflows`: publishes, validates and lists definitions and their versions.
 
 use hyper::Method;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::address::Path;
-use crate::call::Call;
+use crate::address::ApiPath;
 use crate::client::Client;
 use crate::pages::Pages;
-use crate::retry::Repeat;
+use crate::request::ClientRequest;
+use crate::retry::RetrySafety;
 
 const WORKFLOWS: &str = "/api/workflows";
 
-/// A definition that is published.
+/// A published version of a definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Published {
-    /// The definition.
+pub struct PublishedVersion {
+    /// The id of the definition.
     pub id: String,
-    /// Its version.
     pub version: String,
     /// The hash of its content.
     pub hash: String,
@@ -28,96 +27,97 @@ pub struct Published {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workflow {
-    /// The definition.
     pub id: String,
-    /// The version a run has unless it asks for another.
+    /// The version of runs that do not request another one.
     pub default_version: Option<String>,
 }
 
 /// A version of a definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Version {
-    /// The version.
+pub struct WorkflowVersion {
     pub version: String,
     /// The hash of its content.
     pub hash: String,
-    /// Whether a run has it unless it asks for another.
+    /// True if runs have this version unless they request another one.
     pub default: bool,
-    /// Whether no new run can have it.
+    /// True if no new run can have this version.
     pub retired: bool,
     /// Runs of it that have not ended.
     pub live: u64,
-    /// When it was published.
     pub published_at_utc: Timestamp,
 }
 
-/// What validation has to say.
+/// The result of validating a definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Validation {
-    /// Whether it could be published.
+    /// True if the definition can be published.
     pub valid: bool,
-    /// What was found.
     #[serde(default)]
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ValidationFinding>,
 }
 
 /// One finding of validation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Finding {
-    /// What kind.
+pub struct ValidationFinding {
+    /// The stable code of the rule.
     pub code: String,
     /// `error`, `warning` or `note`.
     pub severity: String,
     /// A JSON pointer into the definition.
     pub pointer: String,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub hint: String,
 }
 
 impl Client {
     /// Publishes a definition, given as its JSON text. Publishing it again changes nothing.
-    pub fn publish(&self, definition: impl Into<String>) -> Call<Published> {
-        let call = Call::new(self, Method::POST, Path::of(WORKFLOWS), Repeat::Safe);
-        call.body("application/json", definition.into())
+    pub fn publish(&self, definition: impl Into<String>) -> ClientRequest<PublishedVersion> {
+        let request = ClientRequest::new(self, Method::POST, ApiPath::new(WORKFLOWS), RetrySafety::Safe);
+        request.body("application/json", definition.into())
     }
 
-    /// Says what publishing a definition would say, and publishes nothing.
-    pub fn validate(&self, definition: impl Into<String>) -> Call<Validation> {
-        let call = Call::new(self, Method::POST, Path::of("/api/workflows/validate"), Repeat::Safe);
-        call.body("application/json", definition.into())
+    /// Returns the findings of publishing a definition without publishing it.
+    pub fn validate(&self, definition: impl Into<String>) -> ClientRequest<Validation> {
+        let request = ClientRequest::new(
+            self,
+            Method::POST,
+            ApiPath::new("/api/workflows/validate"),
+            RetrySafety::Safe,
+        );
+        request.body("application/json", definition.into())
     }
 
     /// Lists definitions.
     pub fn workflows(&self) -> Pages<Workflow> {
-        Pages::new(self, Path::of(WORKFLOWS))
+        Pages::new(self, ApiPath::new(WORKFLOWS))
     }
 
     /// Shows a definition, in its default version or in this one.
-    pub fn workflow(&self, id: &str, version: Option<&str>) -> Call<serde_json::Value> {
-        Call::get(self, workflow(id).query("version", version))
+    pub fn workflow(&self, id: &str, version: Option<&str>) -> ClientRequest<serde_json::Value> {
+        ClientRequest::get(self, workflow_path(id).query("version", version))
     }
 
     /// Lists the versions of a definition, newest first.
-    pub fn versions(&self, id: &str) -> Pages<Version> {
-        Pages::new(self, workflow(id).segment("versions"))
+    pub fn workflow_versions(&self, id: &str) -> Pages<WorkflowVersion> {
+        Pages::new(self, workflow_path(id).segment("versions"))
     }
 
-    /// Makes a version the one that runs have unless they ask for another.
-    pub fn set_default_version(&self, id: &str, version: &str) -> Call<serde_json::Value> {
-        let call = Call::new(self, Method::PUT, workflow(id).segment("default"), Repeat::Safe);
-        call.json(&json!({"version": version}))
+    /// Sets the version of runs that do not request another one.
+    pub fn set_default_version(&self, id: &str, version: &str) -> ClientRequest<serde_json::Value> {
+        let request =
+            ClientRequest::new(self, Method::PUT, workflow_path(id).segment("default"), RetrySafety::Safe);
+        request.json(&json!({"version": version}))
     }
 
-    /// Takes a version out of use. Refused while it is the default or runs of it are live.
-    pub fn retire(&self, id: &str, version: &str) -> Call<serde_json::Value> {
-        let path = workflow(id).segment("versions").segment(version).segment("retire");
-        Call::new(self, Method::POST, path, Repeat::Safe)
+    /// Retires a version. The server refuses this while the version is the default or runs of it are live.
+    pub fn retire_version(&self, id: &str, version: &str) -> ClientRequest<serde_json::Value> {
+        let path = workflow_path(id).segment("versions").segment(version).segment("retire");
+        ClientRequest::new(self, Method::POST, path, RetrySafety::Safe)
     }
 }
 
-fn workflow(id: &str) -> Path {
-    Path::of(WORKFLOWS).segment(id)
+fn workflow_path(id: &str) -> ApiPath {
+    ApiPath::new(WORKFLOWS).segment(id)
 }

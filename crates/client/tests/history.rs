@@ -1,11 +1,11 @@
-//! Every fact that the language can write is one that the client can read.
+//! The client can read every history event that the workflow language can write.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use abide_client::history::{Fact, HistoryEvent, Note};
 use abide_workflow::rehearse::{Mocks, Rehearsal, parse_stimuli};
-use abide_workflow::{Authored, Registry};
+use abide_workflow::{ParsedDefinition, Registry};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -23,7 +23,7 @@ fn every_event_of_every_example_is_understood() {
         let folder = example.unwrap().path();
         let Some(text) = read(&folder.join("workflow.json")) else { continue };
         let registry = Registry::parse(&read(&folder.join("activities.json")).unwrap()).unwrap();
-        let plan = Authored::parse(&text).validate(Some(&registry)).unwrap().compile();
+        let plan = ParsedDefinition::parse(&text).validate(Some(&registry)).unwrap().compile();
         for case in std::fs::read_dir(folder.join("cases")).unwrap() {
             let case = case.unwrap().path();
             let mut rehearsal = Rehearsal::new(&plan);
@@ -36,8 +36,8 @@ fn every_event_of_every_example_is_understood() {
             if let Some(events) = read(&case.join("events.json")) {
                 rehearsal.stimuli = parse_stimuli(&events).unwrap();
             }
-            for (_, told) in rehearsal.play().unwrap().timeline {
-                let json = serde_json::to_value(&told).unwrap();
+            for (_, written) in rehearsal.play().unwrap().timeline {
+                let json = serde_json::to_value(&written).unwrap();
                 let kind = (
                     json["eventType"].as_str().unwrap().to_owned(),
                     json["name"].as_str().map(str::to_owned),
@@ -45,14 +45,14 @@ fn every_event_of_every_example_is_understood() {
                 let read: HistoryEvent = serde_json::from_value(json).unwrap();
                 assert_eq!(
                     (read.sequence, read.timestamp.as_millisecond()),
-                    (told.sequence, told.timestamp.0)
+                    (written.sequence, written.timestamp.0)
                 );
-                assert!(!is_unknown(&read.fact), "{told:?}");
+                assert!(!is_unknown(&read.fact), "{written:?}");
                 kinds.insert(kind.0);
             }
         }
     }
-    assert!(kinds.len() > 15, "the examples have become poor: {kinds:?}");
+    assert!(kinds.len() > 15, "the examples produce too few event types: {kinds:?}");
 }
 
 fn is_unknown(fact: &Fact) -> bool {
@@ -60,7 +60,7 @@ fn is_unknown(fact: &Fact) -> bool {
 }
 
 #[test]
-fn a_fact_of_tomorrow_is_no_error() {
+fn an_event_type_of_a_newer_server_is_no_error() {
     for text in [
         r#"{"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "eventType": "Someday", "x": 1}"#,
         r#"{"sequence": 1, "timestamp": "2026-01-01T00:00:00Z", "eventType": "GenericEvent", "name": "Someday"}"#,

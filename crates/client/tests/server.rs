@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use abide_client::history::Fact;
-use abide_client::{Client, Code, DispatchFilter, Start, StartOutcome, Status};
+use abide_client::{CallViewFilter, Client, ErrorCode, NewInstance, StartOutcome, Status};
 use abide_server::{Config, Server};
 use serde_json::json;
 
-/// A server on a folder of its own.
+/// A server on its own data folder, with a client.
 struct World {
     client: Client,
     server: Server,
@@ -45,12 +45,14 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_started_waited_for_and_told() {
+async fn a_run_is_started_awaited_shown_and_purged() {
     let world = World::new().await;
     world.publish().await;
     let client = &world.client;
-    let start = Start::of("echo").id("e-1").input(json!({"a": 1})).wait(Duration::from_secs(30));
-    let StartOutcome::Ended(run) = client.start(&start).await.unwrap() else { panic!("it goes on") };
+    let start = NewInstance::new("echo").id("e-1").input(json!({"a": 1})).wait(Duration::from_secs(30));
+    let StartOutcome::Ended(run) = client.start(&start).await.unwrap() else {
+        panic!("the run has not ended")
+    };
     assert_eq!(
         (run.status, run.output.as_ref(), run.error.is_none()),
         (Status::Completed, Some(&json!({"a": 1})), true)
@@ -58,16 +60,16 @@ async fn a_run_is_started_waited_for_and_told() {
     let shown = client.instance("e-1").await.unwrap();
     assert_eq!((shown.execution_id.as_str(), shown.status), ("e-1/1", Status::Completed));
     let raw = client.instance("e-1").raw().await.unwrap();
-    assert!(raw.get().starts_with(r#"{"instanceId":"e-1","#), "as it came: {raw}");
+    assert!(raw.get().starts_with(r#"{"instanceId":"e-1","#), "not the server's JSON: {raw}");
 
     let mut events = client.history("e-1").page_size(2);
-    let mut told = Vec::new();
+    let mut facts = Vec::new();
     while let Some(event) = events.next().await.unwrap() {
-        assert_eq!(event.sequence, told.len() as u64 + 1);
-        told.push(event.fact);
+        assert_eq!(event.sequence, facts.len() as u64 + 1);
+        facts.push(event.fact);
     }
     assert!(matches!(
-        told.as_slice(),
+        facts.as_slice(),
         [Fact::OrchestratorStarted, Fact::ExecutionStarted { .. }, .., Fact::OrchestratorCompleted]
     ));
 
@@ -77,14 +79,15 @@ async fn a_run_is_started_waited_for_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn orders_and_events_reach_a_run() {
+async fn control_operations_and_events_reach_a_run() {
     let world = World::new().await;
     world.publish().await;
     let client = &world.client;
-    let StartOutcome::Running(begun) = client.start(&Start::of("gate").id("g-1")).await.unwrap() else {
+    let StartOutcome::Running(started) = client.start(&NewInstance::new("gate").id("g-1")).await.unwrap()
+    else {
         panic!()
     };
-    assert_eq!(begun.execution_id, "g-1/1");
+    assert_eq!(started.execution_id, "g-1/1");
     client.suspend("g-1", Some("a look")).await.unwrap();
     assert_eq!(client.instance("g-1").await.unwrap().status, Status::Suspended);
     client.resume("g-1", None).await.unwrap();
@@ -95,13 +98,13 @@ async fn orders_and_events_reach_a_run() {
     );
     client.terminate("g-1", Some("enough")).await.unwrap();
     assert_eq!(client.instance("g-1").await.unwrap().status, Status::Terminated);
-    let refused = client.raise("g-1", "Go", &json!({"x": 1})).await.unwrap_err();
-    assert_eq!(refused.refusal().unwrap().code, Code::Conflict);
+    let refused = client.raise_event("g-1", "Go", &json!({"x": 1})).await.unwrap_err();
+    assert_eq!(refused.error_response().unwrap().code, ErrorCode::Conflict);
     assert_eq!(client.restart("g-1", None).await.unwrap().execution_id, "g-1/2");
-    client.raise("g-1", "Go", &json!({"x": 1})).await.unwrap();
+    client.raise_event("g-1", "Go", &json!({"x": 1})).await.unwrap();
     assert_eq!(client.instance("g-1").await.unwrap().output, Some(json!({"x": 1})));
     let refused = client.rewind("g-1", None).await.unwrap_err();
-    assert_eq!(refused.refusal().unwrap().status, 409);
+    assert_eq!(refused.error_response().unwrap().status, 409);
     assert!(client.metrics().await.unwrap().contains("abide_instances_started_total 2"));
     assert_eq!(client.readiness().await.unwrap().health, "ready");
     world.server.stop().await;
@@ -117,22 +120,22 @@ async fn calls_of_activities_are_listed_and_shown() {
     });
     let definition = json!({"$schema": "workflow-schema-v1.json", "id": "shaky", "version": "1.0.0", "startAt": "Begin", "states": states});
     world.client.publish(definition.to_string()).await.unwrap();
-    world.client.start(&Start::of("shaky").id("r-1").wait(Duration::from_secs(30))).await.unwrap();
-    let filter = DispatchFilter {
+    world.client.start(&NewInstance::new("shaky").id("r-1").wait(Duration::from_secs(30))).await.unwrap();
+    let filter = CallViewFilter {
         execution_id: Some("r-1/1".to_owned()),
         state: Some("ACKED".to_owned()),
         activity: Some("core.fail".to_owned()),
         older_than: Some(Duration::ZERO),
     };
-    let calls = world.client.dispatches(&filter).take(10).await.unwrap();
+    let calls = world.client.calls(&filter).take(10).await.unwrap();
     let [call] = calls.as_slice() else { panic!("{calls:?}") };
     assert_eq!((call.attempt, call.transport.as_str(), call.attempts.len()), (1, "local", 0));
-    let shown = world.client.dispatch("r-1", 1, &call.idempotency_key).await.unwrap();
-    let failed: Vec<_> = shown.attempts.iter().filter_map(|told| told.error.as_ref()).collect();
+    let shown = world.client.call("r-1", 1, &call.idempotency_key).await.unwrap();
+    let failed: Vec<_> = shown.attempts.iter().filter_map(|event| event.error.as_ref()).collect();
     assert_eq!((shown.attempts.len(), failed.len()), (3, 1));
     assert!(failed.iter().all(|error| error.code == "Failed"));
-    let old = DispatchFilter { older_than: Some(Duration::from_millis(3_600_500)), ..filter };
-    assert_eq!(world.client.dispatches(&old).take(10).await.unwrap(), []);
-    assert!(world.client.dispatch("r-1", 2, &call.idempotency_key).await.unwrap_err().is_not_found());
+    let old = CallViewFilter { older_than: Some(Duration::from_millis(3_600_500)), ..filter };
+    assert_eq!(world.client.calls(&old).take(10).await.unwrap(), []);
+    assert!(world.client.call("r-1", 2, &call.idempotency_key).await.unwrap_err().is_not_found());
     world.server.stop().await;
 }

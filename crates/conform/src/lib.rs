@@ -1,59 +1,59 @@
-//! Finds out whether a receiver keeps the dispatch contract: any receiver, in any language, over any of the four wires.
+//! Checks whether a receiver keeps the dispatch contract: any receiver, in any language, over any of the four wires.
 //!
 //! ```text
-//!  Setting ─► Bench ─► checks, one after the other ─► Report: passed, failed (expected, found), skipped (why)
-//!               │
-//!               └─ Delivery ─► spelled for the wire ─► one exchange over a connection of its own ─► Answer
+//!  ConformOptions ─► Harness ─► checks in order ─► ConformReport: passed, failed (expected, found), skipped (reason)
+//!                       │
+//!                       └─ TestRequest ─► encoded for the wire ─► one exchange per connection ─► ReceiverResponse
 //! ```
-//! The receiver serves the activity `conformance`, which counts how often it really ran; docs/reference/dispatch.md has it, and the rules.
-//! Encodings are those of `abide-dispatch`; only what no sender would send is written here by hand. Every exchange and the whole have a
-//! limit in time, so that a receiver that hangs has broken a rule rather than the check.
+//! The receiver serves the activity `conformance`, which counts how often it really ran. docs/reference/dispatch.md
+//! describes that activity and the rules. Encodings are those of `abide-dispatch`; only requests that no sender would
+//! make are written here by hand. Each exchange and the whole check have a time limit, so a receiver that hangs breaks
+//! a rule instead of hanging the check.
 //!
-//! This crate knows nothing of workflows, stores, or how a report is shown. It draws no random numbers and reads no clock: what makes a
-//! run unique, and when it is, come in as data.
+//! This crate knows nothing of workflows, stores, or how a report is shown. It draws no random numbers and reads no
+//! clock: the unique prefix of a run and the current time are passed in.
 
-mod answer;
-mod bench;
 mod checks;
-mod delivery;
-mod exchange;
-mod place;
+mod harness;
+mod http_client;
+mod raw_encoding;
+mod receiver_url;
 mod report;
-mod spelling;
-mod unmet;
+mod response;
+mod test_request;
+mod violation;
 
-pub use abide_dispatch::remote::Wire;
-pub use place::PlaceError;
-pub use report::{Finding, Report, Verdict, run};
+pub use abide_dispatch::remote::WireFormat;
+pub use receiver_url::ReceiverUrlError;
+pub use report::{CheckReport, CheckVerdict, ConformReport, run};
 
 use std::fmt;
 use std::time::Duration;
 
-/// Who is checked, and how.
+/// The receiver to check, and how to check it.
 #[derive(Clone)]
-pub struct Setting {
-    /// Where the activity is; of a server alone, it is at `/activities/{activity}`. Over gRPC only the server counts.
+pub struct ConformOptions {
+    /// URL of the activity. Without a path, `/activities/{activity}` is used. Over gRPC only the server part counts.
     pub url: String,
-    /// Over which wire.
-    pub transport: Wire,
-    /// What the receiver calls the activity `conformance`.
+    pub transport: WireFormat,
+    /// The receiver's name for the activity `conformance`.
     pub activity: String,
-    /// A token that every request shows.
-    pub bearer: Option<String>,
-    /// How long one exchange may take.
-    pub exchange_time_max: Duration,
-    /// How long all of it may take.
-    pub whole_time_max: Duration,
-    /// A word that no other run has: executions and counters are named by it. Letters, digits and dashes.
-    pub unique: String,
-    /// Now. Deadlines are an hour away from it, so it need not be exact.
+    /// Sent as `Authorization: Bearer …` with every request.
+    pub bearer_token: Option<String>,
+    /// Time limit of connecting, and again of one request with its response.
+    pub exchange_timeout: Duration,
+    /// Time limit of all checks together.
+    pub total_timeout: Duration,
+    /// Unique to this run of the checks: prefix of execution ids and counter tags. Letters, digits and dashes.
+    pub unique_prefix: String,
+    /// The current time. Deadlines are an hour away from it, so it need not be exact.
     pub now_epoch_ms: i64,
 }
 
-impl fmt::Debug for Setting {
-    /// The token is a secret.
+impl fmt::Debug for ConformOptions {
+    /// Leaves out the bearer token, which is a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setting")
+        f.debug_struct("ConformOptions")
             .field("url", &self.url)
             .field("transport", &self.transport)
             .field("activity", &self.activity)
@@ -61,19 +61,17 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Why nothing could be found out.
+/// Why the receiver could not be checked.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConformError {
-    /// An address that is none.
     #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// A token that no header can carry.
-    #[error("the bearer token cannot stand in a header")]
-    Bearer,
-    /// Nobody is there.
+    Url(#[from] ReceiverUrlError),
+    #[error("invalid bearer token: a header cannot carry it")]
+    BearerToken,
+    /// No connection could be made for the first check.
     #[error("the receiver cannot be reached: {reason}")]
     Unreachable {
-        /// What was tried, and what came of it.
+        /// The address that was tried, and the error.
         reason: String,
     },
 }

@@ -1,50 +1,47 @@
-//! Runs the checks, one after the other and within the time there is, and says what came of them.
+//! Runs the checks in sequence, within the total time limit, and collects their verdicts.
+//!
+//! It does not know what the checks do. The first check decides: if it fails, all others are skipped.
 
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
-use crate::bench::Bench;
-use crate::checks::{self, Check};
-use crate::exchange::Client;
-use crate::place::Place;
-use crate::unmet::Unmet;
-use crate::{ConformError, Setting};
+use crate::checks::{self, ContractCheck};
+use crate::harness::Harness;
+use crate::http_client::ReceiverClient;
+use crate::receiver_url::ReceiverUrl;
+use crate::violation::CheckFailure;
+use crate::{ConformError, ConformOptions};
 
-/// What came of one check.
+/// The verdict of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// The check's name.
+pub struct CheckReport {
     pub check: &'static str,
     /// The rule, in one line.
     pub rule: &'static str,
-    /// Whether it holds.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
 }
 
-/// Whether a rule holds.
+/// The outcome of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It does.
+pub enum CheckVerdict {
     Passed,
-    /// It does not.
     Failed {
-        /// What a receiver that keeps it would have done.
+        /// The response of a receiver that keeps the rule.
         expected: String,
-        /// What this one did.
+        /// The response of this receiver.
         found: String,
     },
-    /// That could not be found out, or need not hold.
+    /// The rule could not be checked, or is optional and not supported.
     Skipped {
-        /// Why.
-        why: String,
+        reason: String,
     },
 }
 
-impl Verdict {
-    /// In a word.
-    pub fn word(&self) -> &'static str {
+impl CheckVerdict {
+    /// The verdict as reports print it.
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Passed => "pass",
             Self::Failed { .. } => "FAIL",
@@ -53,83 +50,88 @@ impl Verdict {
     }
 }
 
-/// What came of all checks.
+/// The verdicts of all checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
-    /// In the order in which they were made.
-    pub findings: Vec<Finding>,
+pub struct ConformReport {
+    /// In the order in which they ran.
+    pub checks: Vec<CheckReport>,
 }
 
-impl Report {
+impl ConformReport {
     /// How many passed, failed and were skipped.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let count =
-            |word: &str| self.findings.iter().filter(|finding| finding.verdict.word() == word).count();
+        let count = |label: &str| self.checks.iter().filter(|report| report.verdict.label() == label).count();
         (count("pass"), count("FAIL"), count("skipped"))
     }
 
-    /// No rule is broken.
+    /// True if no check failed.
     pub fn is_conformant(&self) -> bool {
         self.counts().1 == 0
     }
 }
 
-/// Checks a receiver, and tells of each finding as it comes, until it is clear that there is nothing to check.
-pub async fn run(setting: &Setting, mut tell: impl FnMut(&Finding)) -> Result<Report, ConformError> {
-    let bench = bench(setting)?;
-    let until = Instant::now() + setting.whole_time_max;
-    let mut findings = Vec::new();
+/// Checks a receiver, and passes each verdict to `on_check` as soon as it is known.
+///
+/// If the first check fails, `on_check` is not called for the others, which are skipped.
+pub async fn run(
+    options: &ConformOptions,
+    mut on_check: impl FnMut(&CheckReport),
+) -> Result<ConformReport, ConformError> {
+    let harness = build_harness(options)?;
+    let until = Instant::now() + options.total_timeout;
+    let mut reports = Vec::new();
     let mut serves = true;
-    for Check { name, rule, run, .. } in checks::of(setting.transport) {
+    for ContractCheck { name, rule, run, .. } in checks::checks_for(options.transport) {
         let verdict = if serves {
-            match tokio::time::timeout_at(until, run(&bench)).await {
-                Ok(Ok(())) => Verdict::Passed,
-                Ok(Err(Unmet::Unreachable(reason))) if findings.is_empty() => {
+            match tokio::time::timeout_at(until, run(&harness)).await {
+                Ok(Ok(())) => CheckVerdict::Passed,
+                Ok(Err(CheckFailure::Unreachable(reason))) if reports.is_empty() => {
                     return Err(ConformError::Unreachable { reason });
                 }
-                Ok(Err(unmet)) => verdict(unmet),
-                Err(_) => late(setting.whole_time_max),
+                Ok(Err(failure)) => verdict_of(failure),
+                Err(_) => timed_out(options.total_timeout),
             }
         } else {
-            Verdict::Skipped { why: "the activity does not do what it is there for".to_owned() }
+            CheckVerdict::Skipped { reason: "the prerequisite check `serves` failed".to_owned() }
         };
-        // The first check is whether there is anything to check.
-        serves = serves && !(findings.is_empty() && verdict != Verdict::Passed);
-        let finding = Finding { check: name, rule, verdict };
-        if serves || findings.is_empty() {
-            tell(&finding);
+        // The first check says whether the others can be made.
+        serves = serves && !(reports.is_empty() && verdict != CheckVerdict::Passed);
+        let report = CheckReport { check: name, rule, verdict };
+        if serves || reports.is_empty() {
+            on_check(&report);
         }
-        findings.push(finding);
+        reports.push(report);
     }
-    Ok(Report { findings })
+    Ok(ConformReport { checks: reports })
 }
 
-fn bench(setting: &Setting) -> Result<Bench, ConformError> {
-    let place = Place::parse(&setting.url, &setting.activity)?;
-    let authorization = match &setting.bearer {
+fn build_harness(options: &ConformOptions) -> Result<Harness, ConformError> {
+    let url = ReceiverUrl::parse(&options.url, &options.activity)?;
+    let authorization = match &options.bearer_token {
         None => None,
         Some(token) => {
             let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value = value.map_err(|_| ConformError::Bearer)?;
+            let mut value = value.map_err(|_| ConformError::BearerToken)?;
             value.set_sensitive(true);
             Some(value)
         }
     };
-    let client = Client { place, time_max: setting.exchange_time_max, authorization };
-    Ok(Bench::new(client, setting))
+    let client = ReceiverClient { url, timeout: options.exchange_timeout, authorization };
+    Ok(Harness::new(client, options))
 }
 
-fn verdict(unmet: Unmet) -> Verdict {
-    match unmet {
-        Unmet::Broken { expected, found } => Verdict::Failed { expected, found },
-        Unmet::Skipped(why) => Verdict::Skipped { why },
-        Unmet::Unreachable(reason) => {
-            Verdict::Failed { expected: "an answer".to_owned(), found: format!("nobody: {reason}") }
-        }
+fn verdict_of(failure: CheckFailure) -> CheckVerdict {
+    match failure {
+        CheckFailure::Violation { expected, found } => CheckVerdict::Failed { expected, found },
+        CheckFailure::Skipped(reason) => CheckVerdict::Skipped { reason },
+        CheckFailure::Unreachable(reason) => CheckVerdict::Failed {
+            expected: "a response".to_owned(),
+            found: format!("unreachable: {reason}"),
+        },
     }
 }
 
-fn late(limit: Duration) -> Verdict {
-    let expected = format!("all checks done within {limit:?}");
-    Verdict::Failed { expected, found: "the time was up".to_owned() }
+fn timed_out(limit: Duration) -> CheckVerdict {
+    let expected = format!("all checks finished within {limit:?}");
+    CheckVerdict::Failed { expected, found: "timed out".to_owned() }
 }

@@ -1,31 +1,31 @@
-//! What an activity says of itself: its name, its kind and what may go in and come out.
+//! The declaration of an activity: its name, its category and the schemas of its input and output.
 //!
-//! The JSON form is the contract with whoever validates definitions; nothing here runs anything.
+//! The JSON form is the contract with the validation of definitions. Nothing here runs an activity.
 
 use serde_json::{Map, Value, json};
 
-/// What kind of work an activity does.
+/// The kind of work that an activity does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Category {
+pub enum ActivityCategory {
     /// Reads and writes a database.
     Database,
     /// Calls another system.
     ExternalApi,
-    /// Tells somebody.
+    /// Sends a message or a notification.
     Messaging,
-    /// Asks whether something has happened.
+    /// Checks whether something has happened.
     Polling,
-    /// Talks to a durable entity.
+    /// Calls a durable entity.
     Entity,
-    /// Anything else.
+    /// Any other kind of work.
     Other,
 }
 
-impl Category {
+impl ActivityCategory {
     const ALL: [Self; 6] =
         [Self::Database, Self::ExternalApi, Self::Messaging, Self::Polling, Self::Entity, Self::Other];
 
-    /// As it is spelled in JSON.
+    /// The name of the category in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Database => "database",
@@ -37,7 +37,7 @@ impl Category {
         }
     }
 
-    /// The one that is spelled so in JSON.
+    /// The category with this name in JSON.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.as_str() == name)
     }
@@ -45,26 +45,25 @@ impl Category {
 
 /// One activity, as definitions see it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Declaration {
-    /// What definitions call it.
+pub struct ActivityDeclaration {
+    /// The name that definitions use.
     pub name: String,
-    /// What kind of work.
-    pub category: Category,
-    /// JSON Schema of the input; what does not fit is not run.
+    pub category: ActivityCategory,
+    /// JSON Schema of the input; the activity is not called with an input that does not match.
     pub input: Option<Value>,
-    /// JSON Schema of the result; what does not fit is a failure.
+    /// JSON Schema of the result; a result that does not match is a failure.
     pub output: Option<Value>,
-    /// The activity that undoes it.
+    /// The activity that compensates this one.
     pub compensation: Option<String>,
-    /// One delivery's limit, as an ISO-8601 duration. Whoever calls applies it.
+    /// The timeout of one attempt, as an ISO-8601 duration. The caller applies it.
     pub attempt_timeout: Option<String>,
-    /// Used by tasks without a policy of their own, in the words of definitions. Whoever calls reads it.
+    /// For tasks without a policy of their own, in the language of definitions. The caller applies it.
     pub retry_policy: Option<Value>,
 }
 
-impl Declaration {
-    /// An activity of which only the name and the kind are known.
-    pub fn new(name: impl Into<String>, category: Category) -> Self {
+impl ActivityDeclaration {
+    /// A declaration with only a name and a category.
+    pub fn new(name: impl Into<String>, category: ActivityCategory) -> Self {
         Self {
             name: name.into(),
             category,
@@ -88,33 +87,33 @@ impl Declaration {
         Self { output: Some(schema), ..self }
     }
 
-    /// With the activity that undoes it.
+    /// With the activity that compensates this one.
     #[must_use]
     pub fn compensation(self, activity: impl Into<String>) -> Self {
         Self { compensation: Some(activity.into()), ..self }
     }
 
-    /// With a limit for one delivery, as an ISO-8601 duration.
+    /// With a timeout for one attempt, as an ISO-8601 duration.
     #[must_use]
     pub fn attempt_timeout(self, duration: impl Into<String>) -> Self {
         Self { attempt_timeout: Some(duration.into()), ..self }
     }
 
-    /// With a retry policy, in the words of definitions.
+    /// With a retry policy, in the language of definitions.
     #[must_use]
     pub fn retry_policy(self, policy: Value) -> Self {
         Self { retry_policy: Some(policy), ..self }
     }
 
-    /// The entry of a registry; what is not declared is left out.
+    /// The entry in a registry, without the fields that are not declared.
     pub(crate) fn to_json(&self) -> Value {
-        Value::Object(self.fields())
+        Value::Object(self.to_json_fields())
     }
 
-    /// The fields of the entry.
-    pub(crate) fn fields(&self) -> Map<String, Value> {
+    /// The fields of the entry in a registry.
+    pub(crate) fn to_json_fields(&self) -> Map<String, Value> {
         let text = |text: &Option<String>| text.clone().map(Value::String);
-        object([
+        json_object([
             ("name", Some(Value::String(self.name.clone()))),
             ("category", Some(Value::String(self.category.as_str().to_owned()))),
             ("input", self.input.clone()),
@@ -126,16 +125,17 @@ impl Declaration {
     }
 }
 
-/// An object of those fields that are there.
-pub(crate) fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+/// An object of the fields that have a value.
+pub(crate) fn json_object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// What definitions may name, as the JSON text that validation reads: sorted by name, the same for the same activities.
-pub(crate) fn registry_json<'d>(declarations: impl Iterator<Item = &'d Declaration>) -> String {
-    let mut declarations: Vec<&Declaration> = declarations.collect();
+/// The activities that definitions may use, as the JSON text that validation reads. Sorted by name, so the same
+/// activities always give the same text.
+pub(crate) fn registry_json<'d>(declarations: impl Iterator<Item = &'d ActivityDeclaration>) -> String {
+    let mut declarations: Vec<&ActivityDeclaration> = declarations.collect();
     declarations.sort_by(|one, other| one.name.cmp(&other.name));
-    let activities: Vec<Value> = declarations.into_iter().map(Declaration::to_json).collect();
+    let activities: Vec<Value> = declarations.into_iter().map(ActivityDeclaration::to_json).collect();
     json!({ "activities": activities }).to_string()
 }
 
@@ -144,10 +144,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_declaration_is_an_entry_of_a_registry() {
-        let plain = Declaration::new("notify", Category::Messaging);
+    fn a_declaration_becomes_an_entry_of_a_registry() {
+        let plain = ActivityDeclaration::new("notify", ActivityCategory::Messaging);
         assert_eq!(plain.to_json(), json!({"name": "notify", "category": "messaging"}));
-        let full = Declaration::new("charge", Category::ExternalApi)
+        let full = ActivityDeclaration::new("charge", ActivityCategory::ExternalApi)
             .input(json!({"type": "object"}))
             .output(json!(true))
             .compensation("refund")

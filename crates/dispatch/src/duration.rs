@@ -1,8 +1,10 @@
-//! ISO-8601 durations of a fixed length: weeks, days, hours, minutes and seconds, and nothing else.
+//! Parses ISO-8601 durations of a fixed length: weeks, days, hours, minutes and seconds.
+//!
+//! Years and months are rejected, because their length varies.
 
 use std::time::Duration;
 
-/// Reads `P[nW][nD][T[nH][nM][n[.n]S]]`; a day is 24 hours, and what is finer than a millisecond is dropped.
+/// Reads `P[nW][nD][T[nH][nM][n[.n]S]]`; a day is 24 hours, and fractions below a millisecond are dropped.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     let text = text.to_ascii_uppercase();
     let rest = text.strip_prefix('P')?;
@@ -11,10 +13,10 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         return None;
     }
     let mut total_ms = 0_u64;
-    let date = take(date, 'W', 7 * 24 * 3_600_000, &mut total_ms)?;
-    let date = take(date, 'D', 24 * 3_600_000, &mut total_ms)?;
-    let time = take(time.unwrap_or_default(), 'H', 3_600_000, &mut total_ms)?;
-    let time = take(time, 'M', 60_000, &mut total_ms)?;
+    let date = parse_component(date, 'W', 7 * 24 * 3_600_000, &mut total_ms)?;
+    let date = parse_component(date, 'D', 24 * 3_600_000, &mut total_ms)?;
+    let time = parse_component(time.unwrap_or_default(), 'H', 3_600_000, &mut total_ms)?;
+    let time = parse_component(time, 'M', 60_000, &mut total_ms)?;
     if !date.is_empty() {
         return None;
     }
@@ -26,22 +28,22 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(total_ms))
 }
 
-/// Takes a number and its unit off the front, if they are there, and adds them up.
-fn take<'t>(text: &'t str, unit: char, unit_ms: u64, total_ms: &mut u64) -> Option<&'t str> {
+/// Takes a number and its unit off the front, if present, and adds them to the total.
+fn parse_component<'t>(text: &'t str, unit: char, unit_ms: u64, total_ms: &mut u64) -> Option<&'t str> {
     let Some((number, rest)) = text.split_once(unit) else { return Some(text) };
-    *total_ms = digits(number)?.checked_mul(unit_ms)?.checked_add(*total_ms)?;
+    *total_ms = parse_digits(number)?.checked_mul(unit_ms)?.checked_add(*total_ms)?;
     Some(rest)
 }
 
 fn seconds_in_ms(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
-    digits(fraction)?;
+    parse_digits(fraction)?;
     let thousandths: String = fraction.chars().chain("00".chars()).take(3).collect();
-    digits(whole)?.checked_mul(1000)?.checked_add(digits(&thousandths)?)
+    parse_digits(whole)?.checked_mul(1000)?.checked_add(parse_digits(&thousandths)?)
 }
 
-/// A number of digits alone: no sign, and at least one digit.
-fn digits(text: &str) -> Option<u64> {
+/// A number that consists of digits alone: no sign, and at least one digit.
+fn parse_digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_of_a_fixed_length_are_read() {
+    fn durations_of_a_fixed_length_are_parsed() {
         for (text, ms) in [
             ("PT5S", 5_000),
             ("PT0S", 0),
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn any_other_text_is_rejected() {
         for text in [
             "",
             "P",

@@ -1,16 +1,17 @@
-//! The dispatch contract: what one activity call carries, and what may come back, whatever transport it takes.
+//! The dispatch contract: what one activity call carries and which results it can have, the same for every transport.
 //!
-//! This crate does not know workflows or storage. No transport type appears in the signatures of [`transport`], so LOCAL, REST, gRPC and
-//! Protobuf-over-HTTP are interchangeable, and a simulator is one more of them. LOCAL is here, and the guard that every call to another
-//! system passes; [`metadata`], [`status`] and [`wire`] are what senders and receivers of all wires share.
+//! This crate does not know workflows or storage. No transport type appears in the signatures of [`transport`], so
+//! LOCAL, REST, gRPC and Protobuf-over-HTTP are interchangeable, and a simulator is one more transport. The crate
+//! contains the LOCAL transport, the remote ones, and the egress guard that every call to another system passes.
+//! Senders and receivers of all wire formats share [`metadata`], [`status`] and [`wire`].
 
+pub mod call_journal;
 mod contract;
 mod declaration;
 mod duration;
-pub mod guard;
+pub mod egress_guard;
 mod http;
 pub mod identity;
-pub mod journal;
 pub mod local;
 pub mod metadata;
 pub mod remote;
@@ -20,11 +21,11 @@ pub mod transport;
 pub mod wire;
 
 pub use contract::ContractError;
-pub use declaration::{Category, Declaration};
-pub use guard::{Guard, GuardConfig};
+pub use declaration::{ActivityCategory, ActivityDeclaration};
+pub use egress_guard::{EgressGuard, EgressGuardConfig};
 pub use http::TlsError;
-pub use identity::{FanOut, IdempotencyKey, WorkIdentity};
-pub use local::{Activities, Invocation};
-pub use metadata::{MalformedMetadata, Metadata};
-pub use status::{Code, Status};
-pub use transport::{Answer, Call, Failure, Room, Transport};
+pub use identity::{CallIdentity, FanOutStep, IdempotencyKey};
+pub use local::{LocalActivities, LocalInvocation};
+pub use metadata::{Metadata, MetadataError};
+pub use status::{RpcCode, RpcStatus};
+pub use transport::{ActivityTransport, AttemptResult, CallAttempt, CallFailure, PermitSource};

@@ -1,51 +1,46 @@
 //! The canonical dispatch metadata: seven keys, the same in HTTP headers, gRPC metadata and the LOCAL call.
 //!
-//! This file names the keys and their meaning; encoding them is one function and decoding them another, shared by all transports.
+//! This file defines the keys and their meaning. All transports share one function that encodes them and one that
+//! decodes them. Knows nothing about transports.
 
 mod decode;
 
 use std::borrow::Cow;
 
-pub use decode::{MalformedMetadata, VALUE_BYTES_MAX};
+pub use decode::{MetadataError, VALUE_BYTES_MAX};
 
 /// Set at ingress, never changed afterwards.
 pub const CORRELATION_ID: &str = "x-tpf-correlation-id";
 /// Instance id and run number.
 pub const EXECUTION_ID: &str = "x-tpf-execution-id";
-/// Deterministic from the work's identity; the receiver's dedupe key.
+/// Derived from the identity of the work; the receiver deduplicates by it.
 pub const IDEMPOTENCY_KEY: &str = "x-tpf-idempotency-key";
-/// Possible deliveries before this one, from 0.
+/// Attempts that may have been made before this one, from 0.
 pub const RETRY_ATTEMPT: &str = "x-tpf-retry-attempt";
-/// Absolute, in epoch milliseconds; absent = no guard at the receiver.
+/// Absolute, in epoch milliseconds. If it is absent, the receiver checks no deadline.
 pub const DEADLINE: &str = "x-tpf-deadline-epoch-ms";
-/// When this attempt left, in epoch milliseconds.
+/// When this attempt was dispatched, in epoch milliseconds.
 pub const DISPATCHED_AT: &str = "x-tpf-dispatch-ts-epoch-ms";
-/// The key of the item that fanned out into this one; absent outside maps, branches and children.
+/// The key of the item that fanned out into this one; absent outside maps, parallel branches and child runs.
 pub const PARENT_ITEM_ID: &str = "x-tpf-parent-item-id";
 
-/// What travels with every call.
+/// The metadata that is sent with every call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// [`CORRELATION_ID`]
     pub correlation_id: String,
-    /// [`EXECUTION_ID`]
     pub execution_id: String,
-    /// [`IDEMPOTENCY_KEY`]
     pub idempotency_key: String,
-    /// [`RETRY_ATTEMPT`]
     pub retry_attempt: u32,
-    /// [`DEADLINE`]
     pub deadline_epoch_ms: Option<i64>,
-    /// [`DISPATCHED_AT`]
     pub dispatched_at_epoch_ms: i64,
-    /// [`PARENT_ITEM_ID`]
     pub parent_item_id: Option<String>,
 }
 
 impl Metadata {
-    /// The keys that are there, with their values as text. A blank value would mean an absent one, so it is left out.
+    /// The keys that have a value, with their values as text. Receivers read a blank value as absent, so it is left
+    /// out.
     ///
-    /// The values are as they came in: a transport whose wire gives some characters a meaning refuses those.
+    /// Values are not escaped: a transport rejects the characters that have a meaning on its wire.
     pub fn encode(&self) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
         let pairs = [
             (CORRELATION_ID, Some(Cow::Borrowed(self.correlation_id.as_str()))),
@@ -94,7 +89,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_blank_is_not_encoded() {
+    fn absent_and_blank_values_are_not_encoded() {
         let sparse = Metadata {
             correlation_id: " ".to_owned(),
             deadline_epoch_ms: None,

@@ -1,6 +1,6 @@
-//! One delivery of one call over some wire, and the answers it can have.
+//! One attempt of one call over some transport, and the results it can have.
 //!
-//! A transport delivers once and reports; it never retries. Whether to try again is decided where the workflow advances.
+//! A transport makes one attempt and reports its result; it never retries. The workflow decides about retries.
 
 use std::fmt;
 use std::future::Future;
@@ -15,93 +15,97 @@ use crate::metadata::Metadata;
 /// The code of a call whose deadline passed before anything was sent.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 
-/// One delivery of an activity call.
+/// One attempt of an activity call.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct CallAttempt {
     /// The activity's registered name.
     pub activity: String,
-    /// The input.
     pub input: Arc<Value>,
     /// The seven canonical keys.
     pub metadata: Metadata,
-    /// This delivery's own time limit.
+    /// The timeout of this attempt alone; the deadline of the whole call is in the metadata.
     pub attempt_timeout_ms: u64,
-    /// An earlier delivery was never answered and may have run: a receiver that can say is asked before it is given the work again.
-    pub ask_first: bool,
-    /// The places in the input, JSON pointers, where the author of a definition wrote a reference to a secret. Whoever delivers puts the
-    /// secret there; what is in other places is data, whatever it looks like.
-    pub secrets: Vec<String>,
-    /// How long ago it left when it is handed over. What was left of its deadline then is less by as much; its own limit is not.
-    pub waited: Duration,
+    /// An earlier attempt was never answered and may have run: a receiver that supports probes is probed before the
+    /// work is sent again.
+    pub probe_first: bool,
+    /// JSON pointers to the places in the input where the author of the definition wrote a reference to a secret. The
+    /// sender puts the secret there; everything else in the input is data, whatever it looks like.
+    pub secret_pointers: Vec<String>,
+    /// The time between the dispatch and the moment when the attempt is handed to the transport. It shortens the time
+    /// to the deadline, but not the attempt timeout.
+    pub elapsed_since_dispatch: Duration,
 }
 
-impl Call {
-    /// This delivery's limit: its own, or what was left of the whole call when it was sent. Nothing left is the end of it.
+impl CallAttempt {
+    /// The time limit of this attempt: its own timeout, or the time to the deadline of the call if that is shorter.
+    /// Fails if no time is left.
     ///
-    /// Reads no clock: the call itself tells when it left.
-    pub(crate) fn time_left(&self) -> Result<Duration, Failure> {
+    /// Reads no clock: the call itself says when it was dispatched.
+    pub(crate) fn time_left(&self) -> Result<Duration, CallFailure> {
         let own = Duration::from_millis(self.attempt_timeout_ms);
-        match self.deadline_left() {
+        match self.time_to_deadline() {
             None => Ok(own),
             Some(left) if !left.is_zero() => Ok(own.min(left)),
-            Some(_) => Err(Failure::expired()),
+            Some(_) => Err(CallFailure::deadline_exceeded()),
         }
     }
 
-    /// What is left of the whole call when it is handed over, if that is limited.
-    pub fn deadline_left(&self) -> Option<Duration> {
+    /// The time to the deadline of the call when the attempt is handed over, if there is a deadline.
+    pub fn time_to_deadline(&self) -> Option<Duration> {
         let left = self.metadata.deadline_epoch_ms?.saturating_sub(self.metadata.dispatched_at_epoch_ms);
-        Some(Duration::from_millis(u64::try_from(left).unwrap_or(0)).saturating_sub(self.waited))
+        Some(
+            Duration::from_millis(u64::try_from(left).unwrap_or(0))
+                .saturating_sub(self.elapsed_since_dispatch),
+        )
     }
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for CallAttempt {
     /// The input may hold resolved secrets, so it is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
+        f.debug_struct("CallAttempt")
             .field("activity", &self.activity)
             .field("metadata", &self.metadata)
             .field("attempt_timeout_ms", &self.attempt_timeout_ms)
-            .field("ask_first", &self.ask_first)
+            .field("probe_first", &self.probe_first)
             .finish_non_exhaustive()
     }
 }
 
-/// What came back.
+/// The result of one attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum AttemptResult {
     /// The activity ran and this is its result.
     Completed(Arc<Value>),
-    /// The activity, or the way to it, failed.
-    Failed(Failure),
+    /// The activity failed, or could not be reached.
+    Failed(CallFailure),
 }
 
-/// A failed delivery, classified by the one table that all transports share.
+/// A failed attempt, classified by the one table that all transports share.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{code}: {message}")]
-pub struct Failure {
+pub struct CallFailure {
     /// Stable code, matched by `onError` and `nonRetryable`.
     pub code: String,
-    /// For people.
     pub message: String,
-    /// Whether another delivery may help.
+    /// True if another attempt may help.
     pub retryable: bool,
-    /// Whether the activity may have run: true for timeouts and broken connections after sending, for answers that leave it open, such as a bare
-    /// 503, and where only somebody was asked about an earlier delivery.
+    /// True if the activity may have run: for timeouts and lost connections after sending, for responses that leave it
+    /// open, such as a bare 503, and if only a probe about an earlier attempt was sent.
     pub outcome_unknown: bool,
-    /// Whether it surely never left: such a delivery counts as none.
+    /// True if the attempt certainly never left: such an attempt is not counted.
     pub not_sent: bool,
-    /// When another delivery makes sense, at the earliest, if the service said so. Whoever decides on retries waits at least so long.
+    /// The delay before another attempt makes sense, if the service gave one. A retry waits at least that long.
     pub retry_after_ms: Option<u64>,
-    /// What the wire said, for diagnostics: such as `503 UNAVAILABLE`. None where nothing was answered.
+    /// The status of the response, for diagnostics, such as `503 UNAVAILABLE`. None if there was no response.
     pub status: Option<String>,
-    /// Who was called, for diagnostics: scheme, host and port. None where nobody outside was.
+    /// The called scheme, host and port, for diagnostics. None if no other system was called.
     pub target: Option<String>,
 }
 
-impl Failure {
-    /// A failure that no other delivery can cure.
-    pub fn for_good(code: impl Into<String>, message: impl Into<String>) -> Self {
+impl CallFailure {
+    /// A failure that no other attempt can cure.
+    pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
             message: message.into(),
@@ -114,99 +118,105 @@ impl Failure {
         }
     }
 
-    /// A failure that another delivery may cure.
+    /// A failure that another attempt may cure.
     pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { retryable: true, ..Self::for_good(code, message) }
+        Self { retryable: true, ..Self::permanent(code, message) }
     }
 
-    /// The same failure, of a delivery of which nobody knows whether the activity ran.
+    /// The same failure, for an attempt of which it is unknown whether the activity ran.
     #[must_use]
     pub fn with_outcome_unknown(self) -> Self {
         Self { outcome_unknown: true, ..self }
     }
 
-    /// The same failure, of a delivery that surely never left.
+    /// The same failure, for an attempt that certainly never left.
     #[must_use]
     pub fn with_not_sent(self) -> Self {
         Self { not_sent: true, ..self }
     }
 
-    /// Whether it was turned away before the activity, be it for now, or may have been, because a bare number says nothing of who answered: that says
-    /// nothing of earlier deliveries. Of a 503 whoever read it knows whether it was one that says so.
-    pub fn is_turned_away(&self) -> bool {
+    /// True if the attempt was, or may have been, rejected before it reached the activity. Such a failure says nothing
+    /// about earlier attempts. A bare status code counts, because any proxy could have sent it. A 503 counts only if it
+    /// says that it is a rejection: otherwise `outcome_unknown` is set.
+    pub fn is_rejected_before_handler(&self) -> bool {
         let bare = self.status.as_deref().is_some_and(|status| !status.contains(' '));
-        !self.outcome_unknown && (bare || matches!(self.status_number(), Some(401 | 403 | 429 | 503)))
+        !self.outcome_unknown && (bare || matches!(self.status_code(), Some(401 | 403 | 429 | 503)))
     }
 
-    /// The number in what the wire said.
-    pub(crate) fn status_number(&self) -> Option<u16> {
+    /// The number in the status of the response.
+    pub(crate) fn status_code(&self) -> Option<u16> {
         self.status.as_deref()?.split(' ').next()?.parse().ok()
     }
 
     /// The deadline of the whole call has passed, and nothing was sent.
-    pub(crate) fn expired() -> Self {
+    pub(crate) fn deadline_exceeded() -> Self {
         let message = "the deadline had passed before the activity was called";
-        Self::for_good(DEADLINE_EXCEEDED, message).with_not_sent()
+        Self::permanent(DEADLINE_EXCEEDED, message).with_not_sent()
     }
 
-    /// The same failure, with what the wire said.
+    /// The same failure, with the status of the response.
     #[must_use]
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: Some(status.into()), ..self }
     }
 
-    /// The same failure, with who was called. A URL's path and query hold secrets and do not belong here.
+    /// The same failure, with the called target. The path and query of a URL may hold secrets and do not belong here.
     #[must_use]
     pub fn with_target(self, target: impl Into<String>) -> Self {
         Self { target: Some(target.into()), ..self }
     }
 }
 
-/// Room for deliveries, shared by all of them.
-pub trait Room: Sync {
-    /// What holds it. Dropping gives it back.
-    type Held: Send;
+/// Concurrency permits, shared by all attempts.
+pub trait PermitSource: Sync {
+    /// Holds one permit. Dropping it gives the permit back.
+    type Permit: Send;
 
-    /// Waits for room; a failure if there is none in time.
-    fn take(&self) -> impl Future<Output = Result<Self::Held, Failure>> + Send;
+    /// Waits for a permit; fails if none is free in time.
+    fn acquire(&self) -> impl Future<Output = Result<Self::Permit, CallFailure>> + Send;
 
-    /// Gives room back that was not used for the work itself, of which nothing has left: it is waited for again.
-    fn give_back(&self, held: Self::Held) {
-        drop(held);
+    /// Gives back a permit without having sent the work. The attempt will acquire another one before it sends the work.
+    fn return_unused(&self, permit: Self::Permit) {
+        drop(permit);
     }
 }
 
-/// Room without end.
+/// Permits without a limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Unbounded;
+pub struct UnlimitedPermits;
 
-impl Room for Unbounded {
-    type Held = ();
+impl PermitSource for UnlimitedPermits {
+    type Permit = ();
 
-    async fn take(&self) -> Result<(), Failure> {
+    async fn acquire(&self) -> Result<(), CallFailure> {
         Ok(())
     }
 }
 
 /// A way to reach activities.
-pub trait Transport: Send + Sync {
-    /// Delivers the call once. Dropping the future cancels the delivery as far as the wire allows.
-    fn deliver(&self, call: Call) -> impl Future<Output = Answer> + Send;
+pub trait ActivityTransport: Send + Sync {
+    /// Makes one attempt. Dropping the future cancels it as far as the wire allows.
+    fn deliver(&self, call: CallAttempt) -> impl Future<Output = AttemptResult> + Send;
 
-    /// Delivers the call once, in room that whoever calls has to share out among all calls.
+    /// Makes one attempt under a permit that the caller shares out among all calls.
     ///
-    /// Room is asked for when nothing else stands in the way, and held until there is an answer: a call that waits for its target takes none from
-    /// calls to others. Waiting for room is no part of the attempt. Nothing of the work must leave before there is room: until then whoever calls may
-    /// take the call back, and deliver it again as one that never left.
-    fn deliver_in<R: Room>(&self, call: Call, room: &R) -> impl Future<Output = Answer> + Send {
+    /// The permit is acquired when nothing else stands in the way, and held until there is a result: a call that waits
+    /// for its target takes no permit from calls to other targets. Waiting for the permit is not part of the attempt.
+    /// No byte of the work may be sent before the permit is acquired: until then the caller may withdraw the attempt,
+    /// and make it again as one that never left.
+    fn deliver_with_permit<R: PermitSource>(
+        &self,
+        call: CallAttempt,
+        permits: &R,
+    ) -> impl Future<Output = AttemptResult> + Send {
         async move {
             let begun = Instant::now();
-            match room.take().await {
-                Ok(_held) => {
-                    let waited = call.waited + begun.elapsed();
-                    self.deliver(Call { waited, ..call }).await
+            match permits.acquire().await {
+                Ok(_permit) => {
+                    let elapsed_since_dispatch = call.elapsed_since_dispatch + begun.elapsed();
+                    self.deliver(CallAttempt { elapsed_since_dispatch, ..call }).await
                 }
-                Err(failure) => Answer::Failed(failure),
+                Err(failure) => AttemptResult::Failed(failure),
             }
         }
     }

@@ -1,6 +1,4 @@
-//! How a receiver is put together: a store, a clock, settings, and handlers by name.
-//!
-//! Knows nothing of calls.
+//! Builds a receiver from a store, a clock, options, and handlers by name. It knows nothing of calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,104 +6,95 @@ use std::sync::Arc;
 
 use abide_store::rows::{Partition, PartitionError, PrivateRows};
 
-use crate::clock::Clock;
-use crate::effects::Effects;
-use crate::handler::{AnyHandler, Handler};
-use crate::options::Options;
+use crate::clock::ReceiverClock;
+use crate::handler::{DynHandler, Handler};
+use crate::handler_rows::HandlerRows;
+use crate::idempotency::IdempotencyRecords;
+use crate::options::ReceiverOptions;
 use crate::receiver::Receiver;
-use crate::records::Records;
 
-/// Characters of an activity's name.
 const NAME_CHARS_MAX: usize = 128;
 
 /// Why a handler cannot be registered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RegisterError {
-    /// There is one of this name already.
-    #[error("there is a handler for {activity:?} already")]
-    Duplicate {
-        /// Which.
-        activity: String,
-    },
-    /// Nobody could name it.
-    #[error("an activity's name has 1 to {NAME_CHARS_MAX} characters, not {chars}")]
-    Name {
-        /// How many it has.
-        chars: usize,
-    },
+pub enum HandlerRegisterError {
+    #[error("duplicate handler for activity {activity:?}")]
+    Duplicate { activity: String },
+    #[error("invalid activity name: it has {chars} characters, but must have 1 to {NAME_CHARS_MAX}")]
+    InvalidName { chars: usize },
 }
 
-/// Why a receiver cannot begin.
+/// Why a receiver cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The partition has no name.
+pub enum ReceiverOpenError {
     #[error(transparent)]
     Partition(#[from] PartitionError),
-    /// A handler.
     #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// The store.
-    #[error("the receiver's rows cannot be used: {reason}")]
-    Store {
-        /// What it said.
-        reason: String,
-    },
+    Register(#[from] HandlerRegisterError),
+    #[error("cannot open the receiver's records: {reason}")]
+    Store { reason: String },
 }
 
-/// A receiver to be put together.
-pub struct Builder<S> {
+/// Builder of a [`Receiver`].
+pub struct ReceiverBuilder<S> {
     store: Arc<S>,
-    clock: Clock,
-    options: Options,
-    handlers: BTreeMap<String, Arc<dyn AnyHandler>>,
-    wrong: Option<RegisterError>,
+    clock: ReceiverClock,
+    options: ReceiverOptions,
+    handlers: BTreeMap<String, Arc<dyn DynHandler>>,
+    register_error: Option<HandlerRegisterError>,
 }
 
-impl<S> fmt::Debug for Builder<S> {
+impl<S> fmt::Debug for ReceiverBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("handlers", &self.handlers.keys()).finish_non_exhaustive()
+        f.debug_struct("ReceiverBuilder").field("handlers", &self.handlers.keys()).finish_non_exhaustive()
     }
 }
 
 impl<S: PrivateRows + 'static> Receiver<S> {
     /// A receiver that keeps its records in this store.
-    pub fn builder(store: Arc<S>, clock: Clock) -> Builder<S> {
-        Builder { store, clock, options: Options::default(), handlers: BTreeMap::new(), wrong: None }
+    pub fn builder(store: Arc<S>, clock: ReceiverClock) -> ReceiverBuilder<S> {
+        ReceiverBuilder {
+            store,
+            clock,
+            options: ReceiverOptions::default(),
+            handlers: BTreeMap::new(),
+            register_error: None,
+        }
     }
 }
 
-impl<S: PrivateRows + 'static> Builder<S> {
-    /// With these settings.
+impl<S: PrivateRows + 'static> ReceiverBuilder<S> {
     #[must_use]
-    pub fn options(self, options: Options) -> Self {
+    pub fn options(self, options: ReceiverOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// With a handler for an activity. What is wrong with it is told by [`Self::open`].
+    /// Registers the handler of an activity. [`Self::open`] returns the first error of a registration.
     #[must_use]
     pub fn handler(mut self, activity: &str, handler: impl Handler) -> Self {
         let chars = activity.chars().count();
         if chars == 0 || chars > NAME_CHARS_MAX {
-            self.wrong.get_or_insert(RegisterError::Name { chars });
+            self.register_error.get_or_insert(HandlerRegisterError::InvalidName { chars });
         } else if self.handlers.insert(activity.to_owned(), Arc::new(handler)).is_some() {
-            self.wrong.get_or_insert(RegisterError::Duplicate { activity: activity.to_owned() });
+            self.register_error
+                .get_or_insert(HandlerRegisterError::Duplicate { activity: activity.to_owned() });
         }
         self
     }
 
-    /// The rows of the handlers' own, for handlers that read them.
-    pub fn effects(&self) -> Result<Effects<S>, PartitionError> {
-        Ok(Effects::new(Arc::clone(&self.store), Partition::new(&self.options.partition)?))
+    /// The handlers' own rows, for handlers that read them.
+    pub fn handler_rows(&self) -> Result<HandlerRows<S>, PartitionError> {
+        Ok(HandlerRows::new(Arc::clone(&self.store), Partition::new(&self.options.partition)?))
     }
 
-    /// Begins: whatever an earlier process left claimed is free from now on.
-    pub async fn open(self) -> Result<Receiver<S>, OpenError> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong.into());
+    /// Opens the receiver as a new incarnation: claims that an earlier process left behind are void from now on.
+    pub async fn open(self) -> Result<Receiver<S>, ReceiverOpenError> {
+        if let Some(error) = self.register_error {
+            return Err(error.into());
         }
-        let Self { store, clock, options, handlers, wrong: _ } = self;
-        let records = Records::open(store, Partition::new(&options.partition)?).await;
-        let records = records.map_err(|trouble| OpenError::Store { reason: format!("{trouble:?}") })?;
+        let Self { store, clock, options, handlers, register_error: _ } = self;
+        let records = IdempotencyRecords::open(store, Partition::new(&options.partition)?).await;
+        let records = records.map_err(|error| ReceiverOpenError::Store { reason: format!("{error:?}") })?;
         Ok(Receiver::new(records, clock, options, handlers))
     }
 }

@@ -1,87 +1,90 @@
-//! The activity `conformance`: what a receiver serves so that `abide conform` can find out whether it keeps the contract.
+//! The activity `conformance`, which a receiver serves so that `abide conform` can check it.
 //!
-//! Counts, durably and per tag, how often it really ran. The count is a row of the handlers' own, written with the answer.
+//! It is test support: it does nothing but count its runs, durably and per tag. The count is a handler's own row,
+//! committed with the result.
 
 use std::time::Duration;
 
-use abide_dispatch::{Code, Status};
+use abide_dispatch::{RpcCode, RpcStatus};
 use abide_store::rows::{PrivateRows, Row};
 use serde_json::{Value, json};
 
-use crate::effects::{Effect, Effects};
-use crate::handler::{Done, Failed, Handler, Invocation};
+use crate::handler::{Handler, HandlerFailure, HandlerInvocation, HandlerOutput};
+use crate::handler_rows::{HandlerRows, HandlerWrite};
 
-/// What the activity is called.
+/// Name of the activity.
 pub const NAME: &str = "conformance";
 
-/// Reason of the failures that are asked for.
+/// Reason of the failures that `op fail` requests.
 pub const REASON: &str = "CONFORMANCE";
 
-const ROWS: &[u8] = b"conformance/";
+const COUNTER_PREFIX: &[u8] = b"conformance/";
 const TAG_BYTES_MAX: usize = 128;
 const WAIT_MS_MAX: u64 = 30_000;
 
-/// Serves the activity.
+/// Handler of the activity `conformance`.
 #[derive(Debug)]
-pub struct Conformance<S> {
-    effects: Effects<S>,
+pub struct ConformanceHandler<S> {
+    rows: HandlerRows<S>,
 }
 
-impl<S> Conformance<S> {
-    /// With counters among these rows.
-    pub fn new(effects: Effects<S>) -> Self {
-        Self { effects }
+impl<S> ConformanceHandler<S> {
+    /// Keeps its counters in these rows.
+    pub fn new(rows: HandlerRows<S>) -> Self {
+        Self { rows }
     }
 }
 
-/// What it is asked to do.
+/// The operation that the input requests.
 #[derive(Debug)]
 enum Op<'i> {
     Run,
-    Fail { status: Code, times: u64 },
+    Fail { status: RpcCode, times: u64 },
     Wait { ms: u64 },
     Count,
     Echo(&'i Value),
 }
 
-impl<S: PrivateRows + 'static> Handler for Conformance<S> {
-    async fn handle(&self, invocation: Invocation) -> Result<Done, Failed> {
-        let op = op(&invocation.input).ok_or_else(unclear)?;
+impl<S: PrivateRows + 'static> Handler for ConformanceHandler<S> {
+    async fn handle(&self, invocation: HandlerInvocation) -> Result<HandlerOutput, HandlerFailure> {
+        let op = parse_op(&invocation.input).ok_or_else(invalid_input)?;
         if let Op::Echo(value) = op {
             return Ok(json!({"value": value}).into());
         }
-        let tag = tag(&invocation.input).ok_or_else(unclear)?;
-        let key = [ROWS, tag.as_bytes()].concat();
-        let row = self.effects.read(&key).await.map_err(|error| {
-            tracing::warn!(%error, "a counter cannot be read");
-            Status::new(Code::Unavailable, "the counter cannot be read now")
+        let tag = parse_tag(&invocation.input).ok_or_else(invalid_input)?;
+        let key = [COUNTER_PREFIX, tag.as_bytes()].concat();
+        let row = self.rows.read(&key).await.map_err(|error| {
+            tracing::warn!(%error, "cannot read a conformance counter");
+            RpcStatus::new(RpcCode::Unavailable, "the counter cannot be read; retry later")
         })?;
-        let before = row.as_ref().map_or(0, count);
+        let before = row.as_ref().map_or(0, decode_count);
         if let Op::Count = op {
             return Ok(json!({"runs": before}).into());
         }
         let runs = before.saturating_add(1);
-        let added = match row {
-            None => Effect::create(key, runs.to_be_bytes()),
-            Some(row) => Effect::replace(key, row.version, runs.to_be_bytes()),
+        let write = match row {
+            None => HandlerWrite::create(key, runs.to_be_bytes()),
+            Some(row) => HandlerWrite::replace(key, row.version, runs.to_be_bytes()),
         };
         match op {
             Op::Fail { status, times } if runs <= times => {
-                let status = Status::new(status, format!("run {runs} fails, as asked")).with_reason(REASON);
-                return Err(Failed { status, effects: vec![added] });
+                let status =
+                    RpcStatus::new(status, format!("run {runs} fails as requested")).with_reason(REASON);
+                return Err(HandlerFailure { status, writes: vec![write] });
             }
             Op::Wait { ms } => tokio::time::sleep(Duration::from_millis(ms)).await,
             _ => {}
         }
-        Ok(Done::with(json!({"runs": runs}), vec![added]))
+        Ok(HandlerOutput::with_writes(json!({"runs": runs}), vec![write]))
     }
 }
 
-fn op(input: &Value) -> Option<Op<'_>> {
+fn parse_op(input: &Value) -> Option<Op<'_>> {
     Some(match input.get("op")?.as_str()? {
         "run" => Op::Run,
         "fail" => {
-            let status = Code::from_name(input.get("status")?.as_str()?).filter(|code| *code != Code::Ok)?;
+            let status =
+                RpcCode::from_name(input.get("status")?.as_str()?).filter(|code| *code != RpcCode::Ok)?;
             Op::Fail { status, times: input.get("times")?.as_u64()? }
         }
         "wait" => Op::Wait { ms: input.get("ms")?.as_u64().filter(|ms| *ms <= WAIT_MS_MAX)? },
@@ -91,14 +94,17 @@ fn op(input: &Value) -> Option<Op<'_>> {
     })
 }
 
-fn tag(input: &Value) -> Option<&str> {
+fn parse_tag(input: &Value) -> Option<&str> {
     input.get("tag")?.as_str().filter(|tag| !tag.is_empty() && tag.len() <= TAG_BYTES_MAX)
 }
 
-fn count(row: &Row) -> u64 {
+fn decode_count(row: &Row) -> u64 {
     row.value.as_slice().try_into().map_or(0, u64::from_be_bytes)
 }
 
-fn unclear() -> Status {
-    Status::new(Code::InvalidArgument, "the input is none that this activity knows")
+fn invalid_input() -> RpcStatus {
+    RpcStatus::new(
+        RpcCode::InvalidArgument,
+        "unsupported input: see the activity `conformance` in the dispatch contract",
+    )
 }

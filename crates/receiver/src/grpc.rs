@@ -1,44 +1,46 @@
-//! The gRPC wire: the service of `proto/abide/dispatch/v1`, over the same receiver as all others.
+//! The gRPC wire: the service of `proto/abide/dispatch/v1`, in front of the same receiver as the HTTP wires.
+//!
+//! It decodes requests and encodes responses; the receiver decides the result.
 
 use abide_dispatch::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
 use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
-use abide_dispatch::wire::{About, BODY_BYTES_MAX, grpc, protobuf};
+use abide_dispatch::wire::{BODY_BYTES_MAX, FailureContext, grpc, protobuf};
 use abide_store::rows::PrivateRows;
 use tonic::{Request as GrpcRequest, Response as GrpcResponse, Status as GrpcStatus};
 
-use crate::receiver::{Receiver, Reply, Request};
+use crate::receiver::{ActivityRequest, ActivityResponse, Receiver};
 use crate::refusals;
 
-/// Where the service is in a router.
+/// Route of the service.
 pub(crate) const PATH: &str = "/abide.dispatch.v1.Activities/{method}";
 
-/// The service, with its limits.
-pub(crate) fn service<S: PrivateRows + 'static>(receiver: Receiver<S>) -> ActivitiesServer<Service<S>> {
+/// The service, with the limit on message size.
+pub(crate) fn service<S: PrivateRows + 'static>(receiver: Receiver<S>) -> ActivitiesServer<GrpcService<S>> {
     let bytes_max = receiver.0.options.body_bytes_max.min(BODY_BYTES_MAX);
-    ActivitiesServer::new(Service(receiver)).max_decoding_message_size(bytes_max)
+    ActivitiesServer::new(GrpcService(receiver)).max_decoding_message_size(bytes_max)
 }
 
-pub(crate) struct Service<S>(Receiver<S>);
+pub(crate) struct GrpcService<S>(Receiver<S>);
 
 #[tonic::async_trait]
-impl<S: PrivateRows + 'static> Activities for Service<S> {
+impl<S: PrivateRows + 'static> Activities for GrpcService<S> {
     async fn invoke(
         &self,
         request: GrpcRequest<InvokeRequest>,
     ) -> Result<GrpcResponse<InvokeResponse>, GrpcStatus> {
         let metadata = grpc::read_metadata(request.metadata());
         let InvokeRequest { activity, input } = request.into_inner();
-        // What is wrong with the metadata is told before anything else is looked at.
-        let input = match protobuf::json_of(input) {
+        // Malformed metadata is reported before a malformed input.
+        let input = match protobuf::payload_json(input) {
             Ok(input) => Some(input),
             Err(_) if metadata.is_err() => None,
-            Err(unreadable) => {
-                let about = About { execution_id: "", activity: &activity };
-                return Err(grpc::write_failure(&refusals::body_malformed(&unreadable), about));
+            Err(error) => {
+                let about = FailureContext { execution_id: "", activity: &activity };
+                return Err(grpc::write_failure(&refusals::body_malformed(&error), about));
             }
         };
-        let called = Request { activity: activity.clone(), metadata, input };
-        spelled(self.0.invoke(called).await, &activity)
+        let request = ActivityRequest { activity: activity.clone(), metadata, input };
+        encode_response(self.0.invoke(request).await, &activity)
     }
 
     async fn probe(
@@ -47,16 +49,19 @@ impl<S: PrivateRows + 'static> Activities for Service<S> {
     ) -> Result<GrpcResponse<InvokeResponse>, GrpcStatus> {
         let metadata = grpc::read_metadata(request.metadata());
         let ProbeRequest { activity } = request.into_inner();
-        let asked = Request { activity: activity.clone(), metadata, input: None };
-        spelled(self.0.probe(asked).await, &activity)
+        let request = ActivityRequest { activity: activity.clone(), metadata, input: None };
+        encode_response(self.0.probe(request).await, &activity)
     }
 }
 
-fn spelled(reply: Reply, activity: &str) -> Result<GrpcResponse<InvokeResponse>, GrpcStatus> {
-    match reply.answer {
-        Ok(output) => Ok(GrpcResponse::new(protobuf::answer(output))),
+fn encode_response(
+    response: ActivityResponse,
+    activity: &str,
+) -> Result<GrpcResponse<InvokeResponse>, GrpcStatus> {
+    match response.result {
+        Ok(output) => Ok(GrpcResponse::new(protobuf::invoke_response(output))),
         Err(status) => {
-            let about = About { execution_id: &reply.execution_id, activity };
+            let about = FailureContext { execution_id: &response.execution_id, activity };
             Err(grpc::write_failure(&status, about))
         }
     }

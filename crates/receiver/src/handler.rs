@@ -1,111 +1,111 @@
-//! What does the work: an async function from an input to an output, and what it is told and may give back besides.
+//! Handlers: async functions from an input to an output, with the metadata they get and the rows they may return.
 //!
-//! A handler knows nothing of wires, claims and records. It may be run more than once for one piece of work if it failed, took too long or
-//! the process died; it is never run again once its answer is recorded.
+//! A handler knows nothing of wires, claims and records. It may run more than once for one call if it failed, took too
+//! long or the process died; it never runs again once its result is recorded.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use abide_dispatch::{Metadata, Status};
+use abide_dispatch::{Metadata, RpcStatus};
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::effects::Effect;
+use crate::handler_rows::HandlerWrite;
 
-/// One attempt at one piece of work.
+/// One attempt of a call, as its handler gets it.
 #[derive(Clone, PartialEq)]
-pub struct Invocation {
-    /// The activity's name.
+pub struct HandlerInvocation {
     pub activity: String,
-    /// What it is given.
     pub input: Value,
-    /// The same as it came: the bytes of its JSON text.
-    pub bytes: Bytes,
-    /// What travels with the call. The idempotency key is what a system behind the handler can be exact by.
+    /// The JSON text of the input, exactly as received.
+    pub input_bytes: Bytes,
+    /// Includes the idempotency key, by which a system behind the handler can deduplicate.
     pub metadata: Metadata,
 }
 
-impl fmt::Debug for Invocation {
-    /// The input may hold secrets, so it is not shown.
+impl fmt::Debug for HandlerInvocation {
+    /// Leaves out the input, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Invocation")
+        f.debug_struct("HandlerInvocation")
             .field("activity", &self.activity)
             .field("metadata", &self.metadata)
             .finish_non_exhaustive()
     }
 }
 
-/// Done.
+/// The success of an attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Done {
-    /// What came of it.
+pub struct HandlerOutput {
     pub output: Value,
     /// Rows that become durable in the commit that records the output: both or neither.
-    pub effects: Vec<Effect>,
+    pub writes: Vec<HandlerWrite>,
 }
 
-/// Not done.
+/// The failure of an attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Failed {
-    /// Why. Its code decides whether the answer is recorded, or the next attempt runs again.
-    pub status: Status,
-    /// Rows that become durable all the same, in the commit that records the failure or gives up the claim.
-    pub effects: Vec<Effect>,
+pub struct HandlerFailure {
+    /// The code decides: a permanent failure is recorded, after a retryable one the next attempt runs.
+    pub status: RpcStatus,
+    /// Rows that become durable despite the failure, in the commit that records it or releases the claim.
+    pub writes: Vec<HandlerWrite>,
 }
 
-impl Done {
-    /// With rows of the handler's own.
-    pub fn with(output: Value, effects: Vec<Effect>) -> Self {
-        Self { output, effects }
+impl HandlerOutput {
+    /// An output with the handler's own rows.
+    pub fn with_writes(output: Value, writes: Vec<HandlerWrite>) -> Self {
+        Self { output, writes }
     }
 }
 
-impl From<Value> for Done {
+impl From<Value> for HandlerOutput {
     fn from(output: Value) -> Self {
-        Self { output, effects: Vec::new() }
+        Self { output, writes: Vec::new() }
     }
 }
 
-impl From<Status> for Failed {
-    fn from(status: Status) -> Self {
-        Self { status, effects: Vec::new() }
+impl From<RpcStatus> for HandlerFailure {
+    fn from(status: RpcStatus) -> Self {
+        Self { status, writes: Vec::new() }
     }
 }
 
-/// Does the work of one activity. Async functions that answer `Result<Value, Status>` are handlers.
+/// Executes one activity. Async functions that return `Result<Value, RpcStatus>` are handlers.
 pub trait Handler: Send + Sync + 'static {
-    /// Makes one attempt. The future is dropped when the claim ends, and then the work may be run again: what must not be cut short
-    /// belongs into a task of its own.
-    fn handle(&self, invocation: Invocation) -> impl Future<Output = Result<Done, Failed>> + Send;
+    /// Makes one attempt. The future is dropped when the claim expires, and then another attempt may run: a step that
+    /// must not be cut short belongs in its own task.
+    fn handle(
+        &self,
+        invocation: HandlerInvocation,
+    ) -> impl Future<Output = Result<HandlerOutput, HandlerFailure>> + Send;
 }
 
 impl<H, F, D, E> Handler for H
 where
-    H: Fn(Invocation) -> F + Send + Sync + 'static,
+    H: Fn(HandlerInvocation) -> F + Send + Sync + 'static,
     F: Future<Output = Result<D, E>> + Send,
-    D: Into<Done>,
-    E: Into<Failed>,
+    D: Into<HandlerOutput>,
+    E: Into<HandlerFailure>,
 {
-    async fn handle(&self, invocation: Invocation) -> Result<Done, Failed> {
+    async fn handle(&self, invocation: HandlerInvocation) -> Result<HandlerOutput, HandlerFailure> {
         match self(invocation).await {
-            Ok(done) => Ok(done.into()),
-            Err(failed) => Err(failed.into()),
+            Ok(output) => Ok(output.into()),
+            Err(failure) => Err(failure.into()),
         }
     }
 }
 
-/// An attempt under way.
-pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Done, Failed>> + Send>>;
+/// The future of a running attempt.
+pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Result<HandlerOutput, HandlerFailure>> + Send>>;
 
-/// A handler whose type is forgotten.
-pub(crate) trait AnyHandler: Send + Sync {
-    fn handle_any(self: Arc<Self>, invocation: Invocation) -> Handling;
+/// A [`Handler`] as a trait object.
+pub(crate) trait DynHandler: Send + Sync {
+    fn handle_boxed(self: Arc<Self>, invocation: HandlerInvocation) -> HandlerFuture;
 }
 
-impl<H: Handler> AnyHandler for H {
-    fn handle_any(self: Arc<Self>, invocation: Invocation) -> Handling {
+impl<H: Handler> DynHandler for H {
+    fn handle_boxed(self: Arc<Self>, invocation: HandlerInvocation) -> HandlerFuture {
         Box::pin(async move { self.handle(invocation).await })
     }
 }

@@ -1,39 +1,39 @@
-//! The receiving side of the dispatch contract: handlers by name, behind HTTP and gRPC, each piece of work done once.
+//! The receiving side of the dispatch contract: serves handlers by name over HTTP and gRPC, and does each call once.
 //!
 //! ```text
-//!  POST /activities/{name}  ─┐                metadata ─► finished before? the recorded answer
+//!  POST /activities/{name}  ─┐                metadata ─► finished before? the recorded result
 //!   JSON, protobuf, envelope ├─► Receiver ─►           ─► in progress?     ABORTED
 //!  gRPC Invoke, Probe       ─┘                         ─► too late?        DEADLINE_EXCEEDED
-//!                                                      ─► claim (durable) ─► Handler ─► record (durable) ─► answer
+//!                                                      ─► claim (durable) ─► Handler ─► record (durable) ─► response
 //! ```
-//! A piece of work is (execution id, activity, idempotency key). A handler that keeps its own rows in the same store hands them back with
-//! its answer, and both become durable in one commit: there is no moment at which a crash leaves an effect without its record. A handler
-//! whose effect is elsewhere has it at least once; it gets the key to be exact there.
+//! A call is identified by (execution id, activity, idempotency key). A handler that keeps its own rows in the same
+//! store returns them with its output. Both become durable in one commit, so no crash leaves an effect without its
+//! record. A handler with an effect elsewhere has it at least once, and gets the idempotency key to deduplicate there.
 //!
-//! This crate knows nothing of workflows, and only the binary knows which store it is. docs/adr/0015 says why it is so, and
-//! docs/formats/receiver.md what is stored.
+//! This crate knows nothing of workflows, and only the binary knows which store is used.
+//! docs/adr/0015-dispatch-contract.md gives the reasons; docs/formats/receiver.md describes the stored rows.
 
+mod active_claims;
 mod builder;
 mod clock;
 pub mod conformance;
-mod effects;
 mod grpc;
 mod handler;
+mod handler_rows;
 mod http;
+mod http_server;
+mod idempotency;
 mod options;
 mod receiver;
-mod records;
 mod refusals;
+mod retention;
 mod rows;
-mod running;
-mod serve;
-mod sweep;
 
-pub use builder::{Builder, OpenError, RegisterError};
-pub use clock::Clock;
-pub use effects::{Effect, Effects};
-pub use handler::{Done, Failed, Handler, Invocation};
-pub use options::Options;
-pub use receiver::{Receiver, Reply, Request};
-pub use serve::{ServeOptions, serve};
-pub use sweep::{SweepError, Swept};
+pub use builder::{HandlerRegisterError, ReceiverBuilder, ReceiverOpenError};
+pub use clock::ReceiverClock;
+pub use handler::{Handler, HandlerFailure, HandlerInvocation, HandlerOutput};
+pub use handler_rows::{HandlerRows, HandlerWrite};
+pub use http_server::{ServeOptions, serve};
+pub use options::ReceiverOptions;
+pub use receiver::{ActivityRequest, ActivityResponse, Receiver};
+pub use retention::{SweepError, SweepSummary};

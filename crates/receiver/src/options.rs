@@ -1,43 +1,42 @@
-//! How a receiver is run: how long things are kept and may take, and how much there may be of them.
+//! The options of a receiver: limits of time, size and concurrency, and their defaults. It enforces none of them.
 
 use std::time::Duration;
 
 use abide_dispatch::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
-/// Settings of a receiver. What is over a limit of the contract is cut down to it.
+/// Options of a receiver. A value above a limit of the contract is reduced to that limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// The partition of the store that everything is kept in; nobody else writes there.
+pub struct ReceiverOptions {
+    /// The partition of the store for all rows of the receiver; no other program writes to it.
     pub partition: String,
-    /// How long a handler may take, and its claim holds, where the call has no deadline.
+    /// Time limit of a handler and its claim if the call has no deadline.
     pub handler_timeout: Duration,
-    /// How long an answer is kept after it was given: longer than any sender goes on trying.
+    /// How long a result is kept after the call finished: longer than any sender keeps retrying.
     pub retention: Duration,
-    /// Handlers that run at once; more are refused until there is room.
-    pub running_max: usize,
-    /// Bytes of a request's body.
+    /// Handlers that run concurrently; further calls are rejected until one ends.
+    pub concurrent_handlers_max: usize,
     pub body_bytes_max: usize,
-    /// How long a request's body may take to come in.
+    /// Time limit for reading a request's body.
     pub body_timeout: Duration,
-    /// Bytes of an answer. The store's own limit, less what is around it, holds as well.
-    pub answer_bytes_max: usize,
+    /// The store's limit on values, less the overhead of a record, applies as well.
+    pub output_bytes_max: usize,
 }
 
-impl Default for Options {
+impl Default for ReceiverOptions {
     fn default() -> Self {
         Self {
             partition: "receiver".to_owned(),
             handler_timeout: Duration::from_secs(10 * 60),
             retention: Duration::from_secs(7 * 24 * 3_600),
-            running_max: 4_096,
+            concurrent_handlers_max: 4_096,
             body_bytes_max: BODY_BYTES_MAX,
             body_timeout: Duration::from_secs(30),
-            answer_bytes_max: PAYLOAD_BYTES_MAX,
+            output_bytes_max: PAYLOAD_BYTES_MAX,
         }
     }
 }
 
-/// A duration in the unit of all moments.
-pub(crate) fn ms(duration: Duration) -> i64 {
+/// A duration in milliseconds, the unit of all times here.
+pub(crate) fn as_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,8 @@
-//! The order in which a call is dealt with, whatever wire it came over: metadata, recorded answer, work in progress, deadline, claim,
-//! handler, record, answer.
+//! Executes a call in the order of the contract: metadata, recorded result, call in progress, deadline, claim, handler,
+//! record, response.
 //!
-//! Knows nothing of wires: they hand over a [`Request`] and spell the [`Reply`].
+//! It knows nothing of wires: they decode an [`ActivityRequest`] and encode the [`ActivityResponse`]. No handler runs
+//! without a durable claim, and no output or permanent failure of a handler is returned before it is recorded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,55 +11,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use abide_dispatch::wire::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, json};
-use abide_dispatch::{Code, MalformedMetadata, Metadata, Status};
+use abide_dispatch::{Metadata, MetadataError, RpcCode, RpcStatus};
 use abide_store::rows::PrivateRows;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::clock::Clock;
-use crate::effects::Effect;
-use crate::handler::{AnyHandler, Done, Failed, Handling, Invocation};
-use crate::options::{Options, ms};
-use crate::records::{Claimed, Found, Records, Settled, Terms};
+use crate::active_claims::catch_panic;
+use crate::clock::ReceiverClock;
+use crate::handler::{DynHandler, HandlerFailure, HandlerFuture, HandlerInvocation, HandlerOutput};
+use crate::handler_rows::HandlerWrite;
+use crate::idempotency::{ClaimTerms, HeldClaim, IdempotencyRecords, SettleOutcome, WorkState};
+use crate::options::{ReceiverOptions, as_millis};
 use crate::refusals;
-use crate::rows::{AROUND_ANSWER_BYTES, Work};
-use crate::running::caught;
+use crate::rows::{RECORD_OVERHEAD_BYTES, WorkKey};
 
-/// How often the same work may be taken away between looking and claiming before the caller is told so.
+/// How often a call may lose the race between lookup and claim before the response is `IN_PROGRESS`.
 const RACES_MAX: usize = 8;
-/// The longest that a handler is waited for, whatever the deadline says.
+/// Time limit of a handler, whatever the deadline.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// A call as a wire hands it over.
+/// A call as a wire decoded it.
 #[derive(Clone, Debug)]
-pub struct Request {
-    /// The activity's name.
+pub struct ActivityRequest {
     pub activity: String,
-    /// What came with it: none, or none that can be understood, among others.
-    pub metadata: Result<Option<Metadata>, MalformedMetadata>,
-    /// The JSON text of the input; none if there is no input to know the work by, as in a probe over gRPC.
+    /// `Ok(None)` if none of the metadata keys is present.
+    pub metadata: Result<Option<Metadata>, MetadataError>,
+    /// The JSON text of the input; `None` if the request has no input, as a probe over gRPC.
     pub input: Option<Bytes>,
 }
 
-/// What a wire spells out.
+/// A response for a wire to encode.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// Whose call it was, if that is known.
+pub struct ActivityResponse {
+    /// Empty if it is not known.
     pub execution_id: String,
-    /// The JSON text of the output, or why there is none.
-    pub answer: Result<Bytes, Status>,
+    /// The JSON text of the output, or the failure.
+    pub result: Result<Bytes, RpcStatus>,
 }
 
-/// Receives calls. Cheap to clone; all clones are one receiver.
-pub struct Receiver<S>(pub(crate) Arc<Inner<S>>);
+/// Receives calls. It is cheap to clone, and all clones are one receiver.
+pub struct Receiver<S>(pub(crate) Arc<ReceiverInner<S>>);
 
-pub(crate) struct Inner<S> {
-    pub(crate) records: Records<S>,
-    pub(crate) clock: Clock,
-    pub(crate) options: Options,
-    handlers: BTreeMap<String, Arc<dyn AnyHandler>>,
-    answer_bytes_max: usize,
-    room: Arc<Semaphore>,
+pub(crate) struct ReceiverInner<S> {
+    pub(crate) records: IdempotencyRecords<S>,
+    pub(crate) clock: ReceiverClock,
+    pub(crate) options: ReceiverOptions,
+    handlers: BTreeMap<String, Arc<dyn DynHandler>>,
+    output_bytes_max: usize,
+    permits: Arc<Semaphore>,
     stopping: AtomicBool,
 }
 
@@ -76,215 +76,228 @@ impl<S> fmt::Debug for Receiver<S> {
 
 impl<S: PrivateRows + 'static> Receiver<S> {
     pub(crate) fn new(
-        records: Records<S>,
-        clock: Clock,
-        options: Options,
-        handlers: BTreeMap<String, Arc<dyn AnyHandler>>,
+        records: IdempotencyRecords<S>,
+        clock: ReceiverClock,
+        options: ReceiverOptions,
+        handlers: BTreeMap<String, Arc<dyn DynHandler>>,
     ) -> Self {
-        let limit = records.store.capabilities().limits.value_bytes_max.saturating_sub(AROUND_ANSWER_BYTES);
-        let answer_bytes_max = options.answer_bytes_max.min(limit).min(PAYLOAD_BYTES_MAX);
-        let room = Arc::new(Semaphore::new(running_max(&options)));
+        let limit = records.store.capabilities().limits.value_bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES);
+        let output_bytes_max = options.output_bytes_max.min(limit).min(PAYLOAD_BYTES_MAX);
+        let permits = Arc::new(Semaphore::new(permits_max(&options)));
         let stopping = AtomicBool::new(false);
-        Self(Arc::new(Inner { records, clock, options, handlers, answer_bytes_max, room, stopping }))
+        Self(Arc::new(ReceiverInner {
+            records,
+            clock,
+            options,
+            handlers,
+            output_bytes_max,
+            permits,
+            stopping,
+        }))
     }
 
-    /// Runs the handler, or answers what it answered before.
+    /// Runs the handler, or returns the recorded result.
     ///
-    /// What has begun goes on when the caller stops waiting, and its answer is recorded.
-    pub async fn invoke(&self, request: Request) -> Reply {
-        match identified(request) {
-            Err(reply) => reply,
+    /// A handler that has started keeps running when the client disconnects, and its result is recorded.
+    pub async fn invoke(&self, request: ActivityRequest) -> ActivityResponse {
+        match identify(request) {
+            Err(response) => response,
             Ok((work, call)) => {
                 let execution_id = call.metadata.execution_id.clone();
-                Reply { execution_id, answer: self.answer(work, call).await }
+                ActivityResponse { execution_id, result: self.execute_once(work, call).await }
             }
         }
     }
 
-    /// Answers what was answered before, and never runs anything.
-    pub async fn probe(&self, request: Request) -> Reply {
-        match identified(request) {
-            Err(reply) => reply,
+    /// Returns the recorded result or the state of the call, and never runs anything.
+    pub async fn probe(&self, request: ActivityRequest) -> ActivityResponse {
+        match identify(request) {
+            Err(response) => response,
             Ok((work, call)) => {
-                let answer = match self.0.records.look(work, self.0.clock.now()).await {
-                    Ok(Found::Finished(answer)) => answer,
-                    Ok(Found::InProgress) => Err(refusals::in_progress()),
-                    Ok(Found::Free(_)) => Err(refusals::work_unknown()),
-                    Err(trouble) => Err(refusals::trouble(&trouble)),
+                let result = match self.0.records.lookup(work, self.0.clock.now_ms()).await {
+                    Ok(WorkState::Finished(result)) => result,
+                    Ok(WorkState::InProgress) => Err(refusals::in_progress()),
+                    Ok(WorkState::Free(_)) => Err(refusals::work_unknown()),
+                    Err(error) => Err(refusals::record_error(&error)),
                 };
-                Reply { execution_id: call.metadata.execution_id, answer }
+                ActivityResponse { execution_id: call.metadata.execution_id, result }
             }
         }
     }
 
-    /// Takes nothing new, and resolves when nothing is being done any more.
+    /// Rejects new calls, and resolves when no handler is running.
     pub async fn drain(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
-        let all = u32::try_from(running_max(&self.0.options)).unwrap_or(u32::MAX);
-        drop(self.0.room.acquire_many(all).await);
+        let all = u32::try_from(permits_max(&self.0.options)).unwrap_or(u32::MAX);
+        drop(self.0.permits.acquire_many(all).await);
     }
 
-    async fn answer(&self, work: Work, call: Call) -> Result<Bytes, Status> {
+    async fn execute_once(&self, work: WorkKey, call: IdentifiedCall) -> Result<Bytes, RpcStatus> {
         for _ in 0..RACES_MAX {
-            let now = self.0.clock.now();
-            let found = self.0.records.look(work, now).await;
-            let void = match found.map_err(|trouble| refusals::trouble(&trouble))? {
-                Found::Finished(answer) => return answer,
-                Found::InProgress => return Err(refusals::in_progress()),
-                Found::Free(void) => void,
+            let now = self.0.clock.now_ms();
+            let state = self.0.records.lookup(work, now).await;
+            let stale = match state.map_err(|error| refusals::record_error(&error))? {
+                WorkState::Finished(result) => return result,
+                WorkState::InProgress => return Err(refusals::in_progress()),
+                WorkState::Free(stale) => stale,
             };
             let deadline = call.metadata.deadline_epoch_ms;
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(refusals::deadline_expired());
             }
-            let (handler, invocation) = self.prepared(&call)?;
-            let permit = self.room()?;
-            let own = ms(self.0.options.handler_timeout);
-            let terms = Terms {
-                expires_at: deadline.unwrap_or_else(|| now.saturating_add(own)),
-                // Most handlers end within their own time, so most records need not be looked at twice.
-                expiry_at: now.saturating_add(ms(self.0.options.retention)).saturating_add(own),
+            let (handler, invocation) = self.prepare(&call)?;
+            let permit = self.acquire_permit()?;
+            let handler_timeout = as_millis(self.0.options.handler_timeout);
+            let terms = ClaimTerms {
+                claim_expires_at: deadline.unwrap_or_else(|| now.saturating_add(handler_timeout)),
+                // Most handlers end within the handler timeout, so the sweep checks most records only once.
+                expiry_row_at: now
+                    .saturating_add(as_millis(self.0.options.retention))
+                    .saturating_add(handler_timeout),
             };
-            let claimed = self.0.records.claim(work, void, terms).await;
-            let Some(claimed) = claimed.map_err(|trouble| refusals::trouble(&trouble))? else { continue };
-            let left = u64::try_from(terms.expires_at.saturating_sub(now)).unwrap_or(0);
+            let claim = self.0.records.claim(work, stale, terms).await;
+            let Some(claim) = claim.map_err(|error| refusals::record_error(&error))? else { continue };
+            let left = u64::try_from(terms.claim_expires_at.saturating_sub(now)).unwrap_or(0);
             let limit = Duration::from_millis(left).min(HANDLER_TIME_MAX);
-            let run = self.clone().run(claimed, handler.handle_any(invocation), limit, permit);
-            // A task of its own: a caller who goes away must not stop what may have had its effect already.
+            let run = self.clone().run_handler(claim, handler.handle_boxed(invocation), limit, permit);
+            // In its own task: a client that disconnects must not stop a handler whose effect may have happened.
             return tokio::spawn(run).await.unwrap_or_else(|_| Err(refusals::outcome_unknown()));
         }
         Err(refusals::in_progress())
     }
 
-    /// The handler and what it is given, if there is one and it can be.
-    fn prepared(&self, call: &Call) -> Result<(Arc<dyn AnyHandler>, Invocation), Status> {
+    /// The handler and its invocation; fails if the activity is unknown or the input cannot be read.
+    fn prepare(&self, call: &IdentifiedCall) -> Result<(Arc<dyn DynHandler>, HandlerInvocation), RpcStatus> {
         let unknown = || refusals::activity_unknown(&call.activity);
         let handler = self.0.handlers.get(&call.activity).ok_or_else(unknown)?;
-        let input = json::read(&call.input).map_err(|unreadable| refusals::body_malformed(&unreadable))?;
-        let (activity, bytes, metadata) = (call.activity.clone(), call.input.clone(), call.metadata.clone());
-        Ok((Arc::clone(handler), Invocation { activity, input, bytes, metadata }))
+        let input = json::read(&call.input).map_err(|error| refusals::body_malformed(&error))?;
+        let activity = call.activity.clone();
+        let input_bytes = call.input.clone();
+        let metadata = call.metadata.clone();
+        Ok((Arc::clone(handler), HandlerInvocation { activity, input, input_bytes, metadata }))
     }
 
-    fn room(&self) -> Result<OwnedSemaphorePermit, Status> {
+    fn acquire_permit(&self) -> Result<OwnedSemaphorePermit, RpcStatus> {
         if self.0.stopping.load(Ordering::Relaxed) {
             return Err(refusals::stopping());
         }
-        Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| refusals::too_many_running())
+        Arc::clone(&self.0.permits).try_acquire_owned().map_err(|_| refusals::too_many_running())
     }
 
-    /// One attempt, and what becomes durable of it.
-    async fn run(
+    /// Makes one attempt, then records its result or releases the claim.
+    async fn run_handler(
         self,
-        claimed: Claimed,
-        handling: Handling,
+        claim: HeldClaim,
+        attempt: HandlerFuture,
         limit: Duration,
         _permit: OwnedSemaphorePermit,
-    ) -> Result<Bytes, Status> {
-        let (answer, effects) = match tokio::time::timeout(limit, caught(handling)).await {
-            Ok(Ok(Ok(Done { output, effects }))) => match self.written(&output) {
-                Ok(output) => (Ok(output), effects),
-                // What has no answer has no effect either.
+    ) -> Result<Bytes, RpcStatus> {
+        let (result, writes) = match tokio::time::timeout(limit, catch_panic(attempt)).await {
+            Ok(Ok(Ok(HandlerOutput { output, writes }))) => match self.encode_output(&output) {
+                Ok(output) => (Ok(output), writes),
+                // Without a result there are no writes either.
                 Err(status) => (Err(status), Vec::new()),
             },
-            Ok(Ok(Err(Failed { status, effects }))) => (Err(failed(status)), effects),
+            Ok(Ok(Err(HandlerFailure { status, writes }))) => (Err(normalize_failure(status)), writes),
             Ok(Err(_panic)) => (Err(refusals::handler_panicked()), Vec::new()),
             Err(_) => (Err(refusals::handler_timeout()), Vec::new()),
         };
-        match answer {
+        match result {
             Err(status) if status.code.is_retryable() => {
-                self.release(&claimed, effects).await;
+                self.release(&claim, writes).await;
                 Err(status)
             }
-            answer => self.record(&claimed, answer, effects).await,
+            result => self.record_result(&claim, result, writes).await,
         }
     }
 
-    /// Records an answer that is given from now on.
-    async fn record(
+    /// Records the result, which every duplicate gets from then on.
+    async fn record_result(
         &self,
-        claimed: &Claimed,
-        answer: Result<Bytes, Status>,
-        effects: Vec<Effect>,
-    ) -> Result<Bytes, Status> {
+        claim: &HeldClaim,
+        result: Result<Bytes, RpcStatus>,
+        writes: Vec<HandlerWrite>,
+    ) -> Result<Bytes, RpcStatus> {
         let records = &self.0.records;
-        match records.finish(claimed, &answer, effects, self.0.clock.now()).await {
-            Settled::Recorded => answer,
-            Settled::ClaimLost => Err(refusals::claim_lost()),
-            Settled::EffectConflict => {
-                self.release(claimed, Vec::new()).await;
+        match records.finish(claim, &result, writes, self.0.clock.now_ms()).await {
+            SettleOutcome::Recorded => result,
+            SettleOutcome::ClaimLost => Err(refusals::claim_lost()),
+            SettleOutcome::WriteConflict => {
+                self.release(claim, Vec::new()).await;
                 Err(refusals::effect_conflict())
             }
-            Settled::Refused(error) => {
-                let refused = Err(refusals::effect_refused(error.to_string()));
-                match records.finish(claimed, &refused, Vec::new(), self.0.clock.now()).await {
-                    Settled::Recorded => refused,
-                    other => Err(unsettled(&other)),
+            SettleOutcome::Refused(error) => {
+                let refusal = Err(refusals::effect_refused(error.to_string()));
+                match records.finish(claim, &refusal, Vec::new(), self.0.clock.now_ms()).await {
+                    SettleOutcome::Recorded => refusal,
+                    other => Err(unknown_outcome(&other)),
                 }
             }
-            other @ Settled::Unsure(_) => Err(unsettled(&other)),
+            other @ SettleOutcome::Unknown(_) => Err(unknown_outcome(&other)),
         }
     }
 
-    /// Gives up a claim. One that stays behind in the store is void all the same: nobody is at it.
-    async fn release(&self, claimed: &Claimed, effects: Vec<Effect>) {
-        let with_effects = !effects.is_empty();
-        let settled = self.0.records.release(claimed, effects).await;
-        if settled != Settled::Recorded {
-            tracing::warn!(?settled, with_effects, "a claim was given up without a trace");
+    /// Releases a claim. If that fails, the claim stays in the store but is stale, because no handler runs under it.
+    async fn release(&self, claim: &HeldClaim, writes: Vec<HandlerWrite>) {
+        let has_writes = !writes.is_empty();
+        let outcome = self.0.records.release(claim, writes).await;
+        if outcome != SettleOutcome::Recorded {
+            tracing::warn!(?outcome, has_writes, "claim release failed");
         }
     }
 
-    fn written(&self, output: &serde_json::Value) -> Result<Bytes, Status> {
+    fn encode_output(&self, output: &serde_json::Value) -> Result<Bytes, RpcStatus> {
         if !json::depth_within(output, JSON_DEPTH_MAX) {
-            let message = format!("the output is nested more than {JSON_DEPTH_MAX} deep");
+            let message = format!("the output is nested more than {JSON_DEPTH_MAX} levels deep");
             return Err(refusals::output_too_large(message));
         }
         let bytes = json::write(output);
-        let (size, max) = (bytes.len(), self.0.answer_bytes_max);
+        let size = bytes.len();
+        let max = self.0.output_bytes_max;
         if size > max {
-            let message = format!("the output has {size} bytes, and {max} are recorded at most");
+            let message = format!("the output has {size} bytes; the limit is {max}");
             return Err(refusals::output_too_large(message));
         }
         Ok(bytes.into())
     }
 }
 
-/// A call that is known by its metadata, or by its input.
-struct Call {
+/// A call that is identified by its metadata or, without any, by its input.
+struct IdentifiedCall {
     activity: String,
     metadata: Metadata,
     input: Bytes,
 }
 
-fn identified(request: Request) -> Result<(Work, Call), Reply> {
-    let Request { activity, metadata, input } = request;
-    let refused = |malformed: &MalformedMetadata| Reply {
+fn identify(request: ActivityRequest) -> Result<(WorkKey, IdentifiedCall), ActivityResponse> {
+    let ActivityRequest { activity, metadata, input } = request;
+    let refusal = |malformed: &MetadataError| ActivityResponse {
         execution_id: String::new(),
-        answer: Err(refusals::metadata_malformed(malformed)),
+        result: Err(refusals::metadata_malformed(malformed)),
     };
     let metadata = match (metadata, &input) {
-        (Err(malformed), _) => return Err(refused(&malformed)),
+        (Err(malformed), _) => return Err(refusal(&malformed)),
         (Ok(Some(metadata)), _) => metadata,
-        (Ok(None), Some(input)) => Metadata::of_body(&activity, input),
+        (Ok(None), Some(input)) => Metadata::derive_from_body(&activity, input),
         (Ok(None), None) => {
             let key = abide_dispatch::metadata::EXECUTION_ID;
-            return Err(refused(&MalformedMetadata::Missing { key }));
+            return Err(refusal(&MetadataError::Missing { key }));
         }
     };
-    let work = Work::of(&metadata.execution_id, &activity, &metadata.idempotency_key);
-    Ok((work, Call { activity, metadata, input: input.unwrap_or_default() }))
+    let work = WorkKey::new(&metadata.execution_id, &activity, &metadata.idempotency_key);
+    Ok((work, IdentifiedCall { activity, metadata, input: input.unwrap_or_default() }))
 }
 
-/// A failure that says it is none is a mistake of the handler.
-fn failed(status: Status) -> Status {
-    if status.code == Code::Ok { Status { code: Code::Internal, ..status } } else { status }
+/// A failure with the code OK is a bug in the handler, and becomes INTERNAL.
+fn normalize_failure(status: RpcStatus) -> RpcStatus {
+    if status.code == RpcCode::Ok { RpcStatus { code: RpcCode::Internal, ..status } } else { status }
 }
 
-fn unsettled(settled: &Settled) -> Status {
-    tracing::warn!(?settled, "an answer could not be recorded");
+fn unknown_outcome(outcome: &SettleOutcome) -> RpcStatus {
+    tracing::warn!(?outcome, "a result could not be recorded");
     refusals::outcome_unknown()
 }
 
-fn running_max(options: &Options) -> usize {
-    options.running_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize))
+fn permits_max(options: &ReceiverOptions) -> usize {
+    options.concurrent_handlers_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize))
 }

@@ -1,134 +1,139 @@
-//! What a receiver says when it does not run a handler, or when one did not come to an answer: one function per word of the contract.
+//! The failures that a receiver itself returns, before a handler runs or when a handler has no result: one function per
+//! reason of the contract. It does not know when to return them.
 
 use abide_dispatch::status::reason;
-use abide_dispatch::wire::Unreadable;
-use abide_dispatch::{Code, MalformedMetadata, Status};
+use abide_dispatch::wire::WireDecodeError;
+use abide_dispatch::{MetadataError, RpcCode, RpcStatus};
 
-use crate::records::Trouble;
+use crate::idempotency::RecordError;
 
-/// How long to wait when there is no room.
-const NO_ROOM_WAIT_MS: u64 = 1_000;
+/// Wait before the next attempt when too many handlers are running.
+const BUSY_RETRY_AFTER_MS: u64 = 1_000;
 
-pub(crate) fn metadata_malformed(malformed: &MalformedMetadata) -> Status {
-    refusal(Code::InvalidArgument, reason::METADATA_MALFORMED, malformed.to_string())
+pub(crate) fn metadata_malformed(malformed: &MetadataError) -> RpcStatus {
+    refusal(RpcCode::InvalidArgument, reason::METADATA_MALFORMED, malformed.to_string())
 }
 
-pub(crate) fn in_progress() -> Status {
-    refusal(Code::Aborted, reason::IN_PROGRESS, "the same work is being done; ask again later")
+pub(crate) fn in_progress() -> RpcStatus {
+    refusal(RpcCode::Aborted, reason::IN_PROGRESS, "the call is already in progress; retry later")
 }
 
-pub(crate) fn deadline_expired() -> Status {
+pub(crate) fn deadline_expired() -> RpcStatus {
     refusal(
-        Code::DeadlineExceeded,
+        RpcCode::DeadlineExceeded,
         reason::DEADLINE_EXPIRED,
-        "the deadline had passed before anything was done",
+        "the deadline passed before the activity was run",
     )
 }
 
-pub(crate) fn activity_unknown(activity: &str) -> Status {
+pub(crate) fn activity_unknown(activity: &str) -> RpcStatus {
     let name: String = activity.chars().take(128).collect();
-    refusal(Code::NotFound, reason::ACTIVITY_UNKNOWN, format!("there is no activity {name:?} here"))
+    refusal(RpcCode::NotFound, reason::ACTIVITY_UNKNOWN, format!("unknown activity {name:?}"))
 }
 
-pub(crate) fn work_unknown() -> Status {
-    refusal(Code::NotFound, reason::WORK_UNKNOWN, "this work has no answer, and nobody is at it")
+pub(crate) fn work_unknown() -> RpcStatus {
+    refusal(RpcCode::NotFound, reason::WORK_UNKNOWN, "no record of this call, and it is not in progress")
 }
 
-pub(crate) fn too_many_running() -> Status {
-    let message = "as much is being done as may be; ask again later";
-    let status = refusal(Code::ResourceExhausted, reason::TOO_MANY_RUNNING, message);
-    status.with_retry_after_ms(NO_ROOM_WAIT_MS)
+pub(crate) fn too_many_running() -> RpcStatus {
+    let message = "too many calls are running; retry later";
+    let status = refusal(RpcCode::ResourceExhausted, reason::TOO_MANY_RUNNING, message);
+    status.with_retry_after_ms(BUSY_RETRY_AFTER_MS)
 }
 
-pub(crate) fn stopping() -> Status {
-    refusal(Code::Unavailable, reason::STOPPING, "this receiver is stopping")
+pub(crate) fn stopping() -> RpcStatus {
+    refusal(RpcCode::Unavailable, reason::STOPPING, "the receiver is shutting down")
 }
 
-pub(crate) fn body_malformed(unreadable: &Unreadable) -> Status {
-    let message = format!("the body: {unreadable}");
-    match unreadable {
-        Unreadable::Version { .. } => {
-            refusal(Code::InvalidArgument, reason::PROTOCOL_UNSUPPORTED, unreadable.to_string())
+pub(crate) fn body_malformed(error: &WireDecodeError) -> RpcStatus {
+    let message = format!("invalid body: {error}");
+    match error {
+        WireDecodeError::UnsupportedVersion { .. } => {
+            refusal(RpcCode::InvalidArgument, reason::PROTOCOL_UNSUPPORTED, error.to_string())
         }
-        Unreadable::TooLarge { .. } => refusal(Code::OutOfRange, reason::BODY_TOO_LARGE, message),
-        _ => refusal(Code::InvalidArgument, reason::BODY_MALFORMED, message),
+        WireDecodeError::TooLarge { .. } => refusal(RpcCode::OutOfRange, reason::BODY_TOO_LARGE, message),
+        _ => refusal(RpcCode::InvalidArgument, reason::BODY_MALFORMED, message),
     }
 }
 
-/// The HTTP status of a failure: its code's, but for a body that is too large, which HTTP has a better one for.
-pub(crate) fn http(status: &Status) -> u16 {
+/// The HTTP status of a failure: that of its code, except 413 for a body that is too large.
+pub(crate) fn http_status(status: &RpcStatus) -> u16 {
     let is_ours = status.domain.as_deref() == Some(reason::DOMAIN);
     let too_large = is_ours && status.reason.as_deref() == Some(reason::BODY_TOO_LARGE);
-    if too_large { 413 } else { status.code.http() }
+    if too_large { 413 } else { status.code.http_status() }
 }
 
-pub(crate) fn body_broken() -> Status {
-    refusal(Code::InvalidArgument, reason::BODY_MALFORMED, "the body broke off")
+pub(crate) fn body_truncated() -> RpcStatus {
+    refusal(RpcCode::InvalidArgument, reason::BODY_MALFORMED, "request body truncated")
 }
 
-pub(crate) fn body_too_slow() -> Status {
-    refusal(Code::DeadlineExceeded, reason::BODY_TOO_SLOW, "the body did not come in time")
+pub(crate) fn body_too_slow() -> RpcStatus {
+    refusal(RpcCode::DeadlineExceeded, reason::BODY_TOO_SLOW, "timed out reading the request body")
 }
 
-pub(crate) fn content_type_unsupported(found: &str) -> Status {
+pub(crate) fn content_type_unsupported(found: &str) -> RpcStatus {
     let found: String = found.chars().take(128).collect();
-    let message = format!("content type {found:?} is not read here");
-    refusal(Code::InvalidArgument, reason::CONTENT_TYPE_UNSUPPORTED, message)
+    let message = format!("unsupported content type {found:?}");
+    refusal(RpcCode::InvalidArgument, reason::CONTENT_TYPE_UNSUPPORTED, message)
 }
 
-pub(crate) fn handler_timeout() -> Status {
-    refusal(Code::DeadlineExceeded, reason::HANDLER_TIMEOUT, "the activity took longer than its claim holds")
-}
-
-/// What it said is on standard error. It may quote the input, so it is not told.
-pub(crate) fn handler_panicked() -> Status {
-    refusal(Code::Internal, reason::HANDLER_PANICKED, "the activity panicked")
-}
-
-pub(crate) fn output_too_large(message: String) -> Status {
-    refusal(Code::OutOfRange, reason::OUTPUT_TOO_LARGE, message)
-}
-
-pub(crate) fn claim_lost() -> Status {
-    refusal(Code::Aborted, reason::CLAIM_LOST, "another attempt has taken this work over")
-}
-
-pub(crate) fn effect_conflict() -> Status {
+pub(crate) fn handler_timeout() -> RpcStatus {
     refusal(
-        Code::Aborted,
-        reason::EFFECT_CONFLICT,
-        "what the activity wanted to change has been changed by others",
+        RpcCode::DeadlineExceeded,
+        reason::HANDLER_TIMEOUT,
+        "the activity was still running when its claim expired",
     )
 }
 
-pub(crate) fn effect_refused(message: String) -> Status {
-    refusal(Code::FailedPrecondition, reason::EFFECT_REFUSED, message)
+/// The panic message is on standard error. It may quote the input, so the client does not get it.
+pub(crate) fn handler_panicked() -> RpcStatus {
+    refusal(RpcCode::Internal, reason::HANDLER_PANICKED, "the activity panicked")
 }
 
-/// The operator reads why; the caller only that it may pass.
-pub(crate) fn store_unavailable() -> Status {
-    refusal(Code::Unavailable, reason::STORE_UNAVAILABLE, "nothing can be recorded now")
+pub(crate) fn output_too_large(message: String) -> RpcStatus {
+    refusal(RpcCode::OutOfRange, reason::OUTPUT_TOO_LARGE, message)
 }
 
-/// The handler may have had its effect, and its answer may be recorded: who asks again is told.
-pub(crate) fn outcome_unknown() -> Status {
-    let message = "whether the answer was recorded is not known; ask again";
-    refusal(Code::Unavailable, reason::OUTCOME_UNKNOWN, message)
+pub(crate) fn claim_lost() -> RpcStatus {
+    refusal(RpcCode::Aborted, reason::CLAIM_LOST, "claim lost to another attempt")
 }
 
-pub(crate) fn trouble(trouble: &Trouble) -> Status {
-    match trouble {
-        Trouble::Unavailable(why) => {
-            tracing::warn!(why, "the store is not available");
+pub(crate) fn effect_conflict() -> RpcStatus {
+    refusal(
+        RpcCode::Aborted,
+        reason::EFFECT_CONFLICT,
+        "write conflict: the activity's rows were changed concurrently",
+    )
+}
+
+pub(crate) fn effect_refused(message: String) -> RpcStatus {
+    refusal(RpcCode::FailedPrecondition, reason::EFFECT_REFUSED, message)
+}
+
+/// The cause is logged for the operator; the client only learns that it can retry.
+pub(crate) fn store_unavailable() -> RpcStatus {
+    refusal(RpcCode::Unavailable, reason::STORE_UNAVAILABLE, "store unavailable; retry later")
+}
+
+/// The handler may have had its effect, and its result may be recorded: a retry finds out.
+pub(crate) fn outcome_unknown() -> RpcStatus {
+    let message = "it is unknown whether the result was recorded; retry to find out";
+    refusal(RpcCode::Unavailable, reason::OUTCOME_UNKNOWN, message)
+}
+
+pub(crate) fn record_error(error: &RecordError) -> RpcStatus {
+    match error {
+        RecordError::Unavailable(error) => {
+            tracing::warn!(error, "store unavailable");
             store_unavailable()
         }
-        Trouble::Damaged(why) => {
-            tracing::error!(why, "a record is damaged");
-            refusal(Code::DataLoss, reason::RECORD_DAMAGED, "what was recorded of this work cannot be read")
+        RecordError::Damaged(error) => {
+            tracing::error!(error, "damaged idempotency record");
+            refusal(RpcCode::DataLoss, reason::RECORD_DAMAGED, "the record of this call is damaged")
         }
     }
 }
 
-fn refusal(code: Code, reason: &str, message: impl Into<String>) -> Status {
-    Status::new(code, message).with_reason(reason).with_domain(reason::DOMAIN)
+fn refusal(code: RpcCode, reason: &str, message: impl Into<String>) -> RpcStatus {
+    RpcStatus::new(code, message).with_reason(reason).with_domain(reason::DOMAIN)
 }

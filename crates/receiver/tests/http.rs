@@ -1,12 +1,14 @@
-//! What only HTTP has: content types, headers of its own, methods and paths.
+//! Tests what only the HTTP wires have: content types, headers, methods and paths.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
 
-use abide_dispatch::Status;
-use abide_dispatch::wire::{ENVELOPE, JSON, PROBE, PROTOBUF, json, protobuf};
-use abide_receiver::{Clock, Invocation, OpenError, Options, Receiver, RegisterError};
+use abide_dispatch::RpcStatus;
+use abide_dispatch::wire::{ENVELOPE, JSON, PROBE_HEADER, PROTOBUF, json, protobuf};
+use abide_receiver::{
+    HandlerInvocation, HandlerRegisterError, Receiver, ReceiverClock, ReceiverOpenError, ReceiverOptions,
+};
 use abide_store::memory::MemoryStore;
 use axum::Router;
 use axum::body::Body;
@@ -17,17 +19,18 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 async fn router() -> Router {
-    let builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 1_000));
-    let named =
-        async |invocation: Invocation| Ok::<_, Status>(json!([invocation.activity, invocation.input]));
-    let full = async |_: Invocation| {
+    let builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 1_000));
+    let echo = async |invocation: HandlerInvocation| {
+        Ok::<_, RpcStatus>(json!([invocation.activity, invocation.input]))
+    };
+    let full = async |_: HandlerInvocation| {
         Err::<Value, _>(
-            Status::new(abide_dispatch::Code::ResourceExhausted, "later").with_retry_after_ms(1_001),
+            RpcStatus::new(abide_dispatch::RpcCode::ResourceExhausted, "later").with_retry_after_ms(1_001),
         )
     };
     builder
-        .handler("echo", named)
-        .handler("echo two", named)
+        .handler("echo", echo)
+        .handler("echo two", echo)
         .handler("full", full)
         .open()
         .await
@@ -37,7 +40,8 @@ async fn router() -> Router {
 
 async fn answer(router: &Router, request: Request<Body>) -> (u16, HeaderMap, Bytes) {
     let response = router.clone().oneshot(request).await.unwrap();
-    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
     (status, headers, response.into_body().collect().await.unwrap().to_bytes())
 }
 
@@ -46,32 +50,32 @@ fn post(path: &str, content_type: &str, body: impl Into<Body>) -> Request<Body> 
 }
 
 #[tokio::test]
-async fn a_content_type_that_nobody_reads_is_refused() {
+async fn an_unsupported_content_type_is_rejected() {
     let router = router().await;
     for content_type in
         ["", "text/plain", "application/xml", "application/jsonp", "application/protobuf", "json"]
     {
         let (status, headers, body) = answer(&router, post("/activities/echo", content_type, "{}")).await;
         assert_eq!((status, &headers["content-type"]), (415, &JSON.parse().unwrap()), "{content_type}");
-        let told = json::read_failure(&body).unwrap();
+        let failure = json::read_failure(&body).unwrap();
         assert_eq!(
-            (told.code.name(), told.reason.as_deref()),
+            (failure.code.name(), failure.reason.as_deref()),
             ("INVALID_ARGUMENT", Some("CONTENT_TYPE_UNSUPPORTED"))
         );
     }
     let (status, _, _) =
         answer(&router, Request::post("/activities/echo").body(Body::from("{}")).unwrap()).await;
     assert_eq!(status, 415);
-    for fine in ["application/json", "Application/JSON; charset=utf-8", " application/json ;x=y"] {
-        assert_eq!(answer(&router, post("/activities/echo", fine, "{}")).await.0, 200, "{fine}");
+    for supported in ["application/json", "Application/JSON; charset=utf-8", " application/json ;x=y"] {
+        assert_eq!(answer(&router, post("/activities/echo", supported, "{}")).await.0, 200, "{supported}");
     }
 }
 
 #[tokio::test]
-async fn headers_that_say_something_else_than_the_context_are_refused() {
+async fn headers_that_contradict_the_context_are_rejected() {
     let router = router().await;
     let context = r#"{"executionId": "e/1", "idempotencyKey": "k", "retryAttempt": 1}"#;
-    let sent = |context: &str, headers: &[(&'static str, &'static str)]| {
+    let envelope = |context: &str, headers: &[(&'static str, &'static str)]| {
         let body = format!(
             r#"{{"protocolVersion": "tpf.envelope.v1", "control": {{"context": {context}}}, "payload": {{"kind": "json", "data": 1}}}}"#
         );
@@ -83,7 +87,7 @@ async fn headers_that_say_something_else_than_the_context_are_refused() {
     };
     let same = [("x-tpf-execution-id", "e/1"), ("x-tpf-idempotency-key", "k"), ("x-tpf-retry-attempt", "1")];
     for headers in [&[][..], &same] {
-        assert_eq!(answer(&router, sent(context, headers)).await.0, 200, "{headers:?}");
+        assert_eq!(answer(&router, envelope(context, headers)).await.0, 200, "{headers:?}");
     }
     let [execution, key, attempt] = same;
     for (context, headers) in [
@@ -93,32 +97,32 @@ async fn headers_that_say_something_else_than_the_context_are_refused() {
         (context, &[execution]),
         ("null", &same),
     ] {
-        let (status, _, body) = answer(&router, sent(context, headers)).await;
-        let told = json::read_failure(&body).unwrap();
-        assert_eq!((status, told.reason.as_deref()), (400, Some("METADATA_MALFORMED")), "{headers:?}");
+        let (status, _, body) = answer(&router, envelope(context, headers)).await;
+        let failure = json::read_failure(&body).unwrap();
+        assert_eq!((status, failure.reason.as_deref()), (400, Some("METADATA_MALFORMED")), "{headers:?}");
     }
 }
 
 #[tokio::test]
-async fn an_envelope_of_another_version_is_refused() {
+async fn an_envelope_of_another_version_is_rejected() {
     let body = r#"{"protocolVersion": "tpf.envelope.v2", "payload": {"kind": "json", "data": 1}}"#;
     let (status, _, body) = answer(&router().await, post("/activities/echo", ENVELOPE, body)).await;
-    let told = json::read_failure(&body).unwrap();
-    assert_eq!((status, told.reason.as_deref()), (400, Some("PROTOCOL_UNSUPPORTED")));
+    let failure = json::read_failure(&body).unwrap();
+    assert_eq!((status, failure.reason.as_deref()), (400, Some("PROTOCOL_UNSUPPORTED")));
     for (content_type, body) in [(ENVELOPE, "[]"), (ENVELOPE, ""), (PROTOBUF, "{}")] {
         let (status, _, _) = answer(&router().await, post("/activities/echo", content_type, body)).await;
         assert_eq!(status, 400);
     }
 }
 
-/// Whoever means to probe and is not understood must not run anything.
+/// A probe with an invalid header must not run anything.
 #[tokio::test]
-async fn a_probe_is_one_header_that_says_1() {
+async fn a_probe_has_one_header_with_the_value_1() {
     let router = router().await;
     for values in [&["0"][..], &[""], &["true"], &["1", "1"], &["11"]] {
         let mut request = post("/activities/echo", JSON, "{}");
         for value in values {
-            request.headers_mut().append(PROBE, value.parse().unwrap());
+            request.headers_mut().append(PROBE_HEADER, value.parse().unwrap());
         }
         let (status, _, body) = answer(&router, request).await;
         assert_eq!(
@@ -127,17 +131,17 @@ async fn a_probe_is_one_header_that_says_1() {
         );
     }
     let mut request = post("/activities/echo", JSON, "{}");
-    request.headers_mut().insert(PROBE, "1".parse().unwrap());
+    request.headers_mut().insert(PROBE_HEADER, "1".parse().unwrap());
     assert_eq!(answer(&router, request).await.0, 404);
 }
 
-/// The place is a convention; over protobuf the message says what is meant.
+/// The path is a convention; over protobuf the message names the activity.
 #[tokio::test]
 async fn the_activity_is_named_by_the_message_or_else_by_the_path() {
     let router = router().await;
-    let mut message = protobuf::invoke("echo", &json!(1));
+    let mut message = protobuf::invoke_request("echo", &json!(1));
     let (status, _, body) =
-        answer(&router, post("/activities/elsewhere", PROTOBUF, protobuf::write(&message))).await;
+        answer(&router, post("/activities/another", PROTOBUF, protobuf::write(&message))).await;
     assert_eq!((status, protobuf::read_response(body)), (200, Ok(json!(["echo", 1]))));
     message.activity.clear();
     let (_, _, body) =
@@ -148,7 +152,7 @@ async fn the_activity_is_named_by_the_message_or_else_by_the_path() {
 }
 
 #[tokio::test]
-async fn patience_is_asked_for_in_whole_seconds_and_exactly_in_the_details() {
+async fn retry_after_is_in_whole_seconds_and_exact_in_the_details() {
     let (status, headers, body) = answer(&router().await, post("/activities/full", JSON, "{}")).await;
     assert_eq!((status, &headers["retry-after"]), (429, &"2".parse().unwrap()));
     assert_eq!(json::read_failure(&body).unwrap().retry_after_ms, Some(1_001));
@@ -166,36 +170,39 @@ async fn other_methods_and_paths_are_not_served() {
     }
 }
 
-/// A body that never ends is given up, and one that breaks off is none.
+/// A body that never ends times out, and a truncated one is malformed.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_is_rejected() {
     let endless = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
     let (status, _, body) = answer(&router().await, post("/activities/echo", JSON, endless)).await;
     assert_eq!((status, json::read_failure(&body).unwrap().reason.as_deref()), (408, Some("BODY_TOO_SLOW")));
     let broken =
-        futures_util::stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("gone"))]);
+        futures_util::stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("truncated"))]);
     let (status, _, _) =
         answer(&router().await, post("/activities/echo", JSON, Body::from_stream(broken))).await;
     assert_eq!(status, 400);
 }
 
-/// The context is the metadata of an envelope: what headers say besides is not looked at.
 #[tokio::test]
-async fn handlers_have_names_of_their_own() {
+async fn handler_names_are_unique_and_valid() {
     let opened = async |names: &[&str]| {
-        let mut builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 0));
+        let mut builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 0));
         for name in names {
-            builder = builder.handler(name, async |_: Invocation| Ok::<_, Status>(Value::Null));
+            builder = builder.handler(name, async |_: HandlerInvocation| Ok::<_, RpcStatus>(Value::Null));
         }
         builder.open().await.map(drop)
     };
     assert_eq!(opened(&["a", "b"]).await, Ok(()));
-    let twice = RegisterError::Duplicate { activity: "a".to_owned() };
-    assert_eq!(opened(&["a", "a"]).await, Err(OpenError::Register(twice)));
+    let duplicate = HandlerRegisterError::Duplicate { activity: "a".to_owned() };
+    assert_eq!(opened(&["a", "a"]).await, Err(ReceiverOpenError::Register(duplicate)));
     for name in ["", &"x".repeat(129)] {
-        assert!(matches!(opened(&[name]).await, Err(OpenError::Register(RegisterError::Name { .. }))));
+        assert!(matches!(
+            opened(&[name]).await,
+            Err(ReceiverOpenError::Register(HandlerRegisterError::InvalidName { .. }))
+        ));
     }
-    let nowhere = Options { partition: String::new(), ..Options::default() };
-    let builder = Receiver::builder(Arc::new(MemoryStore::default()), Clock::new(|| 0)).options(nowhere);
-    assert!(matches!(builder.open().await, Err(OpenError::Partition(_))));
+    let without_partition = ReceiverOptions { partition: String::new(), ..ReceiverOptions::default() };
+    let builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 0))
+        .options(without_partition);
+    assert!(matches!(builder.open().await, Err(ReceiverOpenError::Partition(_))));
 }

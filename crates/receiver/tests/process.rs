@@ -1,4 +1,4 @@
-//! The binary as a process of its own: both protocols on one port, killed and stopped while it works.
+//! Tests the binary as a process: both protocols on one port, killed and stopped while handlers run.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test")]
 
@@ -26,28 +26,30 @@ impl Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_abide-receiver"))
             .env("PORT", "0")
             .env("ABIDE_RECEIVER_DATA", data.path())
-            .env("ABIDE_RECEIVER_LOG", data.path().join("deliveries.log"))
+            .env("ABIDE_RECEIVER_LOG", data.path().join("attempts.log"))
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
-        let address =
-            line.split_whitespace().find_map(|word| word.strip_prefix("http://")).expect("an address");
+        let address = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("http://"))
+            .expect("the first line should name the address");
         Self { address: address.to_owned(), child }
     }
 
-    /// One exchange, spelled by hand.
+    /// One HTTP/1.1 exchange, written by hand.
     async fn exchange(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let length = body.len();
         let text =
             format!("{head}\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(text.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         (status.unwrap_or(0), body.to_owned())
     }
@@ -60,8 +62,8 @@ impl Process {
         self.exchange(&head, &input.to_string()).await
     }
 
-    /// Resolves when a handler is at this work: a probe is told so.
-    async fn is_at(&self, activity: &str, key: &str) {
+    /// Probes until a handler runs this call.
+    async fn wait_until_in_progress(&self, activity: &str, key: &str) {
         let head = format!(
             "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
              x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
@@ -69,8 +71,8 @@ impl Process {
         while self.exchange(&head, "{}").await.0 != 409 {}
     }
 
-    /// A probe is told that nobody did it.
-    async fn is_unknown(&self, activity: &str, key: &str) {
+    /// A probe finds no record of this call.
+    async fn assert_unknown(&self, activity: &str, key: &str) {
         let head = format!(
             "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
              x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
@@ -123,7 +125,7 @@ async fn http_and_grpc_are_one_receiver_on_one_port_and_the_case_of_headers_does
     );
     let mut client = process.grpc().await;
     for (key, entries) in [("k", 1), ("l", 2), ("l", 2)] {
-        let mut request = tonic::Request::new(protobuf::invoke("ledger.add", &json!({"n": 1})));
+        let mut request = tonic::Request::new(protobuf::invoke_request("ledger.add", &json!({"n": 1})));
         grpc::write_metadata(&metadata(key), request.metadata_mut()).unwrap();
         let output = protobuf::read_output(client.invoke(request).await.unwrap().into_inner());
         assert_eq!(output, Ok(json!({"added": true})));
@@ -131,34 +133,34 @@ async fn http_and_grpc_are_one_receiver_on_one_port_and_the_case_of_headers_does
     }
     assert_eq!(process.call("noop", "n", &json!(1)).await, (200, "null".to_owned()));
     assert_eq!(process.call("echo", "e", &json!([1])).await, (200, "[1]".to_owned()));
-    let told = process.call("fail", "f", &json!({"status": "NOT_FOUND", "reason": "GONE"})).await;
+    let failed = process.call("fail", "f", &json!({"status": "NOT_FOUND", "reason": "GONE"})).await;
     assert_eq!(
-        (told.0, wire::json::read_failure(told.1.as_bytes()).unwrap().reason.as_deref()),
+        (failed.0, wire::json::read_failure(failed.1.as_bytes()).unwrap().reason.as_deref()),
         (404, Some("GONE"))
     );
 }
 
-/// Killed again and again while calls are under way, and asked until it answers: every key has its effect once.
+/// The process is killed repeatedly while calls are open, and every call is retried until it succeeds.
 #[tokio::test]
-async fn killed_while_it_works_it_has_every_effect_once() {
+async fn a_receiver_killed_while_it_works_has_every_effect_once() {
     let data = TempDir::new().unwrap();
     let keys: Vec<String> = (0..40).map(|n| format!("k{n}")).collect();
     let mut left = keys.clone();
     let mut kills = 0;
     while !left.is_empty() {
         let mut process = Process::start(&data).await;
-        let mut answered = 0;
-        let mut still = Vec::new();
+        let mut finished = 0;
+        let mut remaining = Vec::new();
         for key in left {
-            // Each life answers some, has one taken on, and is killed before it can say how that went.
-            if answered == 6 && kills < 8 {
-                still.push(key);
+            // Each process finishes some calls, gets one more, and is killed before it responds to that one.
+            if finished == 6 && kills < 8 {
+                remaining.push(key);
                 continue;
             }
             assert_eq!(process.call("ledger.add", &key, &json!({})).await.0, 200);
-            answered += 1;
+            finished += 1;
         }
-        if let Some(key) = still.first() {
+        if let Some(key) = remaining.first() {
             let head = format!(
                 "POST /activities/ledger.add HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
                  x-tpf-execution-id: e/1\r\nx-tpf-idempotency-key: {key}\r\nContent-Length: 2\r\n\r\n{{}}"
@@ -168,7 +170,7 @@ async fn killed_while_it_works_it_has_every_effect_once() {
         }
         process.child.kill().await.unwrap();
         kills += 1;
-        left = still;
+        left = remaining;
     }
     let process = Process::start(&data).await;
     for key in &keys {
@@ -181,17 +183,17 @@ async fn killed_while_it_works_it_has_every_effect_once() {
     assert_eq!(entries, expected);
 }
 
-/// The claim of a dead process is void at once: nobody waits ten minutes for it.
+/// The claim of a dead process is void immediately: the next attempt does not wait ten minutes for it.
 #[tokio::test]
-async fn killed_in_the_middle_of_a_handler_the_next_start_runs_it_again() {
+async fn a_call_whose_process_was_killed_runs_again_after_the_next_start() {
     let data = TempDir::new().unwrap();
     let wait = json!({"op": "wait", "tag": "t", "ms": 30_000});
     let mut process = Process::start(&data).await;
     {
         let call = process.call("conformance", "k", &wait);
         tokio::select! {
-            _ = call => panic!("it waits for half a minute"),
-            () = process.is_at("conformance", "k") => {}
+            _ = call => panic!("the handler should wait for half a minute"),
+            () = process.wait_until_in_progress("conformance", "k") => {}
         }
     }
     process.child.kill().await.unwrap();
@@ -201,7 +203,7 @@ async fn killed_in_the_middle_of_a_handler_the_next_start_runs_it_again() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_answers_what_it_has_begun() {
+async fn a_receiver_that_is_stopped_finishes_open_calls() {
     let data = TempDir::new().unwrap();
     let mut process = Process::start(&data).await;
     let wait = json!({"op": "wait", "tag": "t", "ms": 700});
@@ -211,7 +213,7 @@ async fn told_to_stop_it_answers_what_it_has_begun() {
         assert_eq!((status, body.as_str()), (200, r#"{"runs":1}"#));
     };
     let stop = async {
-        process.is_at("conformance", "k").await;
+        process.wait_until_in_progress("conformance", "k").await;
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
     };
     tokio::join!(call, stop);
@@ -219,30 +221,30 @@ async fn told_to_stop_it_answers_what_it_has_begun() {
     assert!(ended.unwrap().unwrap().success());
 }
 
-/// Over whatever wire, and under the names by which a sender may know one activity over several.
+/// Over every wire, and under each of the names that a sender may use for one activity.
 #[tokio::test]
-async fn every_delivery_is_written_down_before_it_is_dealt_with() {
+async fn every_request_is_logged() {
     let data = TempDir::new().unwrap();
     let process = Process::start(&data).await;
     assert_eq!(process.call("ledger.add.protobuf", "k", &json!({})).await.0, 200);
-    process.is_unknown("ledger.add", "l").await;
+    process.assert_unknown("ledger.add", "l").await;
     let mut client = process.grpc().await;
-    let again = Metadata { retry_attempt: 3, ..metadata("k") };
-    let mut request = tonic::Request::new(protobuf::invoke("ledger.add.grpc", &json!({})));
-    grpc::write_metadata(&again, request.metadata_mut()).unwrap();
+    let third_retry = Metadata { retry_attempt: 3, ..metadata("k") };
+    let mut request = tonic::Request::new(protobuf::invoke_request("ledger.add.grpc", &json!({})));
+    grpc::write_metadata(&third_retry, request.metadata_mut()).unwrap();
     client.invoke(request).await.unwrap();
     let mut probe = tonic::Request::new(ProbeRequest { activity: "ledger.add.grpc".to_owned() });
     grpc::write_metadata(&metadata("k"), probe.metadata_mut()).unwrap();
     client.probe(probe).await.unwrap();
-    let log = std::fs::read_to_string(data.path().join("deliveries.log")).unwrap();
+    let log = std::fs::read_to_string(data.path().join("attempts.log")).unwrap();
     assert_eq!(
         log, "e/1\tk\t\tdelivery\ne/1\tl\t\tprobe\ne/1\tk\t3\tdelivery\ne/1\tk\t0\tprobe\n",
-        "an attempt that is not told is none"
+        "an absent attempt number is logged as empty"
     );
 }
 
 #[tokio::test]
-async fn what_it_needs_and_does_not_have_is_said() {
+async fn a_missing_variable_is_named() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_abide-receiver")).env_remove("PORT").output().await.unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! How long answers are kept, and that nothing stays for ever.
+//! Tests how long results are kept, and that no record stays forever.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -6,16 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use abide_dispatch::{Code, Metadata, Status};
-use abide_receiver::{Clock, Effect, Invocation, Options, Receiver, Reply, Request, Swept};
-use abide_store::memory::{MemoryStore, Personality};
+use abide_dispatch::{Metadata, RpcCode, RpcStatus};
+use abide_receiver::{
+    ActivityRequest, ActivityResponse, HandlerInvocation, HandlerWrite, Receiver, ReceiverClock,
+    ReceiverOptions, SweepSummary,
+};
+use abide_store::memory::{BackendProfile, MemoryStore};
 use abide_store::rows::{Partition, Scan};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 const DAY: i64 = 24 * 3_600 * 1_000;
 
-struct World {
+struct RetentionFixture {
     store: Arc<MemoryStore>,
     clock: Arc<AtomicI64>,
     ran: Arc<AtomicUsize>,
@@ -24,9 +27,9 @@ struct World {
     receiver: Receiver<MemoryStore>,
 }
 
-impl World {
+impl RetentionFixture {
     async fn new() -> Self {
-        let store = Arc::new(MemoryStore::new(Personality::AZURE));
+        let store = Arc::new(MemoryStore::new(BackendProfile::AZURE));
         let clock = Arc::new(AtomicI64::new(DAY));
         let (ran, waiting, go) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -38,35 +41,35 @@ impl World {
         self.receiver = open(&self.store, &self.clock, &self.ran, &self.waiting, &self.go).await;
     }
 
-    async fn call(&self, key: &str, input: &Value, deadline: Option<i64>) -> Reply {
+    async fn call(&self, key: &str, input: &Value, deadline: Option<i64>) -> ActivityResponse {
         self.receiver.invoke(request(key, input, deadline)).await
     }
 
-    fn pass(&self, ms: i64) {
+    fn advance_clock(&self, ms: i64) {
         self.clock.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Sweeps as long as there is something to do.
-    async fn swept(&self) -> usize {
+    /// Sweeps until nothing is left to do, and returns the number of deleted records.
+    async fn sweep_all(&self) -> usize {
         let mut deleted = 0;
         for _ in 0..1_000 {
-            let Swept { deleted: more, more: again } = self.receiver.sweep().await.unwrap();
-            deleted += more;
-            if !again {
+            let SweepSummary { deleted: count, more } = self.receiver.sweep().await.unwrap();
+            deleted += count;
+            if !more {
                 return deleted;
             }
         }
-        panic!("there is always more");
+        panic!("the sweep never ends");
     }
 
-    /// Rows besides the incarnation and those of handlers.
+    /// Number of records and expiry rows.
     fn rows(&self) -> usize {
         let page = self.store.scan_now(&Partition::new("receiver").unwrap(), Scan::all()).unwrap();
         page.rows.iter().filter(|row| matches!(row.key.as_bytes().first(), Some(2 | 3))).count()
     }
 }
 
-fn request(key: &str, input: &Value, deadline_epoch_ms: Option<i64>) -> Request {
+fn request(key: &str, input: &Value, deadline_epoch_ms: Option<i64>) -> ActivityRequest {
     let metadata = Metadata {
         correlation_id: "c".to_owned(),
         execution_id: "e/1".to_owned(),
@@ -77,7 +80,7 @@ fn request(key: &str, input: &Value, deadline_epoch_ms: Option<i64>) -> Request 
         parent_item_id: None,
     };
     let input = Some(input.to_string().into());
-    Request { activity: "work".to_owned(), metadata: Ok(Some(metadata)), input }
+    ActivityRequest { activity: "work".to_owned(), metadata: Ok(Some(metadata)), input }
 }
 
 async fn open(
@@ -87,9 +90,14 @@ async fn open(
     waiting: &Arc<Semaphore>,
     go: &Arc<Semaphore>,
 ) -> Receiver<MemoryStore> {
-    let (clock, ran, waiting, go) = (Arc::clone(clock), Arc::clone(ran), Arc::clone(waiting), Arc::clone(go));
-    let work = move |invocation: Invocation| {
-        let (ran, waiting, go) = (Arc::clone(&ran), Arc::clone(&waiting), Arc::clone(&go));
+    let clock = Arc::clone(clock);
+    let ran = Arc::clone(ran);
+    let waiting = Arc::clone(waiting);
+    let go = Arc::clone(go);
+    let work = move |invocation: HandlerInvocation| {
+        let ran = Arc::clone(&ran);
+        let waiting = Arc::clone(&waiting);
+        let go = Arc::clone(&go);
         async move {
             let run = ran.fetch_add(1, Ordering::SeqCst);
             match invocation.input.as_str() {
@@ -97,109 +105,109 @@ async fn open(
                     waiting.add_permits(1);
                     go.acquire().await.unwrap().forget();
                 }
-                Some("fail") => return Err(Status::new(Code::Unavailable, "no")),
+                Some("fail") => return Err(RpcStatus::new(RpcCode::Unavailable, "no")),
                 _ => {}
             }
-            let effect = Effect::create(format!("{run}"), b"".as_slice());
-            Ok(abide_receiver::Done::with(json!(run), vec![effect]))
+            let write = HandlerWrite::create(format!("{run}"), b"".as_slice());
+            Ok(abide_receiver::HandlerOutput::with_writes(json!(run), vec![write]))
         }
     };
-    let options = Options { handler_timeout: Duration::from_secs(60), ..Options::default() };
-    let clock = Clock::new(move || clock.load(Ordering::SeqCst));
+    let options = ReceiverOptions { handler_timeout: Duration::from_secs(60), ..ReceiverOptions::default() };
+    let clock = ReceiverClock::new(move || clock.load(Ordering::SeqCst));
     Receiver::builder(Arc::clone(store), clock).options(options).handler("work", work).open().await.unwrap()
 }
 
 #[tokio::test]
-async fn an_answer_is_kept_for_its_retention_and_then_the_work_is_new() {
-    let world = World::new().await;
-    let first = world.call("k", &json!(1), None).await;
-    world.pass(7 * DAY);
-    assert_eq!(world.swept().await, 0, "it may just have been asked for");
-    assert_eq!(world.call("k", &json!(1), None).await, first);
-    world.pass(60_000);
-    assert_eq!((world.swept().await, world.rows()), (1, 0));
-    assert_ne!(world.call("k", &json!(1), None).await, first);
-    assert_eq!(world.rows(), 2);
+async fn a_result_is_kept_for_the_retention_and_then_the_call_is_new() {
+    let fixture = RetentionFixture::new().await;
+    let first = fixture.call("k", &json!(1), None).await;
+    fixture.advance_clock(7 * DAY);
+    assert_eq!(fixture.sweep_all().await, 0, "the handler timeout is added to the retention");
+    assert_eq!(fixture.call("k", &json!(1), None).await, first);
+    fixture.advance_clock(60_000);
+    assert_eq!((fixture.sweep_all().await, fixture.rows()), (1, 0));
+    assert_ne!(fixture.call("k", &json!(1), None).await, first);
+    assert_eq!(fixture.rows(), 2);
 }
 
-/// The expiry was set when the work began; the retention counts from its end.
+/// The expiry row is written when the call is claimed; the retention counts from its end.
 #[tokio::test(start_paused = true)]
-async fn work_that_took_long_is_kept_as_long_as_any_other() {
-    let world = World::new().await;
-    let receiver = world.receiver.clone();
+async fn the_result_of_a_slow_call_is_kept_as_long_as_any_other() {
+    let fixture = RetentionFixture::new().await;
+    let receiver = fixture.receiver.clone();
     let slow =
         tokio::spawn(async move { receiver.invoke(request("k", &json!("wait"), Some(4 * DAY))).await });
-    world.waiting.acquire().await.unwrap().forget();
-    world.pass(2 * DAY);
-    world.go.add_permits(1);
+    fixture.waiting.acquire().await.unwrap().forget();
+    fixture.advance_clock(2 * DAY);
+    fixture.go.add_permits(1);
     let first = slow.await.unwrap();
-    world.pass(5 * DAY + 60_000);
-    assert_eq!(world.swept().await, 0, "finished five days ago");
-    assert_eq!(world.call("k", &json!(1), None).await, first);
-    world.pass(2 * DAY);
-    assert_eq!((world.swept().await, world.rows()), (1, 0));
+    fixture.advance_clock(5 * DAY + 60_000);
+    assert_eq!(fixture.sweep_all().await, 0, "finished five days ago");
+    assert_eq!(fixture.call("k", &json!(1), None).await, first);
+    fixture.advance_clock(2 * DAY);
+    assert_eq!((fixture.sweep_all().await, fixture.rows()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_held_is_never_swept_and_one_that_was_left_behind_is() {
-    let mut world = World::new().await;
-    let receiver = world.receiver.clone();
+async fn a_held_claim_is_never_swept_and_a_stale_one_is() {
+    let mut fixture = RetentionFixture::new().await;
+    let receiver = fixture.receiver.clone();
     let held =
         tokio::spawn(async move { receiver.invoke(request("k", &json!("wait"), Some(30 * DAY))).await });
-    world.waiting.acquire().await.unwrap().forget();
-    world.pass(20 * DAY);
-    assert_eq!((world.swept().await, world.rows()), (0, 2));
-    world.restart().await;
-    assert_eq!((world.swept().await, world.rows()), (1, 0));
-    world.go.add_permits(1);
-    let told = held.await.unwrap().answer.unwrap_err();
-    assert_eq!(told.reason.as_deref(), Some("CLAIM_LOST"));
+    fixture.waiting.acquire().await.unwrap().forget();
+    fixture.advance_clock(20 * DAY);
+    assert_eq!((fixture.sweep_all().await, fixture.rows()), (0, 2));
+    fixture.restart().await;
+    assert_eq!((fixture.sweep_all().await, fixture.rows()), (1, 0));
+    fixture.go.add_permits(1);
+    let failure = held.await.unwrap().result.unwrap_err();
+    assert_eq!(failure.reason.as_deref(), Some("CLAIM_LOST"));
 }
 
 #[tokio::test]
 async fn a_failed_attempt_leaves_no_row_behind() {
-    let mut world = World::new().await;
+    let mut fixture = RetentionFixture::new().await;
     for _ in 0..3 {
-        assert!(world.call("k", &json!("fail"), None).await.answer.is_err());
-        assert_eq!(world.rows(), 0);
+        assert!(fixture.call("k", &json!("fail"), None).await.result.is_err());
+        assert_eq!(fixture.rows(), 0);
     }
-    // Nor does one that took over the claim of a dead process, in the same millisecond.
-    let receiver = world.receiver.clone();
-    let left = tokio::spawn(async move { receiver.invoke(request("k", &json!("wait"), None)).await });
-    world.waiting.acquire().await.unwrap().forget();
-    world.restart().await;
+    // Nor does an attempt that took over the claim of a dead process in the same millisecond.
+    let receiver = fixture.receiver.clone();
+    let left_behind = tokio::spawn(async move { receiver.invoke(request("k", &json!("wait"), None)).await });
+    fixture.waiting.acquire().await.unwrap().forget();
+    fixture.restart().await;
     for _ in 0..3 {
-        let told = world.call("k", &json!("fail"), None).await.answer.unwrap_err();
-        assert_eq!(told.code, Code::Unavailable);
-        assert_eq!(world.rows(), 0);
+        let failure = fixture.call("k", &json!("fail"), None).await.result.unwrap_err();
+        assert_eq!(failure.code, RpcCode::Unavailable);
+        assert_eq!(fixture.rows(), 0);
     }
-    assert!(world.call("k", &json!(1), None).await.answer.is_ok());
-    left.abort();
+    assert!(fixture.call("k", &json!(1), None).await.result.is_ok());
+    left_behind.abort();
 }
 
-/// Sweeping is bounded by what one commit takes: here a hundred rows, as on Azure.
+/// One sweep deletes at most what one commit takes: here a hundred rows, as on Azure.
 #[tokio::test]
-async fn many_old_answers_go_a_bounded_number_at_a_time() {
-    let world = World::new().await;
+async fn many_old_results_are_deleted_a_bounded_number_at_a_time() {
+    let fixture = RetentionFixture::new().await;
     for n in 0..120 {
-        assert!(world.call(&format!("k{n}"), &json!(n), None).await.answer.is_ok());
+        assert!(fixture.call(&format!("k{n}"), &json!(n), None).await.result.is_ok());
     }
-    world.pass(8 * DAY);
-    assert_eq!(world.receiver.sweep().await.unwrap(), Swept { deleted: 50, more: true });
-    assert_eq!(world.receiver.sweep().await.unwrap(), Swept { deleted: 50, more: true });
-    assert_eq!(world.receiver.sweep().await.unwrap(), Swept { deleted: 20, more: true });
-    assert_eq!(world.receiver.sweep().await.unwrap(), Swept::default());
-    assert_eq!(world.rows(), 0);
+    fixture.advance_clock(8 * DAY);
+    assert_eq!(fixture.receiver.sweep().await.unwrap(), SweepSummary { deleted: 50, more: true });
+    assert_eq!(fixture.receiver.sweep().await.unwrap(), SweepSummary { deleted: 50, more: true });
+    assert_eq!(fixture.receiver.sweep().await.unwrap(), SweepSummary { deleted: 20, more: true });
+    assert_eq!(fixture.receiver.sweep().await.unwrap(), SweepSummary::default());
+    assert_eq!(fixture.rows(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn sweeping_goes_on_by_itself() {
-    let world = World::new().await;
-    let receiver = world.receiver.clone();
-    let sweeping = tokio::spawn(async move { receiver.keep_swept().await });
-    assert!(world.call("k", &json!(1), None).await.answer.is_ok());
-    world.pass(8 * DAY);
+async fn drive_retention_keeps_sweeping() {
+    let fixture = RetentionFixture::new().await;
+    let receiver = fixture.receiver.clone();
+    let retention = tokio::spawn(async move { receiver.drive_retention().await });
+    assert!(fixture.call("k", &json!(1), None).await.result.is_ok());
+    fixture.advance_clock(8 * DAY);
     tokio::time::sleep(Duration::from_secs(120)).await;
-    assert_eq!(world.rows(), 0);
-    sweeping.abort();
+    assert_eq!(fixture.rows(), 0);
+    retention.abort();
 }

@@ -1,141 +1,150 @@
-//! How a shard works, as data: times, limits and rates, each with its default and what it is for.
+//! The configuration of a shard: times, limits and rates, each with its default and its purpose.
+//!
+//! No file is read here: the server maps its own configuration to these values.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
-use abide_store::rows::{Capabilities, Limits as StoreLimits};
+use abide_store::rows::{Capabilities, StoreLimits};
 use abide_workflow::{Duration, Limits, TurnLimits};
 
-use crate::entity::Kinds;
+use crate::entity::EntityKinds;
 use crate::lease::LeaseTimes;
 use crate::placement::ShardCount;
 
-/// What a shard is told once.
+/// Set when a shard is created; does not change afterwards.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// The name of this incarnation of the node; never used again.
-    pub node: String,
-    /// A number that is new in every incarnation: commit ids begin with it.
+pub struct ShardConfig {
+    /// The name of this incarnation of the node; never reused.
+    pub node_name: String,
+    /// Different in every incarnation: commit ids start with it.
     pub incarnation: u64,
-    /// How many shards the store has.
-    pub shards: ShardCount,
-    /// Whether no other process can use the store: then no lease has to run out.
-    pub alone: bool,
-    /// What a commit can hold.
-    pub store: StoreLimits,
-    /// How long a lease lasts.
-    pub lease: LeaseTimes,
-    /// What a run and a turn may be.
-    pub run: Limits,
-    /// How long an ended run is kept.
+    pub shard_count: ShardCount,
+    /// True if no other process can use the store: then a takeover need not wait for a lease to expire.
+    pub exclusive: bool,
+    /// The rows and bytes one commit can hold.
+    pub store_limits: StoreLimits,
+    pub lease_times: LeaseTimes,
+    /// Limits of runs and turns.
+    pub run_limits: Limits,
+    /// The time an ended run is kept.
     pub retention: Duration,
-    /// How long a repeat of a request is recognised, and a purged id remembered.
-    pub repeat_window: Duration,
-    /// Overdue work taken up per second after a restart, in this shard.
-    pub overdue_per_second: u32,
-    /// Requests and messages that may wait in this shard for something to be read.
-    pub waiting_max: usize,
-    /// Events an entity may hold.
+    /// The time a repeated request is recognised, and a purged id is remembered.
+    pub idempotency_window: Duration,
+    /// Overdue work this shard starts per second after a restart.
+    pub recovery_per_second: u32,
+    /// Requests and messages that may be queued in this shard for a read from the store.
+    pub queued_max: usize,
+    /// The most events an entity may hold.
     pub entity_events_max: u64,
-    /// Kinds of entities with operations of their own.
-    pub kinds: Kinds,
-    /// Whether whoever delivers calls puts secrets in the place of references. Otherwise a call that needs one fails, and is not sent.
+    /// Entity kinds with their own operations.
+    pub entity_kinds: EntityKinds,
+    /// True if the transport replaces secret references by secrets. Otherwise a call that needs a secret fails and is
+    /// not sent.
     pub resolves_secrets: bool,
-    /// Bytes of runs kept in memory while they rest; 0 keeps none.
-    pub resting_bytes_max: usize,
-    /// How long a run may rest in memory.
-    pub resting_max: StdDuration,
-    /// How long public rows wait for newer states of the same runs.
-    pub feed_linger: StdDuration,
-    /// How long deletions that hurry nobody wait for another commit to ride in.
-    pub lazy_linger: StdDuration,
-    /// How often what has expired is looked for.
-    pub sweep_every: StdDuration,
-    /// How often the records of calls are held against what is under way.
-    pub reconcile_every: StdDuration,
-    /// Where activities are that are not in process.
-    pub targets: Targets,
-    /// Mistakes to make, for testing the tests.
+    /// Bytes of idle runs kept in memory; 0 keeps none.
+    pub idle_bytes_max: usize,
+    /// The time an idle run may stay in memory.
+    pub idle_max: StdDuration,
+    /// The time public rows wait for newer states of the same runs.
+    pub public_index_delay: StdDuration,
+    /// The time deletions that are not urgent wait to join another commit.
+    pub lazy_commit_delay: StdDuration,
+    /// The interval at which expired rows are looked for.
+    pub sweep_interval: StdDuration,
+    /// The interval at which call records are compared with the calls in flight.
+    pub reconcile_interval: StdDuration,
+    /// Targets of remote activities.
+    pub targets: ActivityTargets,
+    /// A planted fault, for testing the tests.
     #[cfg(feature = "faults")]
-    pub bug: Option<crate::planted::Bug>,
+    pub fault: Option<crate::fault_injection::Fault>,
 }
 
-/// Where activities are, for the records of calls: a transport and an address, such as `rest https://devices.test/activities/register`.
+/// The targets of activities, for call records: a transport and an address, such as
+/// `rest https://devices.test/activities/register`.
 #[derive(Clone, Default)]
-pub struct Targets(Option<Arc<Look>>);
+pub struct ActivityTargets(Option<Arc<TargetLookup>>);
 
-type Look = dyn Fn(&str) -> Option<String> + Send + Sync;
+type TargetLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-impl Targets {
-    /// As this says; nothing for activities in process.
+impl ActivityTargets {
+    /// `of` returns the target of an activity, and none for activities in process.
     pub fn new(of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(of)))
     }
 
-    /// Where an activity is now.
-    pub(crate) fn of(&self, activity: &str) -> Option<String> {
+    /// The current target of an activity, cut to [`Self::TARGET_BYTES_MAX`].
+    pub(crate) fn target_of(&self, activity: &str) -> Option<String> {
         let mut target = self.0.as_ref().and_then(|of| of(activity))?;
-        target.truncate(target.floor_char_boundary(Self::BYTES_MAX));
+        target.truncate(target.floor_char_boundary(Self::TARGET_BYTES_MAX));
         Some(target)
     }
 
-    /// Bytes of a target that are kept.
-    pub(crate) const BYTES_MAX: usize = 512;
+    /// Bytes of a target that are stored.
+    pub(crate) const TARGET_BYTES_MAX: usize = 512;
 }
 
-impl fmt::Debug for Targets {
+impl fmt::Debug for ActivityTargets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Targets")
+        f.write_str("ActivityTargets")
     }
 }
 
-impl Config {
-    /// One delivery's limit where neither the task nor the activity says otherwise.
+impl ShardConfig {
+    /// The attempt timeout if neither the task nor the activity sets one.
     pub const ATTEMPT_TIMEOUT: Duration = Duration::seconds(10);
 
-    /// The defaults for a node on a store.
-    pub fn new(node: String, incarnation: u64, shards: ShardCount, capabilities: &Capabilities) -> Self {
+    /// The defaults for a store with these capabilities.
+    pub fn new(
+        node_name: String,
+        incarnation: u64,
+        shard_count: ShardCount,
+        capabilities: &Capabilities,
+    ) -> Self {
         Self {
-            node,
+            node_name,
             incarnation,
-            shards,
-            alone: !capabilities.shared,
-            store: capabilities.limits,
-            lease: LeaseTimes::default(),
-            run: fitting(&capabilities.limits),
+            shard_count,
+            exclusive: !capabilities.shared,
+            store_limits: capabilities.limits,
+            lease_times: LeaseTimes::default(),
+            run_limits: run_limits_for(&capabilities.limits),
             retention: Duration::hours(30 * 24),
-            repeat_window: Duration::hours(7 * 24),
-            overdue_per_second: 1_000,
-            waiting_max: 10_000,
+            idempotency_window: Duration::hours(7 * 24),
+            recovery_per_second: 1_000,
+            queued_max: 10_000,
             entity_events_max: 1_000_000,
-            kinds: Kinds::default(),
+            entity_kinds: EntityKinds::default(),
             resolves_secrets: false,
-            resting_bytes_max: 4 * 1024 * 1024,
-            resting_max: StdDuration::from_secs(10),
-            feed_linger: StdDuration::from_millis(50),
-            lazy_linger: StdDuration::from_secs(1),
-            sweep_every: StdDuration::from_secs(60),
-            reconcile_every: StdDuration::from_secs(30),
-            targets: Targets::default(),
+            idle_bytes_max: 4 * 1024 * 1024,
+            idle_max: StdDuration::from_secs(10),
+            public_index_delay: StdDuration::from_millis(50),
+            lazy_commit_delay: StdDuration::from_secs(1),
+            sweep_interval: StdDuration::from_secs(60),
+            reconcile_interval: StdDuration::from_secs(30),
+            targets: ActivityTargets::default(),
             #[cfg(feature = "faults")]
-            bug: None,
+            fault: None,
         }
     }
 }
 
-/// Limits on runs and turns such that what one turn writes fits into a commit. Each message and each command touches at most one row of its own.
-/// Of the bytes, in sixteenths: 2 come in and go out, written up to three times each, as history, as state, and in the row of a call or of the next
-/// run; 4 are data that changed, and 4 are events that a next run is given.
-fn fitting(store: &StoreLimits) -> Limits {
+/// Limits of runs and turns that let the rows of one turn fit into one commit. Each message and each command touches at
+/// most one row of its own. Of the bytes, in sixteenths: 2 come in and go out, each written up to three times (in the
+/// history, in the state, and in the row of a call or of the next run); 4 are changed data; 4 are events handed to a
+/// next run.
+fn run_limits_for(store: &StoreLimits) -> Limits {
     let limits = Limits::default();
     let rows = store.commit_rows_max / 4;
-    let (bytes, share) = (store.commit_bytes_max, (store.commit_bytes_max / 16) as u64);
+    let bytes = store.commit_bytes_max;
+    let share = (store.commit_bytes_max / 16) as u64;
     let turn = TurnLimits {
         messages_max: limits.turn.messages_max.min(rows).max(1),
         commands_max: limits.turn.commands_max.min(rows).max(TurnLimits::FLOOR.commands_max),
         bytes_max: limits.turn.bytes_max.min(share * 2),
-        // A step is told in a few hundred bytes, unless names are long.
+        // The history of a step takes a few hundred bytes, unless names are long.
         steps_max: limits.turn.steps_max.min(bytes / (8 * 1024)).max(1),
     };
     Limits {

@@ -1,170 +1,165 @@
-//! The two languages of a shard: what it is told, and what it wants done.
+//! The interface of a shard: the events it handles and the effects it asks its driver to execute.
 //!
-//! A shard does nothing itself. A driver carries out its effects, in any order and as slowly as it likes, and reports what came of them as
-//! events. An effect that follows from a change is given out only after the change is durable.
+//! A shard does no I/O itself. A driver executes its effects, in any order and as slowly as it likes, and reports their
+//! results as events. An effect that follows from a change is issued only after the change is durable.
 
 use std::sync::Arc;
 
-use abide_dispatch::{Answer, Call};
+use abide_dispatch::{AttemptResult, CallAttempt};
+use abide_ids::{KeyDigest, RunId};
 use abide_store::public::{PublicWrite, TableSchema};
-use abide_store::rows::{Batch, CommitOutcome, Passed, Row, Scan, StoreError};
-use abide_store::tables::dedupe::Answer as KeptAnswer;
-use abide_store::tables::entities::Entity as EntityRow;
+use abide_store::rows::{Batch, CommitOutcome, Row, Scan, StoreError, TolerantPage};
+use abide_store::tables::entities::EntityRow;
 use abide_store::tables::heads::CommitId;
-use abide_store::tables::instances::Instance as InstanceRow;
+use abide_store::tables::idempotency::IdempotencyRow;
+use abide_store::tables::instances::InstanceRow;
 use abide_workflow::{CommandId, InstanceId, Plan};
 use semver::VersionReq;
 
 use crate::definitions::DefinitionError;
 use crate::entity::EntityId;
 use crate::placement::ShardId;
-use crate::request::{Reply, Request, Ticket};
+use crate::request::{RequestId, ShardReply, ShardRequest};
 use crate::run::{StoredRun, UnreadableRun};
 
-/// What a shard is told.
+/// Something that happened outside a shard, reported by its driver.
 #[derive(Debug)]
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A client asks.
-    Asked(Ticket, Request),
-    /// Clients' requests that are taken in this order, or refused, all of them.
-    AskedTogether(Vec<(Ticket, Request)>),
-    /// The head was read.
+    /// A client's request.
+    RequestReceived(RequestId, ShardRequest),
+    /// Clients' requests that are accepted together in this order, or all refused.
+    RequestGroupReceived(Vec<(RequestId, ShardRequest)>),
     HeadRead(Result<Option<Row>, StoreError>),
-    /// A commit was answered.
-    CommitAnswered(CommitId, CommitOutcome),
-    /// Rows were scanned, past what is damaged.
-    Scanned(ScanPurpose, Result<Passed, StoreError>),
-    /// An instance was looked up.
-    LookedUp(InstanceId, Box<LookedUp>),
-    /// An entity was looked up, for the operation of this number.
-    EntityLookedUp(EntityId, u64, Box<FoundEntity>),
-    /// A plan for a child was looked for.
+    /// A commit ended with this outcome, which may be unknown.
+    CommitFinished(CommitId, CommitOutcome),
+    /// Rows were scanned; damaged ones were skipped.
+    Scanned(ScanPurpose, Result<TolerantPage, StoreError>),
+    InstanceLookedUp(InstanceId, Box<InstanceLookup>),
+    /// An entity was looked up, for the operation with this number.
+    EntityLookedUp(EntityId, u64, Box<EntityLookup>),
+    /// The plan for a run was found, or not.
     PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
-    /// An activity answered, or its delivery failed.
-    Answered(CallId, Answer),
-    /// A call that went no further than waiting here will not be made: the node goes down. Nothing of it left.
-    Withdrawn(CallId),
+    /// An attempt ended: with the activity's result, or with a failure.
+    AttemptFinished(AttemptId, AttemptResult),
+    /// The node is shutting down and withdrew this attempt while it was still waiting. Nothing was sent.
+    AttemptWithdrawn(AttemptId),
     /// The public rows were written, or not.
-    Fed(Result<(), String>),
-    /// Messages were put into another shard's inbox, or not.
-    Posted(ShardId, CommitOutcome),
-    /// Arrivals that were taken over were deleted, or not.
-    ArrivalsDropped(CommitOutcome),
-    /// There may be arrivals.
-    ArrivalsHinted,
-    /// These clients do not wait for an answer any more.
-    Gone(Vec<Ticket>),
-    /// Finish what is under way, take nothing new, give the shard up.
+    PublicIndexWritten(Result<(), String>),
+    /// Messages were put into another shard's inbox partition, or not.
+    MessagesSent(ShardId, CommitOutcome),
+    /// Inbound messages that were already accepted were deleted from the inbox partition, or not.
+    InboundDeleted(CommitOutcome),
+    /// There may be inbound messages.
+    InboundHinted,
+    /// These clients no longer wait for their reply.
+    ClientsGone(Vec<RequestId>),
+    /// Finish the work in progress, accept nothing new, release the shard.
     Drain,
 }
 
-/// What a shard wants done.
+/// Something a shard asks its driver to do. Each names the event that reports its result, if there is one.
 #[derive(Debug)]
 pub enum Effect {
     /// Read the head: [`Event::HeadRead`].
     ReadHead,
-    /// Commit to the shard's own partition: [`Event::CommitAnswered`].
+    /// Commit to the shard's own partition: [`Event::CommitFinished`].
     Commit(CommitId, Arc<Batch>),
-    /// Scan the shard's own partition, or its inbox partition for arrivals: [`Event::Scanned`].
+    /// Scan the shard's own partition, or its inbox partition for inbound messages: [`Event::Scanned`].
     Scan(ScanPurpose, Scan),
-    /// Read what is stored of an instance: [`Event::LookedUp`].
-    LookUp(InstanceId, Depth),
-    /// Read what is stored of an entity, and whether an operation came before: [`Event::EntityLookedUp`].
+    /// Read an instance: [`Event::InstanceLookedUp`].
+    LookUpInstance(InstanceId, LookupDepth),
+    /// Read an entity, and the stored reply of an earlier copy of the operation: [`Event::EntityLookedUp`].
     LookUpEntity {
-        /// Which.
         entity: EntityId,
-        /// The number of the operation that is waiting.
-        number: u64,
-        /// Among which ids to look, and the digest of the operation's.
-        repeat: Option<(&'static str, [u8; 32])>,
+        /// The number of the operation that waits for it.
+        operation_number: u64,
+        /// The scope and the digest of the operation's idempotency key.
+        idempotency_key: Option<(&'static str, KeyDigest)>,
     },
     /// Find the plan for a run: [`Event::PlanFound`].
     FindPlan {
-        /// The child.
         instance_id: InstanceId,
-        /// Its definition.
         workflow: String,
-        /// The versions that will do.
+        /// The accepted versions; none for the default version.
         range: Option<VersionReq>,
     },
-    /// Call an activity: [`Event::Answered`], always, unless it is cancelled.
-    Call(CallId, Box<Call>),
-    /// Stop a call; its answer is not wanted any more.
-    CancelCall(CallId),
-    /// Answer a client.
-    Reply(Ticket, Reply),
-    /// Write to a public table: [`Event::Fed`].
-    Feed(&'static TableSchema, Vec<PublicWrite>),
-    /// Commit to the inbox partition of another shard: [`Event::Posted`].
-    Post(ShardId, Batch),
-    /// Commit to the shard's own inbox partition: [`Event::ArrivalsDropped`].
-    DropArrivals(Batch),
-    /// Something an operator should know.
-    Tell(Notice),
-    /// The shard is no longer here: drop it.
-    Stopped(Stopped),
+    /// Start an attempt: always ends in [`Event::AttemptFinished`] or [`Event::AttemptWithdrawn`], unless it is
+    /// cancelled.
+    StartAttempt(AttemptId, Box<CallAttempt>),
+    /// Stop an attempt; its result is no longer wanted.
+    CancelAttempt(AttemptId),
+    /// Send a reply to a client.
+    Reply(RequestId, ShardReply),
+    /// Write to a public table: [`Event::PublicIndexWritten`].
+    WritePublicIndex(&'static TableSchema, Vec<PublicWrite>),
+    /// Commit to the inbox partition of another shard: [`Event::MessagesSent`].
+    SendMessages(ShardId, Batch),
+    /// Commit to the shard's own inbox partition: [`Event::InboundDeleted`].
+    DeleteInbound(Batch),
+    /// Log and count an operator event.
+    Notify(OperatorEvent),
+    /// The shard has stopped: drop it.
+    Stopped(StopReason),
 }
 
-/// Which delivery of which call.
+/// Identifies one attempt of one call.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CallId {
-    /// Who calls.
+pub struct AttemptId {
     pub instance_id: InstanceId,
-    /// The run's number in its shard.
-    pub run: u64,
-    /// The command that asked for it.
+    pub run_id: RunId,
+    /// The command that made the call.
     pub command: CommandId,
-    /// The delivery.
+    /// Numbered from 0.
     pub attempt: u32,
 }
 
-/// How much of an instance is needed.
+/// The part of an instance that is needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Depth {
-    /// The row of its id, and an answer kept under this digest of a client's key.
+pub enum LookupDepth {
+    /// The row of its id, and the reply stored under a client's idempotency key.
     Row {
-        /// The digest.
-        repeat: Option<[u8; 32]>,
+        /// The digest of that key; none if there is no key.
+        key_digest: Option<KeyDigest>,
     },
-    /// Everything of its current run.
+    /// Its whole current run.
     Run,
 }
 
-/// What is stored of an instance.
+/// The result of looking up an instance.
 #[derive(Debug)]
-pub enum LookedUp {
-    /// The row of its id, if there is one, and what is kept.
-    Row(Option<InstanceRow>, Kept),
+pub enum InstanceLookup {
+    /// The row of its id, if there is one, and the stored reply.
+    Row(Option<InstanceRow>, StoredReplyLookup),
     /// Its current run, if there is one.
     Run(Option<Box<StoredRun>>),
-    /// It is there and cannot be read; and what is kept.
-    Unreadable(UnreadableRun, Kept),
-    /// The store could not say; ask again.
+    /// The instance exists but cannot be read; and the stored reply.
+    Unreadable(UnreadableRun, StoredReplyLookup),
+    /// The store is unavailable: the lookup should be retried.
     Unavailable(String),
 }
 
-/// The answer kept under the client's key that was looked for, if there is one; or why it cannot be read.
-pub type Kept = Result<Option<KeptAnswer>, String>;
+/// The reply stored under the client's idempotency key, if there is one; or the reason why it cannot be read.
+pub type StoredReplyLookup = Result<Option<IdempotencyRow>, String>;
 
-/// What is stored of an entity.
+/// The result of looking up an entity.
 #[derive(Debug)]
-pub enum FoundEntity {
-    /// Its row and the answer to an earlier copy of the operation, as far as they exist.
-    Found(Option<EntityRow>, Option<KeptAnswer>),
-    /// It is there and cannot be read.
+pub enum EntityLookup {
+    /// Its row and the stored reply of an earlier copy of the operation, as far as they exist.
+    Found(Option<EntityRow>, Option<IdempotencyRow>),
+    /// The entity exists but cannot be read.
     Damaged(String),
-    /// The store could not say; ask again.
+    /// The store is unavailable: the lookup should be retried.
     Unavailable(String),
 }
 
-/// Why there is no plan for a child.
+/// The reason why there is no plan for a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PlanError {
-    /// There is none, for good.
+    /// There is no usable plan; a retry does not help.
     NotFound(String),
-    /// The store could not say; ask again.
+    /// The store is unavailable: the lookup should be retried.
     Unavailable(String),
 }
 
@@ -172,102 +167,90 @@ impl From<DefinitionError> for PlanError {
     fn from(error: DefinitionError) -> Self {
         match error {
             DefinitionError::Store(StoreError::Unavailable { reason }) => Self::Unavailable(reason),
-            DefinitionError::Busy { id } => Self::Unavailable(format!("{id} is being changed")),
+            DefinitionError::Busy { id } => Self::Unavailable(format!("workflow {id} is being changed")),
             other => Self::NotFound(other.to_string()),
         }
     }
 }
 
-/// Why a shard scans.
+/// The purpose of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ScanPurpose {
     /// Recovery: calls that are not settled.
-    Dispatches,
-    /// Recovery: messages nobody has taken.
+    Calls,
+    /// Recovery: messages that are not yet processed.
     Inbox,
-    /// Recovery: messages and public rows on their way.
+    /// Recovery: messages to other shards and public rows that are not yet written.
     Outbox,
-    /// Recovery: how far each source has been taken over.
-    Sources,
+    /// Recovery: the watermark of each source of inbound messages.
+    Watermarks,
     /// Timers that will be due soon.
     Timers,
-    /// What is to be deleted.
+    /// Rows that are to be deleted.
     Expiries,
     /// Rows of a run that is being deleted.
-    Remains,
-    /// Messages from elsewhere, in the inbox partition.
-    Arrivals,
-    /// Every instance, to see which are hit by damage.
+    RunDeletion,
+    /// Messages from other shards, in the inbox partition.
+    Inbound,
+    /// All instances, to find those that are damaged.
     Instances,
-    /// Calls that are not settled, to see whether somebody has to do with each.
+    /// Calls that are not settled, to check that each of them is in progress.
     Reconciliation,
 }
 
-/// What an operator should know.
+/// Something to be counted, and logged if an operator should know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Notice {
-    /// The shard is owned and works.
+pub enum OperatorEvent {
+    /// The shard is owned by this node and is working.
     Owned {
-        /// The token it is owned under.
         fencing_token: u64,
     },
-    /// A run has been alive for longer than its definition says it should. Told once.
+    /// A run has been live for longer than its definition expects. Reported once.
     Stuck {
-        /// Which.
         instance_id: InstanceId,
-        /// What its branches wait for.
-        why: String,
+        waiting_for: String,
     },
     /// A run was set aside.
     Parked {
-        /// Which.
         instance_id: InstanceId,
-        /// Why.
         reason: String,
     },
-    /// A call failed for good.
+    /// A call failed permanently.
     CallFailed {
-        /// Who called.
         instance_id: InstanceId,
-        /// What.
         activity: String,
-        /// The last delivery, from 0.
+        /// The last attempt, numbered from 0.
         attempt: u32,
     },
-    /// A run ended.
-    Ended {
-        /// How.
+    RunEnded {
         status: abide_workflow::Status,
-        /// After how many milliseconds.
-        took_ms: u64,
+        duration_ms: u64,
     },
-    /// A run began.
-    Began,
-    /// A call was delivered again.
-    Redelivered,
+    RunStarted,
+    /// A call is attempted again because its last attempt was orphaned: the owner stopped before the result was known.
+    CallRecovered,
     /// An operation changed an entity.
-    Operated,
-    /// A message was given up.
+    EntityChanged,
+    /// A message was put into the dead-letter queue.
     DeadLettered {
-        /// In whose name.
+        /// The engine that the message belongs to.
         engine: &'static str,
-        /// Why.
         reason: String,
     },
-    /// Something stored cannot be read, and was passed over. Told once for each place.
+    /// Something in the store cannot be read and was skipped. Reported once for each place.
     Unreadable {
-        /// What, and why.
+        /// Names the place.
         reason: String,
     },
 }
 
-/// Why a shard stopped.
+/// The reason why a shard stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stopped {
-    /// Another node has it, or may have it.
+pub enum StopReason {
+    /// Another node owns the shard, or may own it.
     Lost,
-    /// It was given up in order.
+    /// The shard was drained and released.
     Drained,
-    /// The store refused what must be right; a mistake in this program. The shard must be taken anew.
+    /// The store rejected a batch that must be valid: a bug in this program. The shard must be acquired again.
     Broken(String),
 }

@@ -1,15 +1,15 @@
-//! Who may own a shard, and how long an owner may believe it does.
+//! Decides when a node may take over a shard, and how long an owner may believe that it owns one.
 //!
-//! No two nodes compare clocks. An owner raises the heartbeat in the shard's head with every commit and stops itself when its last
-//! confirmed one is older than the lease, on its own clock. A challenger takes the shard only when it has watched the same token and the
-//! same heartbeat stand still for longer than that, on its own. Even if both were wrong the head's version would stop the stale one:
-//! the lease saves work, the fence saves data.
+//! No two nodes compare clocks. An owner raises the heartbeat in the shard's head with every commit. It stops itself
+//! when its last confirmed heartbeat is older than the lease, on its own clock. A challenger takes the shard over only
+//! after it has watched the same token and the same heartbeat stand still for longer than that, on its own clock. If
+//! both were wrong, the head's version would still stop the stale owner: the lease saves work, the fence saves data.
 
 use std::time::Duration;
 
-use abide_store::tables::heads::Head;
+use abide_store::tables::heads::HeadRow;
 
-/// A node's own clock: time since it started, never turned back. Means nothing on another node.
+/// A node's monotonic clock: the time since it started. Never goes back, and means nothing on another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Monotonic(pub Duration);
 
@@ -19,12 +19,12 @@ impl Monotonic {
     }
 }
 
-/// How long a lease lasts.
+/// The durations of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseTimes {
-    /// An owner that could not confirm itself for this long has lost the shard.
+    /// An owner that could not confirm its ownership for this long has lost the shard.
     pub ttl: Duration,
-    /// What a challenger waits beyond that, for clocks that run at different speeds and for a commit on its way.
+    /// The time a challenger waits beyond that, for clocks of different speed and for a commit on its way.
     pub margin: Duration,
 }
 
@@ -34,60 +34,61 @@ impl Default for LeaseTimes {
     }
 }
 
-/// What an owner should do now.
+/// An owner's lease, and so what the owner should do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// Work.
-    Firm,
-    /// Commit something, if only the head: a third of the lease is gone.
-    Renew,
-    /// Stop: another node may have the shard.
-    Over,
+pub enum LeaseStatus {
+    /// Go on working.
+    Valid,
+    /// Commit something, if only the head: a third of the lease has passed.
+    RenewalDue,
+    /// Stop: another node may own the shard.
+    Expired,
 }
 
 /// An owner's belief that it owns a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ownership {
     times: LeaseTimes,
-    confirmed: Monotonic,
+    confirmed_at: Monotonic,
 }
 
 impl Ownership {
-    /// From the commit that took the shard. `sent` is when it was sent, not when it was answered: a challenger may have seen it at once.
+    /// Starts with the commit that took the shard. `sent` is when that commit was sent, not when it was acknowledged: a
+    /// challenger may have seen it at once.
     pub fn new(times: LeaseTimes, sent: Monotonic) -> Self {
-        Self { times, confirmed: sent }
+        Self { times, confirmed_at: sent }
     }
 
     /// Another commit of this owner was acknowledged.
     pub fn confirm(&mut self, sent: Monotonic) {
-        self.confirmed = self.confirmed.max(sent);
+        self.confirmed_at = self.confirmed_at.max(sent);
     }
 
-    /// When to look at [`Self::standing`] again.
-    pub fn wake(&self) -> Monotonic {
-        Monotonic(self.confirmed.0.saturating_add(self.times.ttl / 3))
+    /// The time at which [`Self::status`] should be checked again.
+    pub fn next_check_at(&self) -> Monotonic {
+        Monotonic(self.confirmed_at.0.saturating_add(self.times.ttl / 3))
     }
 
-    /// Where the owner stands.
-    pub fn standing(&self, now: Monotonic) -> Standing {
-        let age = now.since(self.confirmed);
+    /// The lease at this time.
+    pub fn status(&self, now: Monotonic) -> LeaseStatus {
+        let age = now.since(self.confirmed_at);
         if age >= self.times.ttl {
-            Standing::Over
+            LeaseStatus::Expired
         } else if age >= self.times.ttl / 3 {
-            Standing::Renew
+            LeaseStatus::RenewalDue
         } else {
-            Standing::Firm
+            LeaseStatus::Valid
         }
     }
 }
 
-/// What a challenger may do.
+/// A challenger's decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Claim {
-    /// Look again at this moment, not before.
+pub enum TakeoverDecision {
+    /// Read the head again at this time, not before.
     Wait(Monotonic),
-    /// Take the shard with this token, expecting the head exactly as it was last seen.
-    Take {
+    /// Take the shard with this token, and expect the head exactly as it was last read.
+    TakeOver {
         /// One above every token the shard has had.
         fencing_token: u64,
     },
@@ -95,44 +96,48 @@ pub enum Claim {
 
 /// A challenger's view of a shard it does not own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watch {
+pub struct OwnerWatch {
     times: LeaseTimes,
-    seen: Option<Seen>,
+    last_observed: Option<ObservedHead>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Seen {
+struct ObservedHead {
     fencing_token: u64,
     heartbeat: u64,
-    since: Monotonic,
+    unchanged_since: Monotonic,
 }
 
-impl Watch {
-    /// Nothing seen yet.
+impl OwnerWatch {
     pub fn new(times: LeaseTimes) -> Self {
-        Self { times, seen: None }
+        Self { times, last_observed: None }
     }
 
-    /// What the head just read allows. `alone` if no other process can use the store: then there is nobody to wait for.
-    pub fn observe(&mut self, head: Option<&Head>, alone: bool, now: Monotonic) -> Claim {
-        let Some(head) = head else { return Claim::Take { fencing_token: 1 } };
+    /// Decides by the head just read. `exclusive` means that no other process can use the store: then no owner can be
+    /// alive, and there is nothing to wait for.
+    pub fn observe(&mut self, head: Option<&HeadRow>, exclusive: bool, now: Monotonic) -> TakeoverDecision {
+        let Some(head) = head else { return TakeoverDecision::TakeOver { fencing_token: 1 } };
         let Some(next) = head.fencing_token.checked_add(1) else {
-            // No token above this one can be given: the shard stays as it is for ever. It takes 2^64 changes of owner to get here.
-            return Claim::Wait(Monotonic(Duration::MAX));
+            // There is no higher token: the shard stays as it is. It takes 2^64 changes of owner to get here.
+            return TakeoverDecision::Wait(Monotonic(Duration::MAX));
         };
-        if alone {
-            return Claim::Take { fencing_token: next };
+        if exclusive {
+            return TakeoverDecision::TakeOver { fencing_token: next };
         }
-        let still = self
-            .seen
-            .filter(|seen| (seen.fencing_token, seen.heartbeat) == (head.fencing_token, head.heartbeat));
-        let since = still.map_or(now, |seen| seen.since);
-        self.seen = Some(Seen { fencing_token: head.fencing_token, heartbeat: head.heartbeat, since });
+        let unchanged = self
+            .last_observed
+            .filter(|last| (last.fencing_token, last.heartbeat) == (head.fencing_token, head.heartbeat));
+        let since = unchanged.map_or(now, |last| last.unchanged_since);
+        self.last_observed = Some(ObservedHead {
+            fencing_token: head.fencing_token,
+            heartbeat: head.heartbeat,
+            unchanged_since: since,
+        });
         let patience = self.times.ttl.saturating_add(self.times.margin);
         if now.since(since) >= patience {
-            Claim::Take { fencing_token: next }
+            TakeoverDecision::TakeOver { fencing_token: next }
         } else {
-            Claim::Wait(Monotonic(since.0.saturating_add(patience)))
+            TakeoverDecision::Wait(Monotonic(since.0.saturating_add(patience)))
         }
     }
 }
@@ -147,61 +152,73 @@ mod tests {
         Monotonic(Duration::from_secs(seconds))
     }
 
-    fn head(fencing_token: u64, heartbeat: u64) -> Head {
-        Head { owner: "n".to_owned(), fencing_token, heartbeat, last_commit: CommitId(1), last_sequence: 0 }
+    fn head(fencing_token: u64, heartbeat: u64) -> HeadRow {
+        HeadRow {
+            owner: Some("n".to_owned()),
+            fencing_token,
+            heartbeat,
+            last_commit: CommitId(1),
+            last_sequence: 0,
+        }
     }
 
     #[test]
-    fn a_shard_that_nobody_ever_owned_is_taken_at_once() {
-        let mut watch = Watch::new(LeaseTimes::default());
-        assert_eq!(watch.observe(None, false, at(0)), Claim::Take { fencing_token: 1 });
+    fn a_shard_without_a_head_is_taken_at_once() {
+        let mut watch = OwnerWatch::new(LeaseTimes::default());
+        assert_eq!(watch.observe(None, false, at(0)), TakeoverDecision::TakeOver { fencing_token: 1 });
     }
 
     #[test]
     fn a_silent_owner_is_replaced_after_ttl_and_margin_and_not_before() {
-        let mut watch = Watch::new(LeaseTimes::default());
-        assert_eq!(watch.observe(Some(&head(3, 9)), false, at(100)), Claim::Wait(at(120)));
-        assert_eq!(watch.observe(Some(&head(3, 9)), false, at(119)), Claim::Wait(at(120)));
-        assert_eq!(watch.observe(Some(&head(3, 9)), false, at(120)), Claim::Take { fencing_token: 4 });
+        let mut watch = OwnerWatch::new(LeaseTimes::default());
+        assert_eq!(watch.observe(Some(&head(3, 9)), false, at(100)), TakeoverDecision::Wait(at(120)));
+        assert_eq!(watch.observe(Some(&head(3, 9)), false, at(119)), TakeoverDecision::Wait(at(120)));
+        assert_eq!(
+            watch.observe(Some(&head(3, 9)), false, at(120)),
+            TakeoverDecision::TakeOver { fencing_token: 4 }
+        );
     }
 
     #[test]
-    fn every_sign_of_life_starts_the_wait_anew() {
-        let mut watch = Watch::new(LeaseTimes::default());
+    fn every_heartbeat_restarts_the_wait() {
+        let mut watch = OwnerWatch::new(LeaseTimes::default());
         watch.observe(Some(&head(3, 9)), false, at(0));
-        assert_eq!(watch.observe(Some(&head(3, 10)), false, at(19)), Claim::Wait(at(39)));
+        assert_eq!(watch.observe(Some(&head(3, 10)), false, at(19)), TakeoverDecision::Wait(at(39)));
         assert_eq!(
             watch.observe(Some(&head(4, 10)), false, at(38)),
-            Claim::Wait(at(58)),
+            TakeoverDecision::Wait(at(58)),
             "another owner took it"
         );
     }
 
     #[test]
-    fn where_no_other_process_can_be_there_is_nobody_to_wait_for() {
-        let mut watch = Watch::new(LeaseTimes::default());
-        assert_eq!(watch.observe(Some(&head(3, 9)), true, at(0)), Claim::Take { fencing_token: 4 });
+    fn an_exclusive_store_needs_no_wait() {
+        let mut watch = OwnerWatch::new(LeaseTimes::default());
+        assert_eq!(
+            watch.observe(Some(&head(3, 9)), true, at(0)),
+            TakeoverDecision::TakeOver { fencing_token: 4 }
+        );
     }
 
     #[test]
     fn an_owner_renews_in_time_and_stops_at_the_end_of_its_lease() {
         let mut ownership = Ownership::new(LeaseTimes::default(), at(0));
-        assert_eq!(ownership.standing(at(4)), Standing::Firm);
-        assert_eq!(ownership.standing(at(5)), Standing::Renew);
-        assert_eq!(ownership.standing(at(15)), Standing::Over);
+        assert_eq!(ownership.status(at(4)), LeaseStatus::Valid);
+        assert_eq!(ownership.status(at(5)), LeaseStatus::RenewalDue);
+        assert_eq!(ownership.status(at(15)), LeaseStatus::Expired);
         ownership.confirm(at(10));
         ownership.confirm(at(6));
         assert_eq!(
-            ownership.standing(at(14)),
-            Standing::Firm,
-            "an answer that comes late does not turn time back"
+            ownership.status(at(14)),
+            LeaseStatus::Valid,
+            "a late acknowledgement does not turn time back"
         );
-        assert_eq!(ownership.standing(at(25)), Standing::Over);
+        assert_eq!(ownership.status(at(25)), LeaseStatus::Expired);
     }
 
     proptest! {
-        /// Clocks that differ by any offset, an owner that stalls at any moment: by the time a challenger takes the shard the owner has
-        /// stopped, as long as neither clock runs faster than the other by more than the margin allows.
+        /// The clocks differ by any offset, and the owner stalls at any time. When a challenger takes the shard, the
+        /// owner has stopped, as long as neither clock runs faster than the other by more than the margin allows.
         #[test]
         fn no_challenger_takes_a_shard_from_an_owner_that_still_works(
             offset in 0..1_000_000u64,
@@ -213,15 +230,15 @@ mod tests {
             for pause in heartbeats {
                 sent.push(sent.last().unwrap() + pause);
             }
-            let mut watch = Watch::new(LeaseTimes::default());
+            let mut watch = OwnerWatch::new(LeaseTimes::default());
             let mut now = 0;
             for look in looks {
                 now += look;
                 let last = sent.iter().rposition(|sent| *sent <= now).unwrap_or(0);
                 let ownership = Ownership::new(LeaseTimes::default(), ms(sent[last]));
-                let claim = watch.observe(Some(&head(1, last as u64)), false, ms(now + offset));
-                if matches!(claim, Claim::Take { .. }) {
-                    prop_assert_eq!(ownership.standing(ms(now)), Standing::Over);
+                let decision = watch.observe(Some(&head(1, last as u64)), false, ms(now + offset));
+                if matches!(decision, TakeoverDecision::TakeOver { .. }) {
+                    prop_assert_eq!(ownership.status(ms(now)), LeaseStatus::Expired);
                     break;
                 }
             }

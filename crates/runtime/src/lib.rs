@@ -1,34 +1,38 @@
-//! Runs workflows durably: shards that own runs, turns, timers, calls, recovery.
+//! Runs workflows durably: shards own runs and are responsible for their turns, timers, calls and recovery.
 //!
-//! [`Shard`] is a state machine without clock, task or socket; [`event`] is all it hears and wants. Drivers carry it: [`node`] with tokio,
-//! the simulator with dice.
+//! [`Shard`] is a state machine without clock, task or socket: it handles events and returns effects, both defined in
+//! [`event`]. Two drivers execute the effects: [`node`] with tokio, the simulator in virtual time.
 
+pub mod activity_declarations;
 pub mod config;
-pub mod crash;
-pub mod declared;
+pub mod crash_point;
 pub mod definitions;
+pub mod effect_executor;
 pub mod entity;
 pub mod event;
-pub mod fsck;
-pub mod hands;
-pub mod lease;
-pub mod moment;
-pub mod node;
-mod panicked;
-pub mod placement;
+pub mod event_routes;
 #[cfg(feature = "faults")]
-pub mod planted;
-pub mod post;
+pub mod fault_injection;
+pub mod fsck;
+pub mod lease;
+pub mod node;
+pub mod now;
+mod panic_message;
+pub mod placement;
 pub mod request;
-pub mod routes;
 pub mod run;
+pub mod run_message;
 mod shard;
 
-pub use config::Config;
+pub use config::ShardConfig;
 pub use event::{
-    CallId, Depth, Effect, Event, FoundEntity, Kept, LookedUp, Notice, PlanError, ScanPurpose, Stopped,
+    AttemptId, Effect, EntityLookup, Event, InstanceLookup, LookupDepth, OperatorEvent, PlanError,
+    ScanPurpose, StopReason, StoredReplyLookup,
 };
-pub use moment::Moment;
 pub use node::Node;
-pub use request::{Done, Refused, Repeat, Reply, Request, RunView, Start, Started, Ticket, ViewStatus};
+pub use now::Now;
+pub use request::{
+    IdempotentReply, RequestError, RequestId, RequestIdempotency, RunView, ShardReply, ShardRequest,
+    StartRequest, StartedRun, ViewStatus,
+};
 pub use shard::Shard;

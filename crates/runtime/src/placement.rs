@@ -1,12 +1,13 @@
-//! Which shard something lives on: a function of its placement key, the same on every node and for ever.
+//! Maps placement keys to shards: a pure function, the same on every node and for all time.
 //!
-//! What shares a placement key shares a shard, and so a commit: a message, the instance it starts and the row that remembers it.
+//! Rows with the same placement key share a shard, and so a commit: a message, the instance it starts and the row that
+//! records it. Ownership of shards is not known here.
 
 use abide_store::rows::{Partition, PartitionError};
 use abide_workflow::InstanceId;
 use sha2::{Digest, Sha256};
 
-/// How many shards a store is divided into. Fixed when the store is made: another number would move everything.
+/// The number of shards of a store. Fixed when the store is created: another number would move every key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardCount(u32);
 
@@ -15,28 +16,27 @@ pub struct ShardCount(u32);
 pub struct ShardId(u32);
 
 impl ShardCount {
-    /// Most shards of one store.
+    /// The most shards a store can have.
     pub const MAX: u32 = 4_096;
 
-    /// From 1 to [`Self::MAX`] shards.
+    /// Accepts 1 to [`Self::MAX`] shards.
     pub fn new(count: u32) -> Option<Self> {
         (1..=Self::MAX).contains(&count).then_some(Self(count))
     }
 
-    /// Every shard.
     pub fn shards(self) -> impl Iterator<Item = ShardId> {
         (0..self.0).map(ShardId)
     }
 
-    /// The shard of a placement key. The hash is a strong one, so that nobody who chooses ids chooses a shard with them.
+    /// The shard of a placement key. The hash is a strong one, so that clients cannot choose a shard by choosing ids.
     pub fn shard_of(self, placement_key: &str) -> ShardId {
         let digest = Sha256::digest(placement_key.as_bytes());
         let number = digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         ShardId(u32::try_from(number % u64::from(self.0)).unwrap_or(0))
     }
 
-    /// The shard of an instance: of its id up to the first `~`. Instances of one session, and children that stay with their parent, share
-    /// what comes before.
+    /// The shard of an instance, by its id up to the first `~`. Instances of one session, and children placed with
+    /// their parent, share that prefix.
     pub fn shard_of_instance(self, id: &InstanceId) -> ShardId {
         self.shard_of(id.placement_key())
     }
@@ -50,12 +50,12 @@ impl std::fmt::Display for ShardId {
 }
 
 impl ShardId {
-    /// The shard whose own partition has this name.
+    /// Parses the name of a shard's own partition.
     pub fn of_partition(name: &str) -> Option<Self> {
         name.strip_prefix("shard/")?.parse().ok().map(Self)
     }
 
-    /// Its number, from 0.
+    /// Numbered from 0.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -65,7 +65,7 @@ impl ShardId {
         Partition::new(&self.to_string())
     }
 
-    /// The partition where others leave messages for the shard.
+    /// The partition where other shards put messages for this one.
     pub fn inbox(self) -> Result<Partition, PartitionError> {
         Partition::new(&format!("inbox/{:04}", self.0))
     }
@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_shares_the_part_before_the_tilde_shares_a_shard() {
+    fn ids_that_share_the_part_before_the_tilde_share_a_shard() {
         let shards = ShardCount::new(64).unwrap();
         let of = |id: &str| shards.shard_of_instance(&InstanceId::new(id).unwrap());
         assert_eq!(of("device-7"), of("device-7~child~2"));
@@ -85,12 +85,12 @@ mod tests {
         assert_ne!(of("device-7"), of("device-8"));
     }
 
-    /// Stored rows are found again only if this never changes.
+    /// Stored rows can be found only if this never changes.
     #[test]
-    fn a_key_is_on_the_shard_it_always_was_on() {
+    fn the_shard_of_a_key_never_changes() {
         let shards = ShardCount::new(16).unwrap();
-        let found: Vec<u32> = ["", "a", "device-7", "ü"].iter().map(|key| shards.shard_of(key).0).collect();
-        assert_eq!(found, [4, 10, 3, 4]);
+        let numbers: Vec<u32> = ["", "a", "device-7", "ü"].iter().map(|key| shards.shard_of(key).0).collect();
+        assert_eq!(numbers, [4, 10, 3, 4]);
         assert_eq!(ShardId(7).partition().unwrap().name(), "shard/0007");
         assert_eq!(ShardId(7).inbox().unwrap().name(), "inbox/0007");
     }

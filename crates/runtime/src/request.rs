@@ -1,375 +1,302 @@
-//! What a client can ask of a shard, and what it is answered.
+//! The requests a client can send to a shard, and the shard's replies.
 //!
-//! Every answer is given after what it says is durable. Knows no transport: the server spells these as HTTP.
+//! A reply is sent only after what it says is durable. No transport is known here: the server maps these types to HTTP.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use abide_ids::{Digest, KeyDigest, RunId};
 use abide_workflow::instance::CurrentState;
 use abide_workflow::json::Json;
-use abide_workflow::{Failure, InstanceId, Message, Plan, Refusal, RunNumber, Timestamp};
-use sha2::{Digest, Sha256};
+use abide_workflow::{Failure, InstanceId, Message, MessageRefusal, Plan, RunNumber, Timestamp};
 
-use crate::entity::{Operate, Operated, OperationError};
+use crate::entity::{OperationError, OperationReply, OperationRequest};
 
-/// Names one request of a driver; answers carry it.
+/// Identifies one request of a driver; the reply carries it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Ticket(pub u64);
+pub struct RequestId(pub u64);
 
-/// What can be asked.
+/// A client's request to a shard.
 #[derive(Clone, Debug)]
-pub enum Request {
-    /// Begin a run.
-    Start(Box<Start>),
-    /// Give a run an event or an order.
-    Deliver {
-        /// To whom.
+pub enum ShardRequest {
+    /// Start a run.
+    Start(Box<StartRequest>),
+    /// Send an event or a control operation to a run.
+    SendMessage {
         instance_id: InstanceId,
-        /// What: `EventRaised`, `Suspend`, `Resume`, `Terminate` or `Rewind`.
+        /// `EventRaised`, `Suspend`, `Resume`, `Terminate` or `Rewind`.
         message: Message,
     },
-    /// Begin a new run with the input and the version of the last one, which must have ended.
-    Restart {
-        /// Of whom.
-        instance_id: InstanceId,
-    },
-    /// Forget an instance whose last run has ended.
+    /// Start a new run with the input and the version of the last one, which must have ended.
+    Restart { instance_id: InstanceId },
+    /// Delete an instance whose last run has ended.
     Purge {
-        /// Whom.
         instance_id: InstanceId,
-        /// Only if this is its last run.
-        run: Option<RunNumber>,
+        /// Only if this is the number of its last run.
+        run_number: Option<RunNumber>,
     },
-    /// Forget a run that another one has replaced.
-    PurgeEarlier {
-        /// Whose.
-        instance_id: InstanceId,
-        /// Which life of it.
-        run: RunNumber,
-        /// The number the shard gave it.
-        number: u64,
-    },
+    /// Delete a run that a later run has replaced.
+    PurgeEarlierRun { instance_id: InstanceId, run_number: RunNumber, run_id: RunId },
     /// One operation on an entity.
-    Operate(Box<Operate>),
-    /// Answer when a run has ended.
+    Operate(Box<OperationRequest>),
+    /// Reply when a run has ended.
     AwaitEnd {
-        /// Whose.
         instance_id: InstanceId,
-        /// Which, if it is to be that one and no other; else the current one.
-        run: Option<RunNumber>,
+        /// Only if this is the current run; none accepts any.
+        run_number: Option<RunNumber>,
     },
-    /// The same, unless it was done under this key before: then it is answered as it was then, and not done again.
-    Once(Repeat, Box<Request>),
-    /// How a start under this key was answered. Begins nothing.
-    Recall {
-        /// What it began.
+    /// The inner request, unless it was done before under this key: then the stored reply is returned, and nothing is
+    /// done.
+    Idempotent(RequestIdempotency, Box<ShardRequest>),
+    /// Return the stored reply of a start under this key. Starts nothing.
+    GetStoredReply {
+        /// The instance that the start created.
         instance_id: InstanceId,
-        /// The key.
-        repeat: Repeat,
+        idempotency: RequestIdempotency,
     },
 }
 
-impl Request {
-    /// The instance it is for, unless it is for an entity.
+impl ShardRequest {
+    /// The instance the request is for; none if it is for an entity.
     pub fn instance_id(&self) -> Option<&InstanceId> {
         match self {
             Self::Start(start) => Some(&start.instance_id),
-            Self::Deliver { instance_id, .. }
+            Self::SendMessage { instance_id, .. }
             | Self::Restart { instance_id }
             | Self::Purge { instance_id, .. }
-            | Self::PurgeEarlier { instance_id, .. }
+            | Self::PurgeEarlierRun { instance_id, .. }
             | Self::AwaitEnd { instance_id, .. }
-            | Self::Recall { instance_id, .. } => Some(instance_id),
-            Self::Once(_, request) => request.instance_id(),
+            | Self::GetStoredReply { instance_id, .. } => Some(instance_id),
+            Self::Idempotent(_, request) => request.instance_id(),
             Self::Operate(_) => None,
         }
     }
 
-    /// What decides which shard it is for.
+    /// The key that decides which shard the request is for.
     pub fn placement_key(&self) -> Cow<'_, str> {
         match self {
             Self::Operate(operate) => operate.entity.placement_key(),
-            Self::Once(_, request) => request.placement_key(),
+            Self::Idempotent(_, request) => request.placement_key(),
             other => Cow::Borrowed(other.instance_id().map_or("", InstanceId::placement_key)),
         }
     }
 
-    /// What it is recognised by when it comes again.
-    pub(crate) fn repeat(&self) -> Option<Repeat> {
+    /// The key by which a repeated request is recognised.
+    pub(crate) fn idempotency(&self) -> Option<RequestIdempotency> {
         match self {
-            Self::Start(start) => start.repeat,
-            Self::Once(repeat, _) | Self::Recall { repeat, .. } => Some(*repeat),
+            Self::Start(start) => start.idempotency,
+            Self::Idempotent(idempotency, _) | Self::GetStoredReply { idempotency, .. } => Some(*idempotency),
             _ => None,
         }
     }
 
-    /// Whether the row of its instance is enough to serve it; else the run is needed.
+    /// True if the instance's row is enough to serve the request; otherwise the run is needed.
     pub(crate) fn needs_row_only(&self) -> bool {
         match self {
-            Self::Start(_) | Self::Purge { .. } | Self::PurgeEarlier { .. } | Self::Recall { .. } => true,
-            Self::Once(_, request) => request.needs_row_only(),
-            Self::Deliver { .. } | Self::Restart { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => false,
+            Self::Start(_)
+            | Self::Purge { .. }
+            | Self::PurgeEarlierRun { .. }
+            | Self::GetStoredReply { .. } => true,
+            Self::Idempotent(_, request) => request.needs_row_only(),
+            Self::SendMessage { .. } | Self::Restart { .. } | Self::AwaitEnd { .. } | Self::Operate(_) => {
+                false
+            }
         }
     }
 
-    /// Whether a run that has begun is the answer.
-    pub(crate) fn begins(&self) -> bool {
+    /// True if the reply is a run that was started.
+    pub(crate) fn starts_run(&self) -> bool {
         match self {
-            Self::Start(_) | Self::Restart { .. } | Self::Recall { .. } => true,
-            Self::Once(_, request) => request.begins(),
-            Self::Deliver { .. }
+            Self::Start(_) | Self::Restart { .. } | Self::GetStoredReply { .. } => true,
+            Self::Idempotent(_, request) => request.starts_run(),
+            Self::SendMessage { .. }
             | Self::Purge { .. }
-            | Self::PurgeEarlier { .. }
+            | Self::PurgeEarlierRun { .. }
             | Self::AwaitEnd { .. }
             | Self::Operate(_) => false,
         }
     }
 }
 
-/// A run to begin. The plan is chosen and the input checked by whoever asks.
+/// A run to start. The caller has chosen the plan and checked the input.
 #[derive(Clone, Debug)]
-pub struct Start {
-    /// The name it will have; the placement key in it has led to this shard.
+pub struct StartRequest {
+    /// The id of the instance; the placement key in it led to this shard.
     pub instance_id: InstanceId,
-    /// What it runs.
     pub plan: Arc<Plan>,
     /// `$.input`
     pub input: Json,
-    /// `$.event`, if something triggered it.
+    /// `$.event`, if an event triggered the run.
     pub event: Option<Json>,
-    /// The trace it belongs to.
     pub correlation_id: String,
-    /// The entity it acts for.
     pub entity_id: Option<String>,
-    /// How to tell a repeat of this request from another.
-    pub repeat: Option<Repeat>,
-    /// Answer again when the run has ended.
-    pub await_end: Option<Ticket>,
+    /// Recognises a repetition of this request.
+    pub idempotency: Option<RequestIdempotency>,
+    /// The id of a second reply, sent when the run has ended.
+    pub await_end: Option<RequestId>,
 }
 
-/// What makes a request recognisable when it comes again.
+/// The digests by which a repeated request is recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Repeat {
-    /// The digest of the client's key.
-    pub key: [u8; 32],
-    /// The digest of what it asked for: the same key with another request is a mistake.
-    pub payload: [u8; 32],
-    /// Whether the instance's id was made of the key: then an instance of that id is the work of this key, also when the answer is no
-    /// longer kept.
-    pub names_instance: bool,
+pub struct RequestIdempotency {
+    /// The digest of the client's idempotency key.
+    pub key_digest: KeyDigest,
+    /// The digest of the request's content: the same key with different content is an error.
+    pub payload_digest: Digest,
+    /// True if the instance id was derived from the key: then an instance with that id was created under this key, even
+    /// if the reply is no longer stored.
+    pub derives_instance_id: bool,
 }
 
-impl Repeat {
-    /// For a request to somebody that has a name of its own.
-    pub fn new(key: [u8; 32], payload: [u8; 32]) -> Self {
-        Self { key, payload, names_instance: false }
-    }
-
-    /// A digest over parts with their lengths, so that ("ab", "c") and ("a", "bc") differ.
-    pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
-        let mut digest = Sha256::new();
-        for part in parts {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        }
-        digest.finalize().into()
+impl RequestIdempotency {
+    /// For a request whose target has an id of its own.
+    pub fn new(key_digest: KeyDigest, payload_digest: Digest) -> Self {
+        Self { key_digest, payload_digest, derives_instance_id: false }
     }
 }
 
-/// What is answered.
+/// A shard's reply to a request.
 #[derive(Clone, Debug)]
-pub enum Reply {
-    /// The run has begun, or had begun already by an earlier copy of the request.
-    Started(Started),
-    /// The message is taken.
+pub enum ShardReply {
+    /// The run was started, now or by an earlier copy of the request.
+    Started(StartedRun),
+    /// The message was accepted.
     Accepted,
-    /// The operation is done, or was done already by an earlier copy of the request.
-    Operated(Box<Operated>),
-    /// The instance is forgotten.
+    /// The operation was done, now or by an earlier copy of the request.
+    Operated(Box<OperationReply>),
+    /// The instance was deleted.
     Purged,
-    /// It was done, now or by an earlier copy of the request; and until when a copy is recognised.
-    Once(Done, Timestamp),
+    /// The request was done, now or by an earlier copy of it; and the time until which a copy is recognised.
+    Idempotent(IdempotentReply, Timestamp),
     /// The run has ended.
     Ended(Box<RunView>),
-    /// Nothing was done, and why.
-    Refused(Refused),
+    /// Nothing was done, for this reason.
+    Refused(RequestError),
 }
 
-/// A run that has begun.
+/// A run that was started.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Started {
-    /// Its instance.
+pub struct StartedRun {
     pub instance_id: InstanceId,
-    /// Which of its runs.
-    pub run: RunNumber,
-    /// When it was accepted.
+    pub run_number: RunNumber,
     pub created_at: Timestamp,
-    /// Until when a copy of the request is recognised, if it had a key. Stored beside it, not in it.
+    /// The time until which a copy of the request is recognised, if it had a key. Stored beside this value, not in it.
     #[serde(skip)]
-    pub repeat_until: Option<Timestamp>,
+    pub idempotent_until: Option<Timestamp>,
 }
 
-/// What was done under a key. Stored by place: append only.
+/// The result of an idempotent request. Stored by variant position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub enum Done {
-    /// The message is taken.
+pub enum IdempotentReply {
+    /// The message was accepted.
     Accepted,
-    /// The instance is forgotten.
+    /// The instance was deleted.
     Purged,
 }
 
-/// Why nothing was done. Every reason is final for this request but the last group, which may be tried again.
+/// The reason why nothing was done. All are permanent for this request except [`Self::Busy`], [`Self::NotReady`] and
+/// [`Self::Draining`], after which it may be retried.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum Refused {
-    /// No such instance.
-    #[error("there is no instance {instance_id}")]
-    NotFound {
-        /// What was asked for.
-        instance_id: InstanceId,
-    },
-    /// The id is in use.
-    #[error("instance {instance_id} is live (run {}): a new run can begin when it has ended", run.0)]
-    Live {
-        /// Which.
-        instance_id: InstanceId,
-        /// The run that lives.
-        run: RunNumber,
-    },
-    /// The run does not take this message.
+pub enum RequestError {
+    /// There is no such instance.
+    #[error("instance {instance_id} not found")]
+    NotFound { instance_id: InstanceId },
+    /// A run of the instance is live.
+    #[error(
+        "instance {instance_id} is already running (run {run_number}): wait for it to end before starting a new run"
+    )]
+    AlreadyRunning { instance_id: InstanceId, run_number: RunNumber },
+    /// The run does not accept this message.
     #[error(transparent)]
-    Message(#[from] Refusal),
+    Message(#[from] MessageRefusal),
     /// The run is parked.
     #[error("instance {instance_id} is parked: {reason}")]
-    Parked {
-        /// Which.
-        instance_id: InstanceId,
-        /// Why.
-        reason: String,
-    },
+    Parked { instance_id: InstanceId, reason: String },
     /// Its rows cannot be read.
     #[error("instance {instance_id} is damaged: {reason}")]
-    Damaged {
-        /// Which.
-        instance_id: InstanceId,
-        /// What is wrong.
-        reason: String,
-    },
+    Damaged { instance_id: InstanceId, reason: String },
     /// The entity's rows cannot be read.
     #[error("entity {entity} is damaged: {reason}")]
-    EntityDamaged {
-        /// Which.
-        entity: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The entity holds as many events as it may.
+    EntityDamaged { entity: String, reason: String },
+    /// The entity holds as many events as the limit allows.
     #[error("entity {entity} holds {events} events; clear some first")]
-    EntityFull {
-        /// Which.
-        entity: String,
-        /// How many it holds.
-        events: u64,
-    },
+    EntityFull { entity: String, events: u64 },
     /// The entity's kind refused the operation.
     #[error(transparent)]
     Operation(#[from] OperationError),
-    /// Something has more bytes than a payload may have.
-    #[error("{what} has {bytes} bytes, which is more than a payload may have")]
-    TooLarge {
-        /// What.
-        what: &'static str,
-        /// How many.
-        bytes: usize,
-    },
-    /// The same key came with another request before.
-    #[error("this Idempotency-Key was used for another request")]
+    /// Something is larger than the payload limit.
+    #[error("{what} is {bytes} bytes, over the payload limit")]
+    TooLarge { what: &'static str, bytes: usize },
+    /// The same key was used before with different content.
+    #[error("this Idempotency-Key was already used for a different request")]
     KeyReused,
-    /// The instance that was made of this key is there, and the answer to the key is not kept any more.
+    /// The instance created with this key exists, but the stored reply of the key has expired.
     #[error(
-        "this Idempotency-Key began instance {instance_id} long ago, and it is not known any more whether with this request: \
-         look at the instance, or use a new key to begin another"
+        "this Idempotency-Key created instance {instance_id}, but its stored reply has expired, so it is unknown whether \
+         this is the same request: inspect the instance, or use a new key to start another one"
     )]
-    KeyExpired {
-        /// What the key began.
-        instance_id: InstanceId,
-    },
-    /// Another run has the id by now.
-    #[error("run {} of instance {instance_id} is not its current one", run.0)]
-    NotCurrent {
-        /// Which instance.
-        instance_id: InstanceId,
-        /// The run that was asked for.
-        run: RunNumber,
-    },
-    /// Too much waits already.
-    #[error("too much is waiting; try again later")]
+    KeyExpired { instance_id: InstanceId },
+    /// The run is not the current one of its instance.
+    #[error("run {run_number} is not the current run of instance {instance_id}")]
+    NotCurrent { instance_id: InstanceId, run_number: RunNumber },
+    /// Too many requests and messages are queued.
+    #[error("the shard is overloaded; try again later")]
     Busy,
-    /// This node does not own the shard, or not yet.
+    /// This node does not own the shard, or does not own it yet.
     #[error("the shard is not ready on this node; try again")]
     NotReady,
-    /// The node is going down.
+    /// The node is shutting down.
     #[error("the node is shutting down; try again")]
     Draining,
 }
 
-impl Refused {
-    /// Whether the same request may succeed later or elsewhere. None of it was done.
+impl RequestError {
+    /// True if the same request may succeed later or on another node. Nothing of it was done.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy | Self::NotReady | Self::Draining)
     }
 }
 
-/// A run as people see it.
+/// A run as it is shown to clients.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunView {
-    /// The instance.
     pub instance_id: InstanceId,
-    /// Which of its runs.
-    pub run: RunNumber,
-    /// What it runs.
+    pub run_number: RunNumber,
     pub workflow: String,
-    /// In which version.
     pub version: String,
-    /// Where it stands.
     pub status: ViewStatus,
-    /// What it began with.
     pub input: Json,
-    /// What it ended with.
     pub output: Option<Json>,
-    /// Why it failed.
     pub error: Option<Failure>,
-    /// The trace it belongs to.
     pub correlation_id: String,
-    /// The entity it acts for.
     pub entity_id: Option<String>,
-    /// When it was accepted.
     pub created_at: Timestamp,
-    /// When it last moved.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// Where its branches are and what they wait for.
-    pub current_states: Vec<Standing>,
+    /// The current states of its branches, and what each waits for.
+    pub current_states: Vec<BranchView>,
 }
 
-/// Where a run stands: what the workflow says, or that it cannot be said.
+/// The status of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ViewStatus {
-    /// As the run itself has it.
+    /// The run's own status.
     Run(abide_workflow::Status),
-    /// Set aside, with the reason; nothing of it is lost.
+    /// The run is parked, with the reason; nothing of it is lost.
     Parked(String),
 }
 
-/// Where one branch is, and until when.
+/// The position of one branch in the workflow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct BranchView {
     /// The state and what it waits for.
     pub state: CurrentState,
-    /// The activity it called, if it waits for one.
+    /// The activity it called, if it waits for a call.
     pub activity: Option<String>,
-    /// The delivery that is out, from 0, if it waits for an activity.
+    /// The attempt in progress, numbered from 0, if it waits for a call.
     pub attempt: Option<u32>,
-    /// When the timer is due, the next delivery is made or the call is given up, if there is such a moment.
+    /// The time at which the timer is due, the next attempt starts or the call's deadline passes, if there is one.
     pub until: Option<Timestamp>,
-    /// The child it waits for.
+    /// The child it waits for, if any.
     pub child: Option<InstanceId>,
 }

@@ -1,66 +1,66 @@
-//! What every request handler is given: the node, what activities there are, the limits, and whether the server is stopping.
+//! The state shared by all request handlers: the node, the activity catalogue, the limits and the stop signal.
 //!
-//! Knows no request and no route.
+//! Knows no individual request and no API route.
 
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_runtime::hands::Store;
-use abide_runtime::{Node, Reply, Request};
-use abide_store::rows::Health;
+use abide_runtime::{Node, ShardReply, ShardRequest};
+use abide_store::Store;
+use abide_store::rows::StoreHealth;
 use abide_workflow::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::bodies::{Bodies, Share};
-use crate::callers::Callers;
-use crate::catalogue::Catalogue;
+use crate::activity_catalogue::ActivityCatalogue;
+use crate::body_budget::{BodyBudget, BodyReservation};
 use crate::error::ApiError;
-use crate::rate::Rate;
+use crate::origin_check::OriginPolicy;
+use crate::rate_limit::RateLimiter;
 
-/// What a request may be.
+/// Limits that apply to all requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppLimits {
-    /// Bytes of a request's body.
+    /// Of a request's body.
     pub body_bytes_max: usize,
-    /// Bytes of a run's input.
+    /// Of a run's input.
     pub payload_bytes_max: u64,
-    /// How long the runtime and the store may take for an answer.
-    pub answer_max: Duration,
-    /// Requests in a second, of all clients together; 0 if there is no limit.
+    /// How long a request waits for the runtime or the store.
+    pub reply_timeout: Duration,
+    /// Over all clients together; 0 means no limit.
     pub requests_per_second: u32,
-    /// Sessions whose events are taken at the same time (`maxConcurrentSessions`).
-    pub sessions_max: usize,
+    /// Sessions whose events are recorded at the same time (`maxConcurrentSessions`).
+    pub concurrent_sessions_max: usize,
 }
 
 /// The server as request handlers see it. Cheap to clone.
 #[derive(Debug)]
 pub struct App<S> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<AppInner<S>>,
 }
 
 #[derive(Debug)]
-struct Inner<S> {
+struct AppInner<S> {
     node: Arc<Node<S>>,
-    catalogue: Catalogue<S>,
+    catalogue: ActivityCatalogue<S>,
     limits: AppLimits,
-    callers: Callers,
-    bodies: Bodies,
-    rate: Option<Rate>,
+    origin_policy: OriginPolicy,
+    body_budget: BodyBudget,
+    rate_limiter: Option<RateLimiter>,
     stopping: watch::Sender<bool>,
-    probes: Arc<Semaphore>,
-    sessions: Semaphore,
+    check_permits: Arc<Semaphore>,
+    session_permits: Semaphore,
 }
 
-/// How many bodies of the largest size there is room for at the same time.
+/// The body budget holds this many bodies of the largest size.
 const BODIES_MAX: usize = 32;
-/// How long a readiness probe may take. A disk that hangs makes the question hang too.
-const PROBE_MAX: Duration = Duration::from_secs(2);
-/// Probes asked at the same time, each on a thread that a disk may hold; more wait.
-const PROBES_MAX: usize = 4;
-/// How often a server that starts looks whether it is ready.
-const READY_EVERY: Duration = Duration::from_millis(5);
+/// How long a readiness check may take. A disk that hangs makes the check hang too.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Readiness checks at the same time. Each occupies a thread that a hanging disk may block; further checks wait.
+const CONCURRENT_CHECKS_MAX: usize = 4;
+/// How often [`App::ready`] checks readiness while the server starts.
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl<S> Clone for App<S> {
     fn clone(&self) -> Self {
@@ -69,33 +69,37 @@ impl<S> Clone for App<S> {
 }
 
 impl<S: Store> App<S> {
-    /// A node, the activities its definitions may name, and who may call.
-    pub fn new(node: Arc<Node<S>>, catalogue: Catalogue<S>, limits: AppLimits, callers: Callers) -> Self {
-        let probes = Arc::new(Semaphore::new(PROBES_MAX));
-        let bodies = Bodies::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
-        let rate = NonZeroU32::new(limits.requests_per_second).map(Rate::per_second);
+    /// `catalogue` holds the activities that definitions may name; `origin_policy` decides which requests are accepted.
+    pub fn new(
+        node: Arc<Node<S>>,
+        catalogue: ActivityCatalogue<S>,
+        limits: AppLimits,
+        origin_policy: OriginPolicy,
+    ) -> Self {
+        let check_permits = Arc::new(Semaphore::new(CONCURRENT_CHECKS_MAX));
+        let body_budget = BodyBudget::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
+        let rate_limiter = NonZeroU32::new(limits.requests_per_second).map(RateLimiter::per_second);
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AppInner {
                 node,
                 catalogue,
                 limits,
-                callers,
-                bodies,
-                rate,
+                origin_policy,
+                body_budget,
+                rate_limiter,
                 stopping: watch::Sender::new(false),
-                probes,
-                sessions: Semaphore::new(limits.sessions_max.min(Semaphore::MAX_PERMITS)),
+                check_permits,
+                session_permits: Semaphore::new(limits.concurrent_sessions_max.min(Semaphore::MAX_PERMITS)),
             }),
         }
     }
 
-    /// The node.
     pub fn node(&self) -> &Node<S> {
         &self.inner.node
     }
 
     /// The activities that definitions may name.
-    pub(crate) fn catalogue(&self) -> &Catalogue<S> {
+    pub(crate) fn catalogue(&self) -> &ActivityCatalogue<S> {
         &self.inner.catalogue
     }
 
@@ -103,90 +107,92 @@ impl<S: Store> App<S> {
         self.inner.limits
     }
 
-    pub(crate) fn callers(&self) -> &Callers {
-        &self.inner.callers
+    pub(crate) fn origin_policy(&self) -> &OriginPolicy {
+        &self.inner.origin_policy
     }
 
-    /// A place among the sessions whose events are taken now.
-    pub(crate) async fn session(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
-        self.inner.sessions.acquire().await.ok()
+    /// A permit to record the events of one session.
+    pub(crate) async fn acquire_session(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.inner.session_permits.acquire().await.ok()
     }
 
-    /// Room for a request's body.
-    pub(crate) fn body_share(&self) -> Share {
-        self.inner.bodies.share()
+    /// An empty reservation in the body budget; it grows as the body arrives.
+    pub(crate) fn reserve_body(&self) -> BodyReservation {
+        self.inner.body_budget.reserve()
     }
 
-    /// Whether one more request may come now.
-    pub(crate) fn admits(&self) -> bool {
-        self.inner.rate.as_ref().is_none_or(|rate| rate.admits(self.node().uptime()))
+    /// True if the rate limit admits one more request now.
+    pub(crate) fn try_admit_request(&self) -> bool {
+        self.inner.rate_limiter.as_ref().is_none_or(|rate| rate.try_acquire(self.node().uptime()))
     }
 
-    /// Asks the shard of an instance.
-    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, ApiError> {
-        Ok(self.in_time(self.node().ask(request)).await??)
+    /// Sends a request to the shard of its instance and waits for the reply.
+    pub(crate) async fn request(&self, request: ShardRequest) -> Result<ShardReply, ApiError> {
+        Ok(self.with_timeout(self.node().request(request)).await??)
     }
 
-    /// An answer of the runtime or the store, if it comes in time. A store in trouble may keep it for as long as the trouble lasts; a client
-    /// must not wait for that, and what it asked for may be done all the same.
-    pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, ApiError> {
-        let answer_max = self.limits().answer_max;
-        let late = |_| ApiError::outcome_unknown(format!("there was no answer within {answer_max:?}"));
-        tokio::time::timeout(answer_max, answer).await.map_err(late)
+    /// Waits for a reply of the runtime or the store, up to the reply timeout. A failing store may delay the reply for
+    /// as long as it fails, and a client must not wait for that. After a timeout the outcome is unknown: the request
+    /// may still take effect.
+    pub(crate) async fn with_timeout<T>(&self, reply: impl Future<Output = T>) -> Result<T, ApiError> {
+        let timeout = self.limits().reply_timeout;
+        let late =
+            |_| ApiError::outcome_unknown(format!("timed out after {timeout:?}; the outcome is unknown"));
+        tokio::time::timeout(timeout, reply).await.map_err(late)
     }
 
-    /// The time of day.
     pub(crate) fn now(&self) -> Timestamp {
         self.node().now()
     }
 
-    /// Whoever waits for something long is to answer now.
+    /// Tells long-waiting handlers to respond now.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
     }
 
     /// Resolves when the server is stopping.
-    pub(crate) fn stopping(&self) -> impl Future<Output = ()> + Send + use<S> {
+    pub(crate) fn wait_for_stop(&self) -> impl Future<Output = ()> + Send + use<S> {
         let mut stopping = self.inner.stopping.subscribe();
         async move {
-            // The sender lives as long as the app: whoever waits here holds one, or the server is gone.
+            // An error means that the sender is gone, and with it the app.
             drop(stopping.wait_for(|stopping| *stopping).await);
         }
     }
 
-    /// Whether requests can be served; the reason if not.
+    /// Ok if requests can be served, else the reason.
     pub(crate) async fn readiness(&self) -> Result<(), String> {
-        let hangs = || Err("the store does not answer".to_owned());
-        self.probe(|app| app.node().readiness()).await.unwrap_or_else(hangs)
+        let hangs = || Err("the store does not respond".to_owned());
+        self.check_blocking(|app| app.node().readiness()).await.unwrap_or_else(hangs)
     }
 
-    /// Whether the store takes reads and commits.
-    pub(crate) async fn store_is_usable(&self) -> bool {
-        self.probe(|app| app.node().store().health() == Health::Usable).await.unwrap_or(false)
+    /// True if the store accepts reads and commits.
+    pub(crate) async fn is_store_usable(&self) -> bool {
+        self.check_blocking(|app| app.node().store().health() == StoreHealth::Usable).await.unwrap_or(false)
     }
 
-    /// Asks something that a disk may keep from answering: none if it does not answer in time.
-    async fn probe<T: Send + 'static>(
+    /// Runs a check that a hanging disk may block; none if it does not finish in time.
+    async fn check_blocking<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Self) -> T + Send + 'static,
+        check: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Option<T> {
-        let (app, probes) = (self.clone(), Arc::clone(&self.inner.probes));
-        let answer = async move {
-            let probe = probes.acquire_owned().await.ok()?;
-            let asked = tokio::task::spawn_blocking(move || {
-                let _probe = probe;
-                question(&app)
+        let app = self.clone();
+        let permits = Arc::clone(&self.inner.check_permits);
+        let result = async move {
+            let permit = permits.acquire_owned().await.ok()?;
+            let blocking = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                check(&app)
             });
-            asked.await.ok()
+            blocking.await.ok()
         };
-        tokio::time::timeout(PROBE_MAX, answer).await.ok()?
+        tokio::time::timeout(CHECK_TIMEOUT, result).await.ok()?
     }
 
-    /// Resolves when every shard is at work and the store is usable.
+    /// Resolves when every shard is ready and the store is usable.
     pub async fn ready(&self) {
         while self.readiness().await.is_err() {
-            tokio::time::sleep(READY_EVERY).await;
+            tokio::time::sleep(READY_POLL_INTERVAL).await;
         }
     }
 }

@@ -1,55 +1,53 @@
-//! The correlation id of one request: the caller's, or a new one. It goes into every response, so it is checked before anything else.
+//! The correlation id of one request: the client's, or a new one. Every response carries it, so it is checked first.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
-/// The header that carries it, both ways.
+/// The header of request and response.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Characters a correlation id may have.
 pub(crate) const CHARS_MAX: usize = 128;
 
-/// A correlation id: visible ASCII, so that it can stand in headers, logs and JSON as it is.
+/// Visible ASCII, so that it can be used in headers, logs and JSON unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct CorrelationId {
     value: HeaderValue,
-    given: bool,
+    from_caller: bool,
 }
 
 impl CorrelationId {
-    /// The id of a request. One that could not be passed on is replaced.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    /// The request's correlation id. A missing or invalid one is replaced.
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         match headers.get(HEADER) {
-            Some(value) if is_usable(value.as_bytes()) => Self { value: value.clone(), given: true },
-            _ => Self::make(),
+            Some(value) if is_valid(value.as_bytes()) => Self { value: value.clone(), from_caller: true },
+            _ => Self::generate(),
         }
     }
 
-    fn make() -> Self {
+    fn generate() -> Self {
         let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
         let text = Uuid::now_v7().hyphenated().encode_lower(&mut text);
         // A UUID is nothing but hexadecimal digits and hyphens.
         let value = HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("none"));
-        Self { value, given: false }
+        Self { value, from_caller: false }
     }
 
     pub(crate) fn as_str(&self) -> &str {
         self.value.to_str().unwrap_or_default()
     }
 
-    /// As the response's header.
-    pub(crate) fn header(&self) -> HeaderValue {
+    pub(crate) fn header_value(&self) -> HeaderValue {
         self.value.clone()
     }
 
-    /// Whether the caller gave it. One that was made here is new, and can name what the request makes.
-    pub(crate) fn is_given(&self) -> bool {
-        self.given
+    /// True if the client sent it. A generated id is unique, so it can also identify what the request creates.
+    pub(crate) fn is_from_caller(&self) -> bool {
+        self.from_caller
     }
 }
 
-/// Whether these bytes can be a correlation id.
-pub(crate) fn is_usable(bytes: &[u8]) -> bool {
+/// True if these bytes can be a correlation id.
+pub(crate) fn is_valid(bytes: &[u8]) -> bool {
     (1..=CHARS_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
 }
 
@@ -57,19 +55,25 @@ pub(crate) fn is_usable(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(value: &[u8]) -> CorrelationId {
+    fn with_header(value: &[u8]) -> CorrelationId {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER, HeaderValue::from_bytes(value).unwrap());
-        CorrelationId::of(&headers)
+        CorrelationId::from_headers(&headers)
     }
 
     #[test]
-    fn a_usable_id_is_kept_and_any_other_is_replaced() {
-        assert_eq!((of(b"order-7").as_str(), of(b"order-7").is_given()), ("order-7", true));
-        for unusable in [&b""[..], b"a b", b"\xc3\xa4", &[b'a'; 129]] {
-            let made = of(unusable);
-            assert!(!made.is_given() && Uuid::parse_str(made.as_str()).is_ok(), "{unusable:?}");
+    fn a_valid_id_is_kept_and_any_other_is_replaced() {
+        assert_eq!(
+            (with_header(b"order-7").as_str(), with_header(b"order-7").is_from_caller()),
+            ("order-7", true)
+        );
+        for invalid in [&b""[..], b"a b", b"\xc3\xa4", &[b'a'; 129]] {
+            let generated = with_header(invalid);
+            assert!(
+                !generated.is_from_caller() && Uuid::parse_str(generated.as_str()).is_ok(),
+                "{invalid:?}"
+            );
         }
-        assert_ne!(of(b"").as_str(), CorrelationId::of(&HeaderMap::new()).as_str());
+        assert_ne!(with_header(b"").as_str(), CorrelationId::from_headers(&HeaderMap::new()).as_str());
     }
 }

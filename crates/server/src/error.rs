@@ -1,28 +1,28 @@
-//! The one table from what can go wrong to what a caller is told: HTTP status, code, message, place.
+//! The one table that maps every failure to the client's error: HTTP status, code, message and target.
 //!
-//! What only an operator should read (why something stored is damaged) goes to the log and not into the answer.
+//! Details for operators only, such as why stored data is damaged, go to the log and never into a response.
 
-mod catalogue;
+mod activity_catalogue;
 
-use abide_runtime::Refused;
+use abide_runtime::RequestError;
 use abide_runtime::definitions::DefinitionError;
 use abide_runtime::entity::{EntityReadError, OperationError};
-use abide_runtime::node::{ShowError, Unanswered};
-use abide_runtime::routes::RouteError;
-use abide_store::public::PutError;
+use abide_runtime::event_routes::EventRouteError;
+use abide_runtime::node::{RunReadError, ShardLost};
+use abide_store::public::PublicPutError;
 use abide_store::rows::StoreError;
 use abide_workflow::json::JsonError;
 use abide_workflow::schema::Mismatch;
-use abide_workflow::{Finding, Refusal};
+use abide_workflow::{Finding, MessageRefusal};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The codes of the interface. Clients match on them.
+/// The error codes of the API. Clients match on them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ErrorCode")]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum Code {
+pub(crate) enum ApiErrorCode {
     ValidationError,
     AuthorizationFailed,
     ResourceNotFound,
@@ -32,114 +32,118 @@ pub(crate) enum Code {
     ServiceUnavailable,
 }
 
-/// One place of several that are wrong.
+/// One of several errors in a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ErrorDetail")]
-pub(crate) struct Detail {
+pub(crate) struct ApiErrorDetail {
     pub(crate) code: String,
     pub(crate) message: String,
-    /// A JSON pointer into what was sent, or the name of a header; empty if it is the whole.
+    /// A JSON pointer into the request body, or the name of a header; empty for the request as a whole.
     pub(crate) target: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
 }
 
-/// Why a request has no data as its answer.
+/// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    code: Code,
+    code: ApiErrorCode,
     message: String,
     target: Option<String>,
-    details: Vec<Detail>,
-    logged: Option<String>,
+    details: Vec<ApiErrorDetail>,
+    log_detail: Option<String>,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub(crate) struct ErrorJson<'a> {
-    code: Code,
+    code: ApiErrorCode,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[Detail]>::is_empty")]
-    details: &'a [Detail],
+    #[serde(skip_serializing_if = "<[ApiErrorDetail]>::is_empty")]
+    details: &'a [ApiErrorDetail],
 }
 
-/// The header that makes a request recognisable.
-const KEY: &str = "Idempotency-Key";
-/// When to try again what was refused for now.
+const IDEMPOTENCY_KEY_HEADER: &str = "Idempotency-Key";
+/// The `Retry-After` of transient errors.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
 impl ApiError {
-    fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), target: None, details: Vec::new(), logged: None }
+    fn new(status: StatusCode, code: ApiErrorCode, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), target: None, details: Vec::new(), log_detail: None }
     }
 
-    /// The request itself is wrong, at this place.
+    /// The request itself is invalid, at `target`.
     pub(crate) fn invalid(target: impl Into<String>, message: impl Into<String>) -> Self {
-        let error = Self::new(StatusCode::BAD_REQUEST, Code::ValidationError, message);
+        let error = Self::new(StatusCode::BAD_REQUEST, ApiErrorCode::ValidationError, message);
         Self { target: Some(target.into()).filter(|target| !target.is_empty()), ..error }
     }
 
-    /// The request is refused before it is understood: its size, its kind, its method.
-    pub(crate) fn refused(status: StatusCode, message: impl Into<String>) -> Self {
-        Self::new(status, Code::ValidationError, message)
+    /// The request is rejected before it is interpreted, because of its size, content type or method.
+    pub(crate) fn rejected(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, ApiErrorCode::ValidationError, message)
     }
 
-    /// Whoever asks may not.
-    pub(crate) fn foreign(target: &str, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, Code::AuthorizationFailed, message).at(target)
+    /// The client may not do this.
+    pub(crate) fn forbidden(target: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, ApiErrorCode::AuthorizationFailed, message).with_target(target)
     }
 
-    /// Nobody can tell what came of it. Clients tell it from what was surely not done by the detail's code.
+    /// The request may or may not have taken effect. By the detail's code, clients can distinguish this from a request
+    /// that certainly had no effect.
     pub(crate) fn outcome_unknown(message: impl Into<String>) -> Self {
-        let hint = "ask again; with the same Idempotency-Key it is not done twice";
-        Self::unavailable(message).with_detail("OUTCOME_UNKNOWN", "it may have been done or not", hint)
+        let hint = "try again; with the same Idempotency-Key it takes effect only once";
+        Self::unavailable(message).with_detail(
+            "OUTCOME_UNKNOWN",
+            "the request may or may not have taken effect",
+            hint,
+        )
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
+        Self::new(StatusCode::NOT_FOUND, ApiErrorCode::ResourceNotFound, message)
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, Code::ServiceUnavailable, message)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ApiErrorCode::ServiceUnavailable, message)
     }
 
-    /// Something is wrong on this side. The caller is given a way to find it in the log.
+    /// The server failed. The response only points to the log; `detail` is logged.
     pub(crate) fn internal(detail: &impl ToString) -> Self {
-        let message = "the server could not do it; its log says why, under this correlation id";
-        let error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, message);
-        Self { logged: Some(detail.to_string()), ..error }
+        let message = "internal error; the server's log has the reason, under this correlation id";
+        let error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, ApiErrorCode::InternalError, message);
+        Self { log_detail: Some(detail.to_string()), ..error }
     }
 
-    /// An input that does not fit its schema. Pointers lead into the input; the caller sent it inside a body, below `within`.
-    pub(crate) fn mismatched(within: &str, mismatches: Vec<Mismatch>) -> Self {
-        let detail = |mismatch: Mismatch| Detail {
+    /// An input that does not match its schema. The mismatches point into the input, which is at `within` in the body.
+    pub(crate) fn schema_mismatch(within: &str, mismatches: Vec<Mismatch>) -> Self {
+        let detail = |mismatch: Mismatch| ApiErrorDetail {
             code: mismatch.keyword,
             message: mismatch.message,
             target: format!("{within}{}", mismatch.pointer),
             hint: None,
         };
-        let details: Vec<Detail> = mismatches.into_iter().map(detail).collect();
+        let details: Vec<ApiErrorDetail> = mismatches.into_iter().map(detail).collect();
         let first = details.first().map_or(within, |detail| detail.target.as_str());
-        let error = Self::invalid(first, "the input does not fit the definition");
+        let error = Self::invalid(first, "the input does not match the definition's input schema");
         Self { details, ..error }
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, Code::Conflict, message)
+        Self::new(StatusCode::CONFLICT, ApiErrorCode::Conflict, message)
     }
 
     pub(crate) fn rate_limited(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, ApiErrorCode::RateLimited, message)
     }
 
-    /// The same error, with a code of its own for clients to match on.
+    /// Adds a detail with a code of its own for clients to match on.
     fn with_detail(self, code: &str, message: &str, hint: &str) -> Self {
         let target = self.target.clone().unwrap_or_default();
-        let detail = Detail {
+        let detail = ApiErrorDetail {
             code: code.to_owned(),
             message: message.to_owned(),
             target,
@@ -148,15 +152,15 @@ impl ApiError {
         Self { details: vec![detail], ..self }
     }
 
-    /// The same error, with something to add.
+    /// Appends a note to the message.
     #[must_use]
     pub(crate) fn with_note(self, note: &str) -> Self {
         Self { message: format!("{}; {note}", self.message), ..self }
     }
 
-    /// The same error, at this place of the request.
+    /// Sets the part of the request that the error is about.
     #[must_use]
-    pub(crate) fn at(self, target: &str) -> Self {
+    pub(crate) fn with_target(self, target: &str) -> Self {
         Self { target: Some(target.to_owned()), ..self }
     }
 
@@ -164,22 +168,23 @@ impl ApiError {
         self.status
     }
 
-    /// The message and, if there are several places, what is wrong at the first.
-    pub(crate) fn in_words(&self) -> String {
+    /// The message and, if there are details, the first of them.
+    pub(crate) fn full_message(&self) -> String {
         match self.details.first() {
             Some(first) => format!("{}: {} {}", self.message, first.target, first.message),
             None => self.message.clone(),
         }
     }
 
-    /// What the log has to say of it.
-    pub(crate) fn logged(&self) -> Option<&str> {
-        self.logged.as_deref()
+    /// The detail that is logged and not sent to the client.
+    pub(crate) fn log_detail(&self) -> Option<&str> {
+        self.log_detail.as_deref()
     }
 
-    /// After how many seconds the same request may succeed.
+    /// The number of seconds after which the same request may succeed; none if the error is not transient.
     pub(crate) fn retry_after_seconds(&self) -> Option<u16> {
-        matches!(self.code, Code::RateLimited | Code::ServiceUnavailable).then_some(RETRY_AFTER_SECONDS)
+        matches!(self.code, ApiErrorCode::RateLimited | ApiErrorCode::ServiceUnavailable)
+            .then_some(RETRY_AFTER_SECONDS)
     }
 
     pub(crate) fn to_json(&self) -> ErrorJson<'_> {
@@ -192,56 +197,62 @@ impl ApiError {
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
-        let message = refused.to_string();
-        match refused {
-            Refused::NotFound { .. } => Self::not_found(message),
-            Refused::Live { .. } | Refused::Parked { .. } | Refused::NotCurrent { .. } => {
-                Self::conflict(message)
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        let message = error.to_string();
+        match error {
+            RequestError::NotFound { .. } => Self::not_found(message),
+            RequestError::AlreadyRunning { .. }
+            | RequestError::Parked { .. }
+            | RequestError::NotCurrent { .. } => Self::conflict(message),
+            RequestError::KeyReused => {
+                Self::conflict(message).with_target(IDEMPOTENCY_KEY_HEADER).with_detail(
+                    "IDEMPOTENCY_KEY_REUSED",
+                    "the key belongs to another request",
+                    "use a separate key for each request",
+                )
             }
-            Refused::KeyReused => Self::conflict(message).at(KEY).with_detail(
-                "IDEMPOTENCY_KEY_REUSED",
-                "the key belongs to another request",
-                "use a key of its own for each request",
-            ),
-            Refused::KeyExpired { .. } => Self::conflict(message).at(KEY).with_detail(
-                "IDEMPOTENCY_KEY_EXPIRED",
-                "what the key was answered is not kept any more; what it began is",
-                "look at the instance; a new key begins another",
-            ),
-            Refused::Message(refusal) => refusal.into(),
-            Refused::Damaged { .. } | Refused::EntityDamaged { .. } => Self::internal(&message),
-            Refused::EntityFull { .. } => Self::conflict(message),
-            Refused::Operation(OperationError::Refused { .. }) => Self::conflict(message),
-            Refused::Operation(OperationError::Panicked { .. }) => Self::internal(&message),
-            Refused::Operation(_) => Self::invalid("", message),
-            Refused::TooLarge { .. } => Self::refused(StatusCode::PAYLOAD_TOO_LARGE, message),
-            Refused::Busy => Self::rate_limited(message),
-            Refused::NotReady | Refused::Draining => Self::unavailable(message),
+            RequestError::KeyExpired { .. } => {
+                Self::conflict(message).with_target(IDEMPOTENCY_KEY_HEADER).with_detail(
+                    "IDEMPOTENCY_KEY_EXPIRED",
+                    "the stored reply of this key has expired; the instance it started still exists",
+                    "query the instance; a new key starts another one",
+                )
+            }
+            RequestError::Message(refusal) => refusal.into(),
+            RequestError::Damaged { .. } | RequestError::EntityDamaged { .. } => Self::internal(&message),
+            RequestError::EntityFull { .. } => Self::conflict(message),
+            RequestError::Operation(OperationError::Refused { .. }) => Self::conflict(message),
+            RequestError::Operation(OperationError::Panicked { .. }) => Self::internal(&message),
+            RequestError::Operation(_) => Self::invalid("", message),
+            RequestError::TooLarge { .. } => Self::rejected(StatusCode::PAYLOAD_TOO_LARGE, message),
+            RequestError::Busy => Self::rate_limited(message),
+            RequestError::NotReady | RequestError::Draining => Self::unavailable(message),
         }
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
+impl From<MessageRefusal> for ApiError {
+    fn from(refusal: MessageRefusal) -> Self {
         let message = refusal.to_string();
         match refusal {
-            Refusal::RunEnded { .. }
-            | Refusal::NotFailed { .. }
-            | Refusal::AlreadyCompensated
-            | Refusal::NothingToRewind
-            | Refusal::NotSuspended { .. } => Self::conflict(message),
-            Refusal::BufferFull { .. } => Self::rate_limited(message),
-            Refusal::PayloadTooLarge { .. } => Self::refused(StatusCode::PAYLOAD_TOO_LARGE, message),
-            Refusal::PayloadTooDeep { .. } | Refusal::EventName { .. } => Self::invalid("", message),
+            MessageRefusal::RunEnded { .. }
+            | MessageRefusal::NotFailed { .. }
+            | MessageRefusal::AlreadyCompensated
+            | MessageRefusal::NothingToRewind
+            | MessageRefusal::NotSuspended { .. } => Self::conflict(message),
+            MessageRefusal::BufferFull { .. } => Self::rate_limited(message),
+            MessageRefusal::PayloadTooLarge { .. } => Self::rejected(StatusCode::PAYLOAD_TOO_LARGE, message),
+            MessageRefusal::PayloadTooDeep { .. } | MessageRefusal::InvalidEventName { .. } => {
+                Self::invalid("", message)
+            }
         }
     }
 }
 
-impl From<Unanswered> for ApiError {
-    fn from(unanswered: Unanswered) -> Self {
-        Self::outcome_unknown(unanswered.to_string())
+impl From<ShardLost> for ApiError {
+    fn from(error: ShardLost) -> Self {
+        Self::outcome_unknown(error.to_string())
     }
 }
 
@@ -254,11 +265,11 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<ShowError> for ApiError {
-    fn from(error: ShowError) -> Self {
+impl From<RunReadError> for ApiError {
+    fn from(error: RunReadError) -> Self {
         match error {
-            ShowError::Unreadable(_) => Self::internal(&error),
-            ShowError::Store(error) => error.into(),
+            RunReadError::Unreadable(_) => Self::internal(&error),
+            RunReadError::Store(error) => error.into(),
         }
     }
 }
@@ -268,13 +279,13 @@ impl From<DefinitionError> for ApiError {
         let message = error.to_string();
         match error {
             DefinitionError::Rejected { findings } => Self {
-                details: findings.into_iter().map(Detail::from).collect(),
+                details: findings.into_iter().map(ApiErrorDetail::from).collect(),
                 ..Self::invalid("", message)
             },
-            DefinitionError::OtherContent { .. }
+            DefinitionError::ContentMismatch { .. }
             | DefinitionError::Retired { .. }
             | DefinitionError::IsDefault { .. } => Self::conflict(message),
-            DefinitionError::Unknown { .. } => Self::not_found(message),
+            DefinitionError::NotFound { .. } => Self::not_found(message),
             DefinitionError::Busy { .. } => Self::unavailable(message),
             DefinitionError::Registry(_) | DefinitionError::Table(_) => Self::internal(&message),
             DefinitionError::Store(error) => error.into(),
@@ -282,14 +293,14 @@ impl From<DefinitionError> for ApiError {
     }
 }
 
-impl From<RouteError> for ApiError {
-    fn from(error: RouteError) -> Self {
+impl From<EventRouteError> for ApiError {
+    fn from(error: EventRouteError) -> Self {
         let message = error.to_string();
         match error {
-            RouteError::Busy => Self::unavailable(message),
-            RouteError::TooMany => Self::conflict(message),
-            RouteError::Table(_) => Self::internal(&message),
-            RouteError::Store(error) => error.into(),
+            EventRouteError::Busy => Self::unavailable(message),
+            EventRouteError::TooMany => Self::conflict(message),
+            EventRouteError::Table(_) => Self::internal(&message),
+            EventRouteError::Store(error) => error.into(),
         }
     }
 }
@@ -303,10 +314,10 @@ impl From<EntityReadError> for ApiError {
     }
 }
 
-impl From<PutError> for ApiError {
-    fn from(error: PutError) -> Self {
+impl From<PublicPutError> for ApiError {
+    fn from(error: PublicPutError) -> Self {
         match error {
-            PutError::Store(error) => error.into(),
+            PublicPutError::Store(error) => error.into(),
             other => Self::internal(&other),
         }
     }
@@ -314,11 +325,11 @@ impl From<PutError> for ApiError {
 
 impl From<JsonError> for ApiError {
     fn from(error: JsonError) -> Self {
-        Self::invalid("", format!("the body is not JSON as it is taken here: {error}"))
+        Self::invalid("", format!("invalid JSON in the body: {error}"))
     }
 }
 
-impl From<Finding> for Detail {
+impl From<Finding> for ApiErrorDetail {
     fn from(finding: Finding) -> Self {
         let message = match finding.position {
             Some((line, column)) => format!("line {line}, column {column}: {}", finding.message),

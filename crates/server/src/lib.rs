@@ -1,43 +1,45 @@
-//! The server: configuration, the HTTP interface, metrics, and the composition root that puts a store, activities and a node together.
+//! The server: configuration, the HTTP API, metrics, and the composition root that assembles a store, activities and
+//! a node.
 //!
-//! It is: how the runtime is reached from outside. It is not: deciding anything about runs, which the runtime does, or about definitions,
-//! which validation does.
+//! It exposes the runtime to the outside. It decides nothing about runs (the runtime does) or about definitions
+//! (validation does).
 //!
 //! ```text
-//!  socket ─► listen ─► rest (a file per resource) ─► App: node, definitions ─► envelope or error ─► socket
-//!                       durable (the same, as Durable Functions has it)
+//!  socket ─► connections ─► rest (a file per resource) ──────► App: node, definitions ─► response or error ─► socket
+//!                           durable_functions (the same runs
+//!                           under the Durable Functions API)
 //! ```
 
+mod activity_catalogue;
+mod api_request;
 mod app;
-mod asked;
 pub mod backup;
-mod bodies;
-mod callers;
-mod catalogue;
-mod check;
+mod body_budget;
 pub mod config;
+mod connections;
 mod correlation;
-mod durable;
-mod envelope;
+mod data_check;
+mod data_layout;
+mod durable_functions;
 mod error;
-mod layout;
-mod listen;
 pub mod logging;
 mod metrics;
 mod openapi;
-mod rate;
+mod origin_check;
+mod rate_limit;
+mod response;
 mod rest;
-pub mod serve;
-mod watched;
+pub mod server;
+mod write_timeout;
 
+pub use activity_catalogue::{ActivityCatalogue, CatalogueError};
 pub use app::{App, AppLimits};
-pub use callers::Callers;
-pub use catalogue::{Catalogue, CatalogueError};
-pub use check::{CheckError, check};
 pub use config::Config;
-pub use rest::{interface, router};
-pub use serve::{Builder, ServeError, Server};
+pub use data_check::{CheckError, check_data_folder};
+pub use origin_check::OriginPolicy;
+pub use rest::{openapi_document, router};
+pub use server::{ServeError, Server, ServerBuilder};
 
-pub use abide_dispatch::{Category, Declaration, Failure, Invocation};
-pub use abide_runtime::entity::{EntityKind, OperationCall, OperationError, OperationOutcome};
-pub use abide_store_embedded::OpenError;
+pub use abide_dispatch::{ActivityCategory, ActivityDeclaration, CallFailure, LocalInvocation};
+pub use abide_runtime::entity::{EntityKind, OperationContext, OperationError, OperationOutcome};
+pub use abide_store_embedded::StoreOpenError;

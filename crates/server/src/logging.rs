@@ -1,37 +1,36 @@
-//! What operators read: one line per event, to standard error, as much of it as `ABIDE_LOG` says.
+//! Sets up logging: one line per event to standard error, at the level of `ABIDE_LOG`. Writes no log line itself.
 
 use std::io;
 
 use tracing_subscriber::filter::LevelFilter;
 
-/// The environment variable that says how much.
-pub const LEVEL: &str = "ABIDE_LOG";
+/// The environment variable with the log level.
+pub const LEVEL_VARIABLE: &str = "ABIDE_LOG";
 
-/// A level that is none.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{LEVEL} is {given:?}; it must be off, error, warn, info, debug or trace")]
-pub struct UnknownLevel {
+#[error("invalid log level {given:?} in {LEVEL_VARIABLE}: use off, error, warn, info, debug or trace")]
+pub struct InvalidLogLevel {
     given: String,
 }
 
-/// Begins to log. Only the first call in a process has an effect.
-pub fn begin() -> Result<(), UnknownLevel> {
-    let level = match std::env::var(LEVEL) {
-        Ok(given) => level_of(&given)?,
+/// Starts logging. Only the first call in a process has an effect.
+pub fn init() -> Result<(), InvalidLogLevel> {
+    let level = match std::env::var(LEVEL_VARIABLE) {
+        Ok(given) => parse_level(&given)?,
         Err(_) => LevelFilter::INFO,
     };
     let subscriber =
         tracing_subscriber::fmt().compact().with_max_level(level).with_writer(io::stderr).finish();
-    // A second subscriber is refused, and the first goes on.
+    // A second subscriber is rejected, and the first one stays.
     drop(tracing::subscriber::set_global_default(subscriber));
     Ok(())
 }
 
-fn level_of(given: &str) -> Result<LevelFilter, UnknownLevel> {
-    // The filter's own reading takes numbers as well; there is one way to write a level.
+fn parse_level(given: &str) -> Result<LevelFilter, InvalidLogLevel> {
+    // The filter's own parser accepts numbers too, but there is only one way to write a level.
     let word = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_alphabetic());
     let level = given.parse().ok().filter(|_| word);
-    level.ok_or_else(|| UnknownLevel { given: given.to_owned() })
+    level.ok_or_else(|| InvalidLogLevel { given: given.to_owned() })
 }
 
 #[cfg(test)]
@@ -40,10 +39,10 @@ mod tests {
 
     #[test]
     fn a_level_is_one_of_six_words() {
-        assert_eq!(level_of("warn"), Ok(LevelFilter::WARN));
-        assert_eq!(level_of("off"), Ok(LevelFilter::OFF));
+        assert_eq!(parse_level("warn"), Ok(LevelFilter::WARN));
+        assert_eq!(parse_level("off"), Ok(LevelFilter::OFF));
         for wrong in ["", "loud", "3", "abide=debug"] {
-            assert!(level_of(wrong).is_err(), "{wrong}");
+            assert!(parse_level(wrong).is_err(), "{wrong}");
         }
     }
 }

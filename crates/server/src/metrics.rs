@@ -1,10 +1,11 @@
-//! A node's counters and gauges in Prometheus's text format. The names are an interface: dashboards and alerts are built on them.
+//! Renders a node's counters and gauges in Prometheus's text format. Counts nothing itself.
+//!
+//! The metric names are a public interface: dashboards and alerts are built on them.
 
 use std::fmt::Write;
 
 use abide_runtime::node::Metrics;
 
-/// A metric: its name, what it counts, and how Prometheus should take it.
 #[derive(Debug)]
 struct Metric {
     name: &'static str,
@@ -20,91 +21,88 @@ const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help, kind: "gauge" }
 }
 
-const STARTED: Metric = counter("abide_instances_started_total", "Runs begun.");
-const ENDED: Metric = counter("abide_instances_ended_total", "Runs ended, by how.");
+const STARTED: Metric = counter("abide_instances_started_total", "Runs started.");
+const ENDED: Metric = counter("abide_instances_ended_total", "Runs ended, by final status.");
 const STUCK: Metric =
-    counter("abide_instances_stuck_total", "Runs found alive for longer than they should be.");
-const PARKED: Metric = counter("abide_instances_parked_total", "Runs set aside because they cannot go on.");
+    counter("abide_instances_stuck_total", "Runs found live for longer than their stuck-after time.");
+const PARKED: Metric = counter("abide_instances_parked_total", "Runs parked because they cannot continue.");
 const CALLS_RUNNING: Metric = gauge("abide_calls_running", "Activity calls running now.");
 const CALLS_WAITING: Metric =
-    gauge("abide_calls_waiting", "Activity calls that wait because as many run as may.");
-const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed for good.");
-const REDELIVERED: Metric = counter(
-    "abide_calls_redelivered_total",
-    "Activity calls delivered again after their first owner stopped.",
-);
-const OPERATED: Metric = counter("abide_entity_operations_total", "Operations that changed an entity.");
-const DEAD_LETTERED: Metric = counter("abide_dead_letters_total", "Messages that were given up.");
-const UNREADABLE: Metric =
-    counter("abide_unreadable_total", "Places in the store that cannot be read, as they were met.");
+    gauge("abide_calls_waiting", "Activity calls waiting for a concurrency permit.");
+const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed permanently.");
+const CALLS_RESENT: Metric =
+    counter("abide_calls_recovered_total", "Activity calls sent again after their first owner stopped.");
+const ENTITY_OPERATIONS: Metric =
+    counter("abide_entity_operations_total", "Operations that changed an entity.");
+const DEAD_LETTERS: Metric = counter("abide_dead_letters_total", "Messages dead-lettered.");
+const UNREADABLE: Metric = counter("abide_unreadable_total", "Unreadable places found in the store.");
 const COMMITS: Metric = counter("abide_commits_total", "Commits sent to the store.");
 const COMMIT_ROWS: Metric = counter("abide_commit_rows_total", "Rows in those commits.");
 const COMMIT_BYTES: Metric = counter("abide_commit_bytes_total", "Bytes in those commits.");
-const SHARDS_WORKING: Metric = gauge("abide_shards_working", "Shards at work on this node.");
+const SHARDS_WORKING: Metric = gauge("abide_shards_working", "Shards working on this node.");
 const IN_MEMORY: Metric = gauge("abide_instances_in_memory", "Instances in this node's memory.");
 const DURATION: Metric = Metric {
     name: "abide_instance_duration_seconds",
-    help: "How long runs took, from their acceptance to their end.",
+    help: "Duration of runs, from acceptance to end.",
     kind: "histogram",
 };
-const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store takes reads and commits, else 0.");
+const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store accepts reads and commits, else 0.");
 
-/// All metrics of a node.
 pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
-    let mut text = Page::default();
-    text.single(&STARTED, metrics.began.get());
-    text.head(&ENDED);
+    let mut text = MetricsText::default();
+    text.sample(&STARTED, metrics.runs_started.get());
+    text.header(&ENDED);
     for (status, count) in [
-        ("Completed", metrics.completed.get()),
-        ("Failed", metrics.failed.get()),
-        ("Terminated", metrics.terminated.get()),
+        ("Completed", metrics.runs_completed.get()),
+        ("Failed", metrics.runs_failed.get()),
+        ("Terminated", metrics.runs_terminated.get()),
     ] {
         text.line(format_args!("{}{{status=\"{status}\"}} {count}", ENDED.name));
     }
-    text.single(&STUCK, metrics.stuck.get());
-    text.single(&PARKED, metrics.parked.get());
-    text.single(&CALLS_RUNNING, metrics.calls_running.get());
-    text.single(&CALLS_WAITING, metrics.calls_waiting.get());
-    text.single(&CALLS_FAILED, metrics.calls_failed.get());
-    text.single(&REDELIVERED, metrics.redelivered.get());
-    text.single(&OPERATED, metrics.operated.get());
-    text.single(&DEAD_LETTERED, metrics.dead_lettered.get());
-    text.single(&UNREADABLE, metrics.unreadable.get());
-    text.single(&COMMITS, metrics.commits.get());
-    text.single(&COMMIT_ROWS, metrics.rows.get());
-    text.single(&COMMIT_BYTES, metrics.bytes.get());
-    text.single(&SHARDS_WORKING, metrics.shards_working());
-    text.single(&IN_MEMORY, metrics.instances_in_memory());
+    text.sample(&STUCK, metrics.runs_stuck.get());
+    text.sample(&PARKED, metrics.runs_parked.get());
+    text.sample(&CALLS_RUNNING, metrics.calls_running.get());
+    text.sample(&CALLS_WAITING, metrics.calls_waiting.get());
+    text.sample(&CALLS_FAILED, metrics.calls_failed.get());
+    text.sample(&CALLS_RESENT, metrics.calls_recovered.get());
+    text.sample(&ENTITY_OPERATIONS, metrics.entity_operations.get());
+    text.sample(&DEAD_LETTERS, metrics.dead_lettered.get());
+    text.sample(&UNREADABLE, metrics.unreadable_places.get());
+    text.sample(&COMMITS, metrics.commits.get());
+    text.sample(&COMMIT_ROWS, metrics.commit_rows.get());
+    text.sample(&COMMIT_BYTES, metrics.commit_bytes.get());
+    text.sample(&SHARDS_WORKING, metrics.working_shards());
+    text.sample(&IN_MEMORY, metrics.resident_instances());
     text.histogram(&DURATION, metrics);
-    text.single(&STORE_USABLE, u8::from(store_usable));
+    text.sample(&STORE_USABLE, u8::from(store_usable));
     text.0
 }
 
 #[derive(Default)]
-struct Page(String);
+struct MetricsText(String);
 
-impl Page {
+impl MetricsText {
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string does not fail.
         let _ = writeln!(self.0, "{line}");
     }
 
-    fn head(&mut self, metric: &Metric) {
+    fn header(&mut self, metric: &Metric) {
         self.line(format_args!("# HELP {} {}", metric.name, metric.help));
         self.line(format_args!("# TYPE {} {}", metric.name, metric.kind));
     }
 
-    fn single(&mut self, metric: &Metric, value: impl std::fmt::Display) {
-        self.head(metric);
+    fn sample(&mut self, metric: &Metric, value: impl std::fmt::Display) {
+        self.header(metric);
         self.line(format_args!("{} {value}", metric.name));
     }
 
     fn histogram(&mut self, metric: &Metric, metrics: &Metrics) {
-        self.head(metric);
+        self.header(metric);
         let name = metric.name;
-        // The total is read first: a bucket may run ahead of it, and must not.
-        let (count, sum_ms) = metrics.durations.total();
-        for (bound_ms, within) in metrics.durations.buckets() {
+        // The total is read first. A bucket may have counted further since, so it is capped at the total.
+        let (count, sum_ms) = metrics.run_durations.total();
+        for (bound_ms, within) in metrics.run_durations.buckets() {
             let within = within.min(count);
             self.line(format_args!("{name}_bucket{{le=\"{}\"}} {within}", Seconds(bound_ms)));
         }
@@ -119,7 +117,8 @@ struct Seconds(u64);
 
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (seconds, ms) = (self.0 / 1000, self.0 % 1000);
+        let seconds = self.0 / 1000;
+        let ms = self.0 % 1000;
         if ms == 0 {
             return write!(f, "{seconds}");
         }

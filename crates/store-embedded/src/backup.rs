@@ -1,58 +1,45 @@
-//! A copy of one moment of a running store, as a store of its own.
+//! A backup: a copy of a running store as of one point in time, as a store of its own.
 //!
-//! Every row is read through its checksum and written anew, so a backup is also a proof that the store could be read. It is made
-//! beside its final name and renamed when complete: a backup that is there is whole. To restore one, open it, or copy its folder.
+//! Every row is read through its checksum and written anew, so a backup also proves that the store could be read. It is
+//! created under another name beside its final one and renamed when complete, so an existing backup is complete. To
+//! restore one, open it, or copy its folder. Schedules and the deletion of old backups are not known here.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
-use crate::folder::{Folder, OpenError, free_bytes};
-use crate::options::Options;
+use crate::folder::{StoreFolder, StoreOpenError, free_bytes};
+use crate::options::EmbeddedOptions;
 
-/// Why there is no backup.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
-pub enum BackupError {
-    /// Something is there already; a backup never replaces anything.
+pub enum StoreBackupError {
+    /// The target exists; a backup never replaces anything.
     #[error("{} exists already", folder.display())]
-    Exists {
-        /// Where the backup was to be.
-        folder: PathBuf,
-    },
+    Exists { folder: PathBuf },
     /// The store cannot be read now.
     #[error("the store is unavailable: {reason}")]
-    Unavailable {
-        /// Why.
-        reason: String,
-    },
+    Unavailable { reason: String },
     /// A row of the store cannot be read, or the copy cannot be written.
-    #[error("copying stopped: {reason}")]
-    Copy {
-        /// What the engine said.
-        reason: String,
-    },
-    /// The new store cannot be made.
+    #[error("copying the store failed: {reason}")]
+    Copy { reason: String },
+    /// The new store cannot be created.
     #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The operating system refused something.
+    Open(#[from] StoreOpenError),
+    /// The operating system reported an error.
     #[error("{} cannot be written", folder.display())]
-    Io {
-        /// Where the backup was to be.
-        folder: PathBuf,
-        /// What it said.
-        source: io::Error,
-    },
+    Io { folder: PathBuf, source: io::Error },
 }
 
 pub(crate) fn copy(
     from: &Engine,
     to: &Path,
-    options: &Options,
+    options: &EmbeddedOptions,
     mut copied: impl FnMut(u64),
-) -> Result<(), BackupError> {
-    let failed = |source| BackupError::Io { folder: to.to_owned(), source };
+) -> Result<(), StoreBackupError> {
+    let failed = |source| StoreBackupError::Io { folder: to.to_owned(), source };
     if to.exists() {
-        return Err(BackupError::Exists { folder: to.to_owned() });
+        return Err(StoreBackupError::Exists { folder: to.to_owned() });
     }
     let mut aside = to.as_os_str().to_owned();
     aside.push(".partial");
@@ -60,16 +47,16 @@ pub(crate) fn copy(
     if aside.exists() {
         std::fs::remove_dir_all(&aside).map_err(failed)?;
     }
-    let folder = Folder::take(&aside)?;
+    let folder = StoreFolder::lock(&aside)?;
     let (engine, _) = folder.open_engine(options)?;
-    let engine_failed = |error: fjall::Error| BackupError::Copy { reason: error.to_string() };
-    // The copy leaves the reserve alone too: it may be on the same disk.
-    let room = |bytes| {
+    let engine_failed = |error: fjall::Error| StoreBackupError::Copy { reason: error.to_string() };
+    // The copy keeps the disk reserve free too: it may be on the same disk.
+    let has_space = |bytes| {
         copied(bytes);
         free_bytes(&aside).is_ok_and(|free| free >= options.disk_reserve_bytes.saturating_add(bytes))
     };
-    from.copy_to(&engine, room).map_err(engine_failed)?;
-    engine.inherit(from, from.token_key()).map_err(engine_failed)?;
+    from.copy_to(&engine, has_space).map_err(engine_failed)?;
+    engine.inherit_identity(from, from.token_key()).map_err(engine_failed)?;
     drop(engine);
     folder.mark_clean().map_err(failed)?;
     drop(folder);

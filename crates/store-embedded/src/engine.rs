@@ -1,65 +1,71 @@
-//! The engine and how rows lie in it: the only file that calls fjall. Others know its errors, and three know files of its own
-//! ([`crate::journal`], [`crate::frames`], [`crate::manifest`]).
+//! The engine and the layout of rows in it: the only file that calls fjall. Other files know its errors, and three know
+//! its files ([`crate::journal_recovery`], [`crate::journal_frames`], [`crate::manifest`]). Groups, replies and
+//! failures are the committer's business.
 //!
 //! ```text
 //! keyspace `rows`    partition NUL key                → version (8 bytes) value
-//! keyspaces `public`, `index`  see public.rs
+//! keyspaces `public`, `index`  see public_tables.rs
 //! keyspace `meta`    `incarnation` → number of opens; `token-key` → secret of continuation tokens
 //! ```
-//! Index entries are deleted by weak tombstones, which vanish together with what they delete as soon as the two meet, instead of
-//! being walked over until they reach the last level. If an entry was written, deleted, written and deleted again, an old one may
-//! come back by that; whoever walks an index checks every entry against its row.
+//! Index entries are deleted by weak tombstones. A weak tombstone vanishes together with its entry as soon as the two
+//! meet, instead of slowing down scans until it reaches the last level. If an entry was written, deleted, written and
+//! deleted again, an old one may reappear. So a scan of an index checks every entry against its row.
 //!
-//! Readers always go through a snapshot that was taken between two groups: a plain read of the engine, and now and then a snapshot
-//! taken during a group, sees rows of one as they arrive in memory.
+//! Readers always use a snapshot that was taken between two groups. A plain read of the engine sees rows of a group as
+//! they arrive in memory, and sometimes so does a snapshot taken during a group.
 //!
-//! A version is the incarnation and a counter, so none is ever given twice, whatever a crash left behind.
+//! A version is the incarnation and a counter, so none is ever reused, whatever a crash leaves behind.
 
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use abide_store::public::TokenKey;
-use abide_store::rows::{Direction, Key, Limits, Partition, Row, Scan, ScanPage, StoreError, Version};
+use abide_store::rows::{
+    Direction, Key, Partition, Row, RowVersion, Scan, ScanPage, StoreError, StoreLimits,
+};
 use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
 };
 
-use crate::buffers::Buffer;
-use crate::options::{Options, SyncMode};
+use crate::buffer_reclaimer::WriteBuffer;
+use crate::options::{EmbeddedOptions, SyncMode};
 
 pub(crate) struct Engine {
     database: Database,
     rows: Keyspace,
     public: Keyspace,
     index: Keyspace,
-    /// The moment after the last group. The engine's own newest snapshot may be in the middle of one: its flushes and compactions move
-    /// the moment on while a group is on its way.
-    published: RwLock<Snapshot>,
-    /// Held while a group is on its way.
-    applying: Mutex<()>,
-    /// Bytes at which the buffers of rows, public rows and index entries are full.
+    /// The snapshot after the last group. The engine's own newest snapshot may be in the middle of a group: flushes and
+    /// compactions advance it while a group is applied.
+    published_snapshot: RwLock<Snapshot>,
+    /// Held while a group is applied.
+    apply_lock: Mutex<()>,
+    /// The sizes at which the buffers of rows, public rows and index entries are full.
     buffer_bytes: [u64; 3],
     incarnation: u64,
     token_key: TokenKey,
 }
 
-/// Changes of one group, each key once: the engine gives all of them one sequence number, so two of one key would be a draw.
+/// The changes of one group, each key once: the engine gives all of them one sequence number, so two changes of one key
+/// would have no order.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct GroupChanges {
     pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub public: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Index entries that were not there.
-    pub new_entries: Vec<Vec<u8>>,
-    /// Index entries that were there.
-    pub gone_entries: Vec<Vec<u8>>,
+    /// Entries that did not exist before.
+    pub added_index_entries: Vec<Vec<u8>>,
+    /// Entries that existed before.
+    pub removed_index_entries: Vec<Vec<u8>>,
 }
 
-/// Bytes of journals at which the engine writes out what holds the oldest one back. Decides how long opening takes after a crash.
+/// The size of all journals at which the engine flushes the buffers that keep the oldest journal. It determines how
+/// long opening takes after a crash.
 const JOURNAL_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Entries of rows that came and went are walked over until their buffer is written out, so that is kept small. Not smaller: each time the engine
-/// stops readers and writers for some syncs, and four times as many of those cost a tenth of all CPU.
+/// The index buffer is small, because scans pass over the entries of deleted rows until their buffer is flushed. It is
+/// not smaller, because each flush stops readers and writers for some syncs: four times as many flushes cost a tenth of
+/// all CPU.
 const INDEX_BUFFER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// A key that no row or entry of a public table has: tables are numbered from 1.
@@ -69,13 +75,13 @@ const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
 
 impl Engine {
-    pub(crate) fn open(folder: &Path, options: &Options) -> fjall::Result<Self> {
+    pub(crate) fn open(folder: &Path, options: &EmbeddedOptions) -> fjall::Result<Self> {
         let database = Database::builder(folder)
             .cache_size(options.cache_bytes)
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
             .max_journaling_size(JOURNAL_BYTES_MAX)
-            // With more of them the first one spins while another compacts: a tenth of all CPU, in a profile.
+            // With more threads, the first one spins while another compacts: a tenth of all CPU in a profile.
             .worker_threads(1)
             .open()?;
         let keyspace = |name, buffer_bytes| {
@@ -88,14 +94,15 @@ impl Engine {
         let index = keyspace("index", index_buffer_bytes)?;
         let buffer_bytes = [options.write_buffer_bytes, options.write_buffer_bytes, index_buffer_bytes];
 
-        // Salvaging may have left out what was stored of this; the rows themselves tell which incarnations there were.
-        let last = match fixed(&meta, "incarnation")?.map(u64::from_be_bytes) {
+        // Salvage may have left out the stored incarnation; the versions of the rows tell which incarnations there
+        // were.
+        let last = match read_fixed(&meta, "incarnation")?.map(u64::from_be_bytes) {
             Some(last) if !options.salvage => last,
             stored => stored.unwrap_or(0).max(last_incarnation(&rows)?),
         };
         let incarnation = last + 1;
         let mut secret = [0; 64];
-        match fixed(&meta, "token-key")? {
+        match read_fixed(&meta, "token-key")? {
             Some(bytes) => secret = bytes,
             None => getrandom::fill(&mut secret).map_err(|error| std::io::Error::other(error.to_string()))?,
         }
@@ -104,21 +111,33 @@ impl Engine {
         batch.insert(&meta, "token-key", secret);
         batch.commit()?;
         let published = RwLock::new(database.snapshot());
-        let (applying, token_key) = (Mutex::new(()), TokenKey::new(secret));
-        Ok(Self { database, rows, public, index, published, applying, buffer_bytes, incarnation, token_key })
+        let applying = Mutex::new(());
+        let token_key = TokenKey::new(secret);
+        Ok(Self {
+            database,
+            rows,
+            public,
+            index,
+            published_snapshot: published,
+            apply_lock: applying,
+            buffer_bytes,
+            incarnation,
+            token_key,
+        })
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
         &self.token_key
     }
 
-    /// The version of a commit of this incarnation. Counters start at 1.
-    pub(crate) fn version(&self, counter: u64) -> u64 {
+    /// The version of the rows of a commit in this incarnation. Counters start at 1.
+    pub(crate) fn commit_version(&self, counter: u64) -> u64 {
         (self.incarnation << COUNTER_BITS) | (counter & ((1 << COUNTER_BITS) - 1))
     }
 
-    /// Writes everything in one journal entry. Returns when it is as durable as `sync` says; only then can it be read.
-    pub(crate) fn apply(&self, changes: Changes, sync: SyncMode) -> fjall::Result<()> {
+    /// Writes all changes in one journal entry. Returns when they are as durable as `sync` requires; only then can they
+    /// be read.
+    pub(crate) fn apply(&self, changes: GroupChanges, sync: SyncMode) -> fjall::Result<()> {
         let mode = match sync {
             SyncMode::EveryCommit => PersistMode::SyncData,
             SyncMode::OperatingSystem => PersistMode::Buffer,
@@ -132,32 +151,34 @@ impl Engine {
                 }
             }
         }
-        for entry in changes.new_entries {
+        for entry in changes.added_index_entries {
             batch.insert(&self.index, entry, []);
         }
-        if !changes.gone_entries.is_empty() {
-            // Weak tombstones leave nothing behind when they are written out, and the engine lets go of a journal only when a file has
-            // something as new as what is in it. This is that something; for public rows too, whose last level drops tombstones.
+        if !changes.removed_index_entries.is_empty() {
+            // Flushed weak tombstones leave nothing behind, but the engine deletes a journal only when a file has
+            // something as new as the journal's content. This mark is that something. Public rows need one too: their
+            // last level drops tombstones.
             batch.insert(&self.index, DELETION_MARK, []);
             batch.insert(&self.public, DELETION_MARK, []);
         }
-        for entry in changes.gone_entries {
+        for entry in changes.removed_index_entries {
             batch.remove_weak(&self.index, entry);
         }
-        let _applying = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        let _applying = self.apply_lock.lock().unwrap_or_else(PoisonError::into_inner);
         batch.commit()?;
-        self.publish();
+        self.publish_snapshot();
         Ok(())
     }
 
-    /// Readers see this moment from now on. For whoever knows that no group is on its way.
-    fn publish(&self) {
-        let moment = self.database.snapshot();
-        *self.published.write().unwrap_or_else(PoisonError::into_inner) = moment;
+    /// Makes the present state visible to readers. The caller must hold `apply_lock`, so that no group is being
+    /// applied.
+    fn publish_snapshot(&self) {
+        let snapshot = self.database.snapshot();
+        *self.published_snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
     /// The buffers that are being filled.
-    pub(crate) fn buffers(&self) -> [Buffer; 3] {
+    pub(crate) fn active_buffers(&self) -> [WriteBuffer; 3] {
         [
             self.rows.tree.active_memtable(),
             self.public.tree.active_memtable(),
@@ -165,22 +186,23 @@ impl Engine {
         ]
     }
 
-    /// Everything up to the last whole group, and nothing of the next.
-    fn moment(&self) -> Snapshot {
-        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All groups up to the last complete one, and nothing of the next.
+    fn snapshot(&self) -> Snapshot {
+        self.published_snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether background work failed, after which the engine takes no more writes.
+    /// True if background work failed; the engine then accepts no more writes.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.database.persist(PersistMode::Buffer).is_err()
     }
 
-    /// Waits until the engine has room for another batch; false if it never will. At four full buffers or thirty new files the engine
-    /// itself waits inside a commit, without looking whether anybody still works on them; so it must not come to that.
-    pub(crate) fn wait_for_room(&self) -> bool {
+    /// Waits until the engine has capacity for another batch; false if it never will. At four full buffers or thirty
+    /// new files the engine itself waits inside a commit, without checking that its workers are still running. This
+    /// wait prevents that.
+    pub(crate) fn wait_for_write_capacity(&self) -> bool {
         const FULL_BUFFERS_MAX: usize = 2;
         const NEW_FILES_MAX: usize = 26;
-        // The engine changes a full buffer for a new one when it has time, and while it merges files it has none.
+        // The engine replaces a full buffer when it has time, and it has none while it merges files.
         const OVERFULL: u64 = 4;
         let busy = |keyspace: &Keyspace, buffer_bytes: u64| {
             keyspace.sealed_memtable_count() >= FULL_BUFFERS_MAX
@@ -197,16 +219,16 @@ impl Engine {
         true
     }
 
-    /// For the committer alone, which has nobody beside it to see half of.
-    pub(crate) fn version_at(&self, stored_key: &[u8]) -> fjall::Result<Option<u64>> {
+    /// Reads without a snapshot. Only for the committer: as the only writer, it cannot see half of a group.
+    pub(crate) fn stored_version(&self, stored_key: &[u8]) -> fjall::Result<Option<u64>> {
         Ok(self.rows.get(stored_key)?.and_then(|stored| split_version(&stored).map(|(version, _)| version)))
     }
 
     pub(crate) fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
-        let stored = self.moment().get(&self.rows, stored_key(partition, key.as_bytes()));
+        let stored = self.snapshot().get(&self.rows, stored_key(partition, key.as_bytes()));
         let stored = stored.map_err(|error| read_error(&error, partition, key))?;
         let damaged = || corrupt(partition, key.clone(), TOO_SHORT.to_owned());
-        stored.map(|stored| row(key.clone(), &stored).ok_or_else(damaged)).transpose()
+        stored.map(|stored| decode_row(key.clone(), &stored).ok_or_else(damaged)).transpose()
     }
 
     pub(crate) fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
@@ -215,7 +237,7 @@ impl Engine {
             return Ok(page);
         }
         let prefix = stored_key(partition, b"");
-        let mut range = self.moment().range(&self.rows, stored_range(partition, &scan));
+        let mut range = self.snapshot().range(&self.rows, stored_range(partition, &scan));
         let mut bytes = 0;
         loop {
             let guard = match scan.direction {
@@ -224,41 +246,44 @@ impl Engine {
             };
             let Some(guard) = guard else { return Ok(page) };
             let last = page.rows.last().map_or_else(|| Key::new([]), |row| row.key.clone());
-            if page.rows.len() >= scan.page_rows() || bytes >= Limits::SCAN_BYTES_MAX {
-                page.next = Some(scan.after(last));
+            if page.rows.len() >= scan.page_rows_max() || bytes >= StoreLimits::SCAN_BYTES_MAX {
+                page.next = Some(scan.resume_after(last));
                 return Ok(page);
             }
             let (key, value) = guard.into_inner().map_err(|error| read_error(&error, partition, &last))?;
             let key = Key::new(key.get(prefix.len()..).unwrap_or_default());
             bytes += key.as_bytes().len() + value.len();
-            let row = row(key, &value).ok_or_else(|| corrupt(partition, last, TOO_SHORT.to_owned()))?;
+            let row =
+                decode_row(key, &value).ok_or_else(|| corrupt(partition, last, TOO_SHORT.to_owned()))?;
             page.rows.push(row);
         }
     }
 
-    /// For the committer alone, which has nobody beside it to see half of.
+    /// Reads without a snapshot. Only for the committer: as the only writer, it cannot see half of a group.
     pub(crate) fn public_get(&self, key: &[u8]) -> fjall::Result<Option<Vec<u8>>> {
         Ok(self.public.get(key)?.map(|value| value.to_vec()))
     }
 
-    /// One moment of the public tables. A moment keeps the buffers it was taken with, also when they have been written out since: if nothing is on
-    /// its way it is taken anew, or else every question to a store at rest would walk over all that came and went in them.
-    pub(crate) fn public_view(&self) -> PublicView<'_> {
-        if let Ok(_applying) = self.applying.try_lock() {
-            self.publish();
+    /// A snapshot of the public tables. A snapshot keeps its buffers alive, even after they were flushed. So a new one
+    /// is taken if no group is being applied; otherwise every query of an idle store would scan all deleted entries in
+    /// those buffers.
+    pub(crate) fn public_snapshot(&self) -> PublicSnapshot<'_> {
+        if let Ok(_applying) = self.apply_lock.try_lock() {
+            self.publish_snapshot();
         }
-        PublicView { snapshot: self.moment(), public: &self.public, index: &self.index }
+        PublicSnapshot { snapshot: self.snapshot(), public: &self.public, index: &self.index }
     }
 
-    /// Copies one moment of everything, slice by slice, as long as `room` says there is room for more.
-    pub(crate) fn copy_to(&self, other: &Self, mut room: impl FnMut(u64) -> bool) -> fjall::Result<()> {
+    /// Copies one snapshot of all rows, slice by slice, as long as `has_space` returns true for the bytes of the next
+    /// slice.
+    pub(crate) fn copy_to(&self, other: &Self, mut has_space: impl FnMut(u64) -> bool) -> fjall::Result<()> {
         const COPY_BYTES: usize = 4 * 1024 * 1024;
-        let snapshot = self.moment();
+        let snapshot = self.snapshot();
         let mut slice = |batch: fjall::OwnedWriteBatch, bytes: usize| {
-            if !room(bytes as u64) {
+            if !has_space(bytes as u64) {
                 return Err(fjall::Error::Io(std::io::ErrorKind::StorageFull.into()));
             }
-            if !other.wait_for_room() {
+            if !other.wait_for_write_capacity() {
                 return Err(fjall::Error::Poisoned);
             }
             batch.commit()
@@ -282,8 +307,9 @@ impl Engine {
         other.database.persist(PersistMode::SyncAll)
     }
 
-    /// Takes over what makes versions unique and tokens valid from the store this one is a copy of.
-    pub(crate) fn inherit(&self, from: &Self, secret: &TokenKey) -> fjall::Result<()> {
+    /// Copies the incarnation and the token key from the store that this one is a copy of, so that versions stay unique
+    /// and tokens stay valid.
+    pub(crate) fn inherit_identity(&self, from: &Self, secret: &TokenKey) -> fjall::Result<()> {
         let meta = self.database.keyspace("meta", KeyspaceCreateOptions::default)?;
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
         batch.insert(&meta, "incarnation", from.incarnation.to_be_bytes());
@@ -292,15 +318,15 @@ impl Engine {
     }
 }
 
-/// A stored value of fixed width; another width is damage, not absence.
-fn fixed<const N: usize>(keyspace: &Keyspace, key: &str) -> fjall::Result<Option<[u8; N]>> {
+/// Reads a value of fixed length; another length is damage, not absence.
+fn read_fixed<const N: usize>(keyspace: &Keyspace, key: &str) -> fjall::Result<Option<[u8; N]>> {
     let damaged =
-        |_| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("{key} has another width"));
+        |_| std::io::Error::new(std::io::ErrorKind::InvalidData, format!("{key} has the wrong length"));
     let stored = keyspace.get(key)?;
     Ok(stored.map(|value| value.as_ref().try_into().map_err(damaged)).transpose()?)
 }
 
-/// The highest incarnation that any row was written in.
+/// The highest incarnation in which a row was written.
 fn last_incarnation(rows: &Keyspace) -> fjall::Result<u64> {
     let mut last = 0;
     for guard in rows.iter() {
@@ -310,19 +336,19 @@ fn last_incarnation(rows: &Keyspace) -> fjall::Result<u64> {
     Ok(last)
 }
 
-/// One moment of the public tables.
-pub(crate) struct PublicView<'e> {
+/// A snapshot of the public tables.
+pub(crate) struct PublicSnapshot<'e> {
     snapshot: Snapshot,
     public: &'e Keyspace,
     index: &'e Keyspace,
 }
 
-impl PublicView<'_> {
+impl PublicSnapshot<'_> {
     pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Vec<u8>>> {
         Ok(self.snapshot.get(self.public, key)?.map(|value| value.to_vec()))
     }
 
-    pub(crate) fn keys(
+    pub(crate) fn index_keys(
         &self,
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     ) -> impl DoubleEndedIterator<Item = fjall::Result<Vec<u8>>> {
@@ -330,7 +356,7 @@ impl PublicView<'_> {
     }
 }
 
-/// A row's key among those of all partitions. Partition names have no control characters, so NUL ends them.
+/// The key of a row among the rows of all partitions. Partition names have no control characters, so NUL ends them.
 pub(crate) fn stored_key(partition: &Partition, key: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(partition.name().len() + 1 + key.len());
     stored.extend_from_slice(partition.name().as_bytes());
@@ -368,26 +394,27 @@ fn stored_range(partition: &Partition, scan: &Scan) -> (Bound<Vec<u8>>, Bound<Ve
     (from, until)
 }
 
-const TOO_SHORT: &str = "it is too short to have a version";
+const TOO_SHORT: &str = "it is too short to contain a version";
 
-fn row(key: Key, stored: &[u8]) -> Option<Row> {
+fn decode_row(key: Key, stored: &[u8]) -> Option<Row> {
     let (version, value) = split_version(stored)?;
-    Some(Row { key, value: value.to_vec(), version: Version::of_bytes(&version.to_be_bytes()) })
+    Some(Row { key, value: value.to_vec(), version: RowVersion::from_bytes(&version.to_be_bytes()) })
 }
 
 fn corrupt(partition: &Partition, key: Key, reason: String) -> StoreError {
     StoreError::Corrupt { partition: partition.clone(), key, reason }
 }
 
-/// What a failed read means: an operating system's error may pass, anything else is damage at or after this row.
+/// Classifies the error of a read: an error of the operating system may be temporary, anything else is damage at or
+/// after this row.
 pub(crate) fn read_error(error: &fjall::Error, partition: &Partition, key: &Key) -> StoreError {
     match io_error(error) {
-        Some(io) if !is_damage(io) => StoreError::Unavailable { reason: io.to_string() },
+        Some(io) if !is_corruption(io) => StoreError::Unavailable { reason: io.to_string() },
         _ => corrupt(partition, key.clone(), error.to_string()),
     }
 }
 
-/// The operating system's error inside an engine's error, if that is what it is.
+/// The operating system's error inside an engine error, if there is one.
 pub(crate) fn io_error(error: &fjall::Error) -> Option<&std::io::Error> {
     match error {
         fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => Some(io),
@@ -395,7 +422,7 @@ pub(crate) fn io_error(error: &fjall::Error) -> Option<&std::io::Error> {
     }
 }
 
-fn is_damage(error: &std::io::Error) -> bool {
+fn is_corruption(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     matches!(error.kind(), InvalidData | UnexpectedEof | NotFound)
 }

@@ -1,31 +1,32 @@
-//! The embedded backend: a folder that one process at a time keeps everything in.
+//! The embedded backend: a store in a folder, open in one process at a time.
 //!
 //! ```text
-//!  commit(), put() ──► queue, bounded by bytes ──► committer thread ──► one journal write, one fdatasync ──► answers
-//!  read(), scan(), query() ──► engine, on the caller's thread; nothing that is not synced can be seen
+//!  commit(), put() ──► queue, bounded by bytes ──► committer thread ──► one journal write, one fdatasync ──► replies
+//!  read(), scan(), query() ──► engine, on the caller's thread; only synced rows are visible
 //! ```
 //!
-//! The engine is fjall, an LSM tree in Rust; docs/adr/0008 says why, and what is done here because of it: merging commits into
-//! one sync ([`committer`]), checking its journal and its manifests before it is opened ([`journal`], [`manifest`]), reserving disk
-//! space, and refusing to answer while an outcome is unknown. No type of the engine is visible outside this crate.
+//! The engine is fjall, an LSM tree in Rust. docs/adr/0008 gives the reasons, and what this crate adds to the engine:
+//! group commit ([`committer`]), checks of the journals and manifests before the engine is opened
+//! ([`journal_recovery`], [`manifest`]), a reserve of disk space, and no replies while an outcome is unknown. No type
+//! of the engine is visible outside this crate.
 
-mod answer;
 mod backup;
-mod buffers;
+mod buffer_reclaimer;
 mod committer;
 mod engine;
 mod folder;
-mod frames;
-mod group;
-mod journal;
+mod group_commit;
+mod journal_frames;
+mod journal_recovery;
 mod manifest;
 mod options;
-mod public;
+mod pending_reply;
+mod public_tables;
 mod state;
 mod store;
 
-pub use backup::BackupError;
-pub use folder::OpenError;
-pub use journal::Settled;
-pub use options::{Options, SyncMode};
+pub use backup::StoreBackupError;
+pub use folder::StoreOpenError;
+pub use journal_recovery::JournalRecovery;
+pub use options::{EmbeddedOptions, SyncMode};
 pub use store::EmbeddedStore;

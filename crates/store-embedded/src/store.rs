@@ -1,34 +1,39 @@
-//! The store as the seam sees it: checks what is asked, queues what is written, reads what is durable.
+//! The embedded store behind the storage interface: checks requests, queues writes, reads durable rows.
+//!
+//! It writes nothing itself: the committer does.
 
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 
-use abide_store::notice::{Notices, Tick};
+use abide_store::change_notify::{ChangeNotifier, ChangeTick};
 use abide_store::public::TableSchema;
 use abide_store::public::{
-    Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError,
+    PublicKey, PublicPage, PublicPutError, PublicQuery, PublicQueryError, PublicRow, PublicTables,
+    PublicWrite,
 };
-use abide_store::rows::{Batch, Capabilities, CommitOutcome, Health, Key, Limits, Partition, PrivateRows};
+use abide_store::rows::{
+    Batch, Capabilities, CommitOutcome, Key, Partition, PrivateRows, StoreHealth, StoreLimits,
+};
 use abide_store::rows::{Row, Scan, ScanPage, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::backup::{self, BackupError};
-use crate::committer::{self, Request, Work, put_bytes};
+use crate::backup::{self, StoreBackupError};
+use crate::committer::{self, CommitterRequest, QueuedRequest, public_write_bytes};
 use crate::engine::Engine;
-use crate::folder::{Folder, OpenError};
-use crate::journal::Settled;
-use crate::options::Options;
-use crate::public;
-use crate::state::{BACKGROUND_FAILED, Shared, State};
+use crate::folder::{StoreFolder, StoreOpenError};
+use crate::journal_recovery::JournalRecovery;
+use crate::options::EmbeddedOptions;
+use crate::public_tables;
+use crate::state::{BACKGROUND_FAILED, EngineState, StoreShared};
 
-/// A store in a folder, open in this process and no other. Closed in order when it is dropped.
+/// A store in a folder, open in this process and no other. Dropping it closes it cleanly.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
-    queue: Option<mpsc::Sender<Request>>,
-    room: Arc<Semaphore>,
+    shared: Arc<StoreShared>,
+    queue: Option<mpsc::Sender<QueuedRequest>>,
+    queue_permits: Arc<Semaphore>,
     committer: Option<JoinHandle<()>>,
-    settled: Settled,
+    journal_recovery: JournalRecovery,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -37,99 +42,105 @@ impl std::fmt::Debug for EmbeddedStore {
     }
 }
 
-/// Requests that may wait; their bytes are bounded besides, by [`Options::queue_bytes`].
+/// The most requests in the queue. Their bytes are bounded as well, by [`EmbeddedOptions::queue_bytes`].
 const QUEUE_REQUESTS_MAX: usize = 16 * 1024;
 
 impl EmbeddedStore {
-    /// Opens the store in a folder, making it if there is none.
-    pub fn open(folder: &Path, options: Options) -> Result<Self, OpenError> {
-        let folder = Folder::take(folder)?;
-        let (engine, settled) = folder.open_engine(&options)?;
-        let shared = Arc::new(Shared {
+    /// Opens the store in a folder; creates it if there is none.
+    pub fn open(folder: &Path, options: EmbeddedOptions) -> Result<Self, StoreOpenError> {
+        let folder = StoreFolder::lock(folder)?;
+        let (engine, journal_recovery) = folder.open_engine(&options)?;
+        let shared = Arc::new(StoreShared {
             folder,
             options,
-            notices: Notices::default(),
-            state: RwLock::new(State::Open(Arc::new(engine))),
+            change_notifier: ChangeNotifier::default(),
+            state: RwLock::new(EngineState::Open(Arc::new(engine))),
             #[cfg(feature = "faults")]
-            fault: std::sync::Mutex::default(),
+            next_group_fault: std::sync::Mutex::default(),
         });
         let (queue, mut requests) = mpsc::channel(QUEUE_REQUESTS_MAX);
         let thread = std::thread::Builder::new().name("abide-committer".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || committer::run(&shared, &mut requests)
         });
-        let committer =
-            thread.map_err(|source| OpenError::Io { folder: shared.folder.path().to_owned(), source })?;
-        let room = Arc::new(Semaphore::new(options.queue_bytes.div_ceil(ROOM_UNIT)));
-        Ok(Self { shared, queue: Some(queue), room, committer: Some(committer), settled })
+        let committer = thread
+            .map_err(|source| StoreOpenError::Io { folder: shared.folder.path().to_owned(), source })?;
+        let queue_permits = Arc::new(Semaphore::new(options.queue_bytes.div_ceil(QUEUE_PERMIT_BYTES)));
+        Ok(Self { shared, queue: Some(queue), queue_permits, committer: Some(committer), journal_recovery })
     }
 
-    /// What opening the store did to its journals: a salvaged store tells here what it lost.
-    pub fn settled(&self) -> Settled {
-        self.settled
+    /// The bytes that were removed from the journals when the store was opened, including those that salvage lost.
+    pub fn journal_recovery(&self) -> JournalRecovery {
+        self.journal_recovery
     }
 
-    /// Opens the engine anew after a failure, without ending the process. Nothing happens if it is open.
-    pub async fn reopen(&self) -> Result<(), OpenError> {
-        let closed = || OpenError::Io {
+    /// Reopens the engine after a failure, without restarting the process. Does nothing if the engine is open.
+    pub async fn reopen(&self) -> Result<(), StoreOpenError> {
+        let closed = || StoreOpenError::Io {
             folder: self.shared.folder.path().to_owned(),
-            source: std::io::Error::other("the committer has ended"),
+            source: std::io::Error::other("the store is closed"),
         };
-        let (reply, answer) = oneshot::channel();
-        self.send(Work::Reopen { reply }, None).await.map_err(|_| closed())?;
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        let (reply, result) = oneshot::channel();
+        self.enqueue(CommitterRequest::Reopen { reply }, None).await.map_err(|_| closed())?;
+        result.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Copies one moment of the store into a new folder, which is a store of its own, while this one goes on. `copied` hears of
-    /// every slice, in bytes.
-    pub fn backup(&self, to: &Path, copied: impl FnMut(u64)) -> Result<(), BackupError> {
+    /// Copies the store as of one point in time into a new folder, which is a store of its own, while this one
+    /// continues to work. `copied` is called for every slice with its bytes.
+    pub fn backup(&self, to: &Path, copied: impl FnMut(u64)) -> Result<(), StoreBackupError> {
         match self.shared.state() {
-            State::Open(engine) | State::ReadOnly(engine, _) => {
+            EngineState::Open(engine) | EngineState::ReadOnly(engine, _) => {
                 backup::copy(&engine, to, &self.shared.options, copied)
             }
-            State::Closed { reason, .. } => Err(BackupError::Unavailable { reason }),
+            EngineState::Closed { reason, .. } => Err(StoreBackupError::Unavailable { reason }),
         }
     }
 
-    /// Makes the next group fail, after it was applied or before, as a failed sync would.
+    /// Makes the next group fail as a failed sync would, after it was applied or before.
     #[cfg(feature = "faults")]
     pub fn make_next_commit_unknown(&self, applied: bool) {
-        *self.shared.fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(applied);
+        *self.shared.next_group_fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Some(applied);
     }
 
-    fn reading<T>(&self, read: impl FnOnce(&Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn with_engine<T>(&self, read: impl FnOnce(&Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match self.shared.state() {
-            State::Open(engine) | State::ReadOnly(engine, _) => read(&engine),
-            State::Closed { reason, .. } => {
-                self.revive();
+            EngineState::Open(engine) | EngineState::ReadOnly(engine, _) => read(&engine),
+            EngineState::Closed { reason, .. } => {
+                self.request_reopen();
                 Err(StoreError::Unavailable { reason })
             }
         }
     }
 
-    /// Asks the committer to open the engine again, if it would. The queue being full is as good: whatever is in it asks too.
-    fn revive(&self) {
+    /// Asks the committer to reopen the engine, if that may help. A full queue is no problem: the committer tries
+    /// before every group.
+    fn request_reopen(&self) {
         if let Some(queue) = &self.queue {
-            drop(queue.try_send(Request { work: Work::Revive, room: None }));
+            drop(queue.try_send(QueuedRequest { request: CommitterRequest::TryReopen, queue_permit: None }));
         }
     }
 
-    async fn send(&self, work: Work, room: Option<OwnedSemaphorePermit>) -> Result<(), String> {
-        let ended = || "the committer has ended".to_owned();
-        let queue = self.queue.as_ref().ok_or_else(ended)?;
-        queue.send(Request { work, room }).await.map_err(|_| ended())
+    async fn enqueue(
+        &self,
+        request: CommitterRequest,
+        queue_permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), String> {
+        let closed = || "the store is closed".to_owned();
+        let queue = self.queue.as_ref().ok_or_else(closed)?;
+        queue.send(QueuedRequest { request, queue_permit }).await.map_err(|_| closed())
     }
 
-    /// Waits until the queue has room for so many bytes.
-    async fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let most = self.shared.options.queue_bytes.div_ceil(ROOM_UNIT);
-        let units = u32::try_from(bytes.div_ceil(ROOM_UNIT).clamp(1, most)).unwrap_or(1);
-        Arc::clone(&self.room).acquire_many_owned(units).await.ok()
+    /// Waits until the queue has room for this many bytes.
+    async fn acquire_queue_permit(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let permits_max = self.shared.options.queue_bytes.div_ceil(QUEUE_PERMIT_BYTES);
+        let permits = u32::try_from(bytes.div_ceil(QUEUE_PERMIT_BYTES).clamp(1, permits_max)).unwrap_or(1);
+        Arc::clone(&self.queue_permits).acquire_many_owned(permits).await.ok()
     }
 }
 
-/// Room in the queue is counted in units of this many bytes.
-const ROOM_UNIT: usize = 256;
+/// One permit of the queue stands for this many bytes.
+const QUEUE_PERMIT_BYTES: usize = 256;
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
@@ -143,66 +154,69 @@ impl Drop for EmbeddedStore {
 impl PrivateRows for EmbeddedStore {
     fn capabilities(&self) -> Capabilities {
         let durability = self.shared.options.sync.durability();
-        Capabilities { limits: Limits::LOCAL, durability, shared: false }
+        Capabilities { limits: StoreLimits::LOCAL, durability, shared: false }
     }
 
-    /// Looks at the engine's journal lock, which a sync holds: asked of a disk that hangs, it hangs too, and a probe should have a
-    /// time limit.
-    fn health(&self) -> Health {
+    /// Takes the engine's journal lock, which a sync holds too: if the disk hangs, this hangs as well, so a probe
+    /// should have a time limit.
+    fn health(&self) -> StoreHealth {
         let health = match self.shared.state() {
-            State::Closed { reason, .. } => Health::Unusable { reason },
-            State::ReadOnly(_, reason) => Health::ReadOnly { reason },
-            State::Open(engine) if engine.is_poisoned() => {
-                Health::ReadOnly { reason: BACKGROUND_FAILED.to_owned() }
+            EngineState::Closed { reason, .. } => StoreHealth::Unusable { reason },
+            EngineState::ReadOnly(_, reason) => StoreHealth::ReadOnly { reason },
+            EngineState::Open(engine) if engine.is_poisoned() => {
+                StoreHealth::ReadOnly { reason: BACKGROUND_FAILED.to_owned() }
             }
-            State::Open(_) => {
-                self.shared.disk_full().map_or(Health::Usable, |reason| Health::ReadOnly { reason })
-            }
+            EngineState::Open(_) => self
+                .shared
+                .disk_full_reason()
+                .map_or(StoreHealth::Usable, |reason| StoreHealth::ReadOnly { reason }),
         };
-        if health != Health::Usable {
-            self.revive();
+        if health != StoreHealth::Usable {
+            self.request_reopen();
         }
         health
     }
 
     async fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
-        self.reading(|engine| engine.read(partition, key))
+        self.with_engine(|engine| engine.read(partition, key))
     }
 
     async fn scan(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
-        self.reading(|engine| engine.scan(partition, scan))
+        self.with_engine(|engine| engine.scan(partition, scan))
     }
 
     async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
         let batch = batch.into();
-        if let Err(error) = batch.check(&Limits::LOCAL) {
-            return CommitOutcome::Refused(error);
+        if let Err(error) = batch.check(&StoreLimits::LOCAL) {
+            return CommitOutcome::InvalidBatch(error);
         }
-        let room = self.room_for(batch.bytes()).await;
-        let (reply, answer) = oneshot::channel();
-        let work = Work::Commit { partition: partition.clone(), batch, reply };
-        if let Err(reason) = self.send(work, room).await {
+        let permit = self.acquire_queue_permit(batch.size_bytes()).await;
+        let (reply, outcome) = oneshot::channel();
+        let request = CommitterRequest::Commit { partition: partition.clone(), batch, reply };
+        if let Err(reason) = self.enqueue(request, permit).await {
             return CommitOutcome::Unavailable { reason };
         }
-        let ended =
-            |_| CommitOutcome::Unknown { reason: "the committer ended before it answered".to_owned() };
-        answer.await.unwrap_or_else(ended)
+        let unacknowledged = |_| CommitOutcome::Unknown {
+            reason: "the store was closed before the commit was acknowledged".to_owned(),
+        };
+        outcome.await.unwrap_or_else(unacknowledged)
     }
 
-    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
-        self.shared.notices.changed(partition, seen).await
+    async fn wait_for_change(&self, partition: &Partition, seen: ChangeTick) -> ChangeTick {
+        self.shared.change_notifier.wait_for_change(partition, seen).await
     }
 }
 
 impl PublicTables for EmbeddedStore {
-    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PutError> {
+    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PublicPutError> {
         PublicWrite::check_all(&writes, table)?;
-        let room = self.room_for(writes.iter().map(put_bytes).sum()).await;
-        let (reply, answer) = oneshot::channel();
-        let unavailable = |reason| PutError::Store(StoreError::Unavailable { reason });
-        self.send(Work::Put { table, writes, reply }, room).await.map_err(unavailable)?;
-        let ended = |_| Err(unavailable("the committer ended before it answered".to_owned()));
-        answer.await.unwrap_or_else(ended)
+        let permit = self.acquire_queue_permit(writes.iter().map(public_write_bytes).sum()).await;
+        let (reply, result) = oneshot::channel();
+        let unavailable = |reason| PublicPutError::Store(StoreError::Unavailable { reason });
+        self.enqueue(CommitterRequest::Put { table, writes, reply }, permit).await.map_err(unavailable)?;
+        let unacknowledged =
+            |_| Err(unavailable("the store was closed before the put was acknowledged".to_owned()));
+        result.await.unwrap_or_else(unacknowledged)
     }
 
     async fn get(
@@ -210,22 +224,29 @@ impl PublicTables for EmbeddedStore {
         table: &'static TableSchema,
         key: &PublicKey,
     ) -> Result<Option<PublicRow>, StoreError> {
-        self.reading(|engine| {
-            let key = public::row_key(table, key);
-            let stored =
-                engine.public_view().get(&key).map_err(|error| public::damaged(&error, table, &key))?;
-            let decode =
-                |stored: Vec<u8>| public::decode_row(&stored).ok_or_else(|| public::unreadable(table, &key));
+        self.with_engine(|engine| {
+            let key = public_tables::row_key(table, key);
+            let stored = engine
+                .public_snapshot()
+                .get(&key)
+                .map_err(|error| public_tables::public_read_error(&error, table, &key))?;
+            let decode = |stored: Vec<u8>| {
+                public_tables::decode_row(&stored).ok_or_else(|| public_tables::undecodable(table, &key))
+            };
             stored.map(decode).transpose()
         })
     }
 
-    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
-        let mut answer = Err(QueryError::Continuation);
-        self.reading(|engine| {
-            answer = public::query(&engine.public_view(), table, query, engine.token_key());
+    async fn query(
+        &self,
+        table: &'static TableSchema,
+        query: &PublicQuery,
+    ) -> Result<PublicPage, PublicQueryError> {
+        let mut result = Err(PublicQueryError::InvalidContinuation);
+        self.with_engine(|engine| {
+            result = public_tables::query(&engine.public_snapshot(), table, query, engine.token_key());
             Ok(())
         })?;
-        answer
+        result
     }
 }

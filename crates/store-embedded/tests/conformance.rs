@@ -1,15 +1,15 @@
-//! The embedded store keeps the seam's promises and answers as the reference store does.
+//! The embedded store passes the conformance suite and returns the same results as the reference store.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
-use abide_store::conformance::differential::{Draw, Side};
-use abide_store::conformance::{self, Subject};
-use abide_store::memory::{MemoryStore, Personality};
-use abide_store::rows::{Health, PrivateRows};
-use abide_store_embedded::{EmbeddedStore, Options, SyncMode};
+use abide_store::conformance::differential::{ComparedStore, OperationGenerator};
+use abide_store::conformance::{self, BackendUnderTest};
+use abide_store::memory::{BackendProfile, MemoryStore};
+use abide_store::rows::{PrivateRows, StoreHealth};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, SyncMode};
 use tempfile::TempDir;
 
-/// A store in a folder of its own, which goes with it.
+/// Stores in temporary folders, which are deleted with this.
 struct Embedded {
     sync: SyncMode,
     folders: std::sync::Mutex<Vec<TempDir>>,
@@ -20,12 +20,12 @@ impl Embedded {
         Self { sync, folders: std::sync::Mutex::default() }
     }
 
-    fn options(&self) -> Options {
-        Options { sync: self.sync, disk_reserve_bytes: 0, ..Options::default() }
+    fn options(&self) -> EmbeddedOptions {
+        EmbeddedOptions { sync: self.sync, disk_reserve_bytes: 0, ..EmbeddedOptions::default() }
     }
 }
 
-impl Subject for Embedded {
+impl BackendUnderTest for Embedded {
     type Store = EmbeddedStore;
 
     async fn fresh(&self) -> EmbeddedStore {
@@ -46,9 +46,9 @@ impl Subject for Embedded {
         true
     }
 
-    /// Nothing is answered until the store has been opened again.
+    /// The store neither reads nor writes until it is reopened.
     async fn after_unknown(&self, store: &EmbeddedStore) {
-        assert!(matches!(store.health(), Health::Unusable { .. }));
+        assert!(matches!(store.health(), StoreHealth::Unusable { .. }));
         store.reopen().await.unwrap();
     }
 }
@@ -57,40 +57,41 @@ impl Subject for Embedded {
 async fn embedded_keeps_every_promise() {
     let report = conformance::run(&Embedded::new(SyncMode::EveryCommit)).await;
     println!("{report}");
-    assert_eq!(report.broken(), []);
-    let (held, not_tried) = report.counts();
-    assert!(held >= 50 && not_tried == 0, "{held} held, {not_tried} not tried");
+    assert_eq!(report.failures(), []);
+    let (passed, skipped) = report.counts();
+    assert!(passed >= 50 && skipped == 0, "{passed} passed, {skipped} skipped");
 }
 
-/// How many operations are compared; more by `ABIDE_DIFFERENTIAL_OPERATIONS`.
+/// The number of operations to compare; `ABIDE_DIFFERENTIAL_OPERATIONS` sets another.
 fn operations() -> u64 {
     let given = std::env::var("ABIDE_DIFFERENTIAL_OPERATIONS").ok();
     given.map_or(20_000, |given| given.parse().expect("ABIDE_DIFFERENTIAL_OPERATIONS is a number"))
 }
 
-/// Memory, memory as Azure and embedded, which is closed and opened again now and then, under the same random operations.
+/// Runs the same random operations on memory, on memory as Azure and on embedded, which is reopened several times.
 #[tokio::test]
-async fn embedded_and_both_memories_answer_alike() {
+async fn embedded_and_both_memories_return_the_same_results() {
     let subject = Embedded::new(SyncMode::OperatingSystem);
-    let (plain, azure) = (MemoryStore::new(Personality::PLAIN), MemoryStore::new(Personality::AZURE));
-    let (mut left, mut right) = (Side::new(&plain), Side::new(&azure));
+    let plain = MemoryStore::new(BackendProfile::PLAIN);
+    let azure = MemoryStore::new(BackendProfile::AZURE);
+    let mut left = ComparedStore::new(&plain);
+    let mut right = ComparedStore::new(&azure);
     let mut embedded = subject.fresh().await;
-    let (total, mut done) = (operations(), 0);
-    let mut draw = Draw::new(total);
-    let mut known = Side::new(&embedded).into_known();
+    let total = operations();
+    let mut done = 0;
+    let mut generator = OperationGenerator::new(total);
+    let mut known = ComparedStore::new(&embedded).into_known();
     while done < total {
-        let mut middle = Side::knowing(&embedded, known);
+        let mut middle = ComparedStore::with_known(&embedded, known);
         for step in 0..total.div_ceil(8).min(total - done) {
-            // Every third step is a group that shares a sync: what comes later in it must see what came before.
-            let operations = if step % 3 == 0 { draw.group() } else { vec![draw.operation()] };
+            // Every third step is a group that shares a sync: later operations of a group must see the earlier ones.
+            let operations = if step % 3 == 0 { generator.group() } else { vec![generator.operation()] };
             let (a, b, c) = match operations.as_slice() {
-                [one] => {
-                    (vec![left.play(one).await], vec![middle.play(one).await], vec![right.play(one).await])
-                }
+                [one] => (vec![left.run(one).await], vec![middle.run(one).await], vec![right.run(one).await]),
                 all => (
-                    left.play_together(all).await,
-                    middle.play_together(all).await,
-                    right.play_together(all).await,
+                    left.run_concurrently(all).await,
+                    middle.run_concurrently(all).await,
+                    right.run_concurrently(all).await,
                 ),
             };
             assert_eq!(a, b, "memory and embedded differ at operation {done}: {operations:?}");

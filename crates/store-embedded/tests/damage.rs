@@ -1,4 +1,5 @@
-//! Damaged files: what was never acknowledged is cut off, what was is missed and named, and nothing is invented.
+//! Damaged files: unacknowledged commits are cut off, missing acknowledged ones are reported with the file, and no row
+//! is invented.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -6,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, StoreError};
-use abide_store_embedded::{EmbeddedStore, OpenError, Options};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, StoreOpenError};
 
 const ROWS: usize = 40;
 
-fn options() -> Options {
-    Options { disk_reserve_bytes: 0, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { disk_reserve_bytes: 0, ..EmbeddedOptions::default() }
 }
 
 fn partition() -> Partition {
@@ -22,7 +23,7 @@ fn value(number: usize) -> Vec<u8> {
     format!("value number {number:04} ").repeat(20).into_bytes()
 }
 
-/// A closed store of forty commits, all of them in its journal.
+/// Makes a store of forty commits, all of them in its journal, and closes it.
 async fn make(folder: &Path) {
     let store = EmbeddedStore::open(folder, options()).unwrap();
     for number in 0..ROWS {
@@ -31,21 +32,21 @@ async fn make(folder: &Path) {
     }
 }
 
-/// Which rows can be read; each that can is as it was written.
+/// The rows that can be read; each has the value that was written.
 async fn readable(store: &EmbeddedStore) -> Vec<usize> {
-    let mut found = Vec::new();
+    let mut rows = Vec::new();
     for number in 0..ROWS {
         match store.read(&partition(), &Key::new(number.to_be_bytes())).await {
             Ok(Some(row)) => {
                 assert_eq!(row.value, value(number), "an invented value");
-                found.push(number);
+                rows.push(number);
             }
             Ok(None) => {}
             Err(StoreError::Corrupt { key, .. }) => assert_eq!(key, Key::new(number.to_be_bytes())),
             Err(error) => panic!("{error}"),
         }
     }
-    found
+    rows
 }
 
 fn journal(folder: &Path) -> PathBuf {
@@ -57,7 +58,7 @@ fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {
     bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
 }
 
-/// As after a crash: without the mark of an orderly end.
+/// Leaves the folder as after a crash: without the marker of a clean close.
 fn as_crashed(folder: &Path) {
     fs::remove_file(folder.join("CLEAN")).unwrap();
 }
@@ -77,7 +78,7 @@ async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
     let whole = fs::read(&journal).unwrap();
     let last = place_of(&whole, &value(ROWS - 1));
     let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    // A group that was being written: begun and not ended, or with a page of zeros in its middle.
+    // A group whose write was interrupted: it has no end, or zeros in its middle.
     type Tear<'a> = Box<dyn Fn(&mut Vec<u8>) + 'a>;
     let torn: [(&str, Tear<'_>); 4] = [
         ("half of it", Box::new(|bytes| bytes.truncate(last + 100))),
@@ -91,12 +92,15 @@ async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
         let store =
             EmbeddedStore::open(base.path(), options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>(), "{name}");
-        assert!(store.settled().torn_bytes > 0 && store.settled().lost_bytes == 0, "{name}");
+        assert!(
+            store.journal_recovery().torn_bytes > 0 && store.journal_recovery().lost_bytes == 0,
+            "{name}"
+        );
         let again = Batch::checked().create(Key::new((ROWS - 1).to_be_bytes()), value(ROWS - 1));
         assert!(matches!(store.commit(&partition(), again).await, CommitOutcome::Committed(_)), "{name}");
         drop(store);
         let store = EmbeddedStore::open(base.path(), options()).unwrap();
-        assert_eq!(readable(&store).await, (0..ROWS).collect::<Vec<_>>(), "{name}: what came after it");
+        assert_eq!(readable(&store).await, (0..ROWS).collect::<Vec<_>>(), "{name}: a later commit");
         drop(store);
         as_crashed(base.path());
     }
@@ -117,7 +121,7 @@ async fn damage_in_the_middle_of_the_journal_is_refused_and_named() {
         change(&journal, |bytes| bytes[at] ^= bit);
         let damaged = fs::read(&journal).unwrap();
         match EmbeddedStore::open(base.path(), options()) {
-            Err(OpenError::Damaged { file, at: named, .. }) => {
+            Err(StoreOpenError::Damaged { file, at: named, .. }) => {
                 assert_eq!(file, journal);
                 assert!(named.abs_diff(at) < 1_000, "named {named}, damaged {at}");
             }
@@ -136,18 +140,18 @@ async fn salvaging_leaves_out_the_damaged_commit_and_keeps_the_rest() {
         let at = place_of(bytes, &value(20));
         bytes[at] ^= 1;
     });
-    assert!(matches!(EmbeddedStore::open(base.path(), options()), Err(OpenError::Damaged { .. })));
-    let store = EmbeddedStore::open(base.path(), Options { salvage: true, ..options() }).unwrap();
+    assert!(matches!(EmbeddedStore::open(base.path(), options()), Err(StoreOpenError::Damaged { .. })));
+    let store = EmbeddedStore::open(base.path(), EmbeddedOptions { salvage: true, ..options() }).unwrap();
     assert_eq!(readable(&store).await, (0..ROWS).filter(|number| *number != 20).collect::<Vec<_>>());
-    let lost = store.settled().lost_bytes;
+    let lost = store.journal_recovery().lost_bytes;
     drop(store);
-    assert!(lost > 0, "what was lost is told");
+    assert!(lost > 0, "the lost bytes are reported");
     assert!(journal(base.path()).with_extension("damaged").exists(), "the damaged journal is kept");
     EmbeddedStore::open(base.path(), options()).unwrap();
 }
 
 #[tokio::test]
-async fn an_end_that_is_missing_after_an_orderly_close_is_refused() {
+async fn a_missing_end_after_a_clean_close_is_refused() {
     let base = tempfile::tempdir().unwrap();
     make(base.path()).await;
     change(&journal(base.path()), |bytes| {
@@ -155,14 +159,14 @@ async fn an_end_that_is_missing_after_an_orderly_close_is_refused() {
         bytes.truncate(last);
     });
     let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
-    assert!(error.to_string().contains("although the store was closed in order"), "{error}");
+    assert!(error.to_string().contains("although the store was shut down cleanly"), "{error}");
     fs::remove_file(journal(base.path())).unwrap();
     let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
     assert!(error.to_string().contains("the journal is missing"), "{error}");
 }
 
 #[tokio::test]
-async fn files_that_are_missing_are_refused_and_nothing_is_made_anew() {
+async fn missing_files_are_refused_and_not_recreated() {
     let base = tempfile::tempdir().unwrap();
     make(base.path()).await;
     as_crashed(base.path());
@@ -176,11 +180,12 @@ async fn files_that_are_missing_are_refused_and_nothing_is_made_anew() {
         "keyspaces/4/current",
     ];
     for name in names {
-        let (file, aside) = (base.path().join("engine").join(name), base.path().join("engine").join("aside"));
+        let file = base.path().join("engine").join(name);
+        let aside = base.path().join("engine").join("aside");
         fs::rename(&file, &aside).unwrap();
         let opened = EmbeddedStore::open(base.path(), options());
         assert!(
-            matches!(&opened, Err(OpenError::Damaged { file: named, .. }) if *named == file),
+            matches!(&opened, Err(StoreOpenError::Damaged { file: named, .. }) if *named == file),
             "{name}: {opened:?}"
         );
         fs::rename(&aside, &file).unwrap();
@@ -188,13 +193,14 @@ async fn files_that_are_missing_are_refused_and_nothing_is_made_anew() {
     assert_eq!(readable(&EmbeddedStore::open(base.path(), options()).unwrap()).await.len(), ROWS);
 }
 
-/// The engine may begin a new journal after a commit failed: the torn tail is then in the one before.
+/// The engine may begin a new journal after a failed commit: the torn tail is then in the journal before.
 #[tokio::test]
 async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
     let base = tempfile::tempdir().unwrap();
     make(base.path()).await;
     as_crashed(base.path());
-    let (first, second) = (journal(base.path()), base.path().join("engine/1.jnl"));
+    let first = journal(base.path());
+    let second = base.path().join("engine/1.jnl");
     fs::write(&second, vec![0; 1_000]).unwrap();
     change(&first, |bytes| {
         let last = place_of(bytes, &value(ROWS - 1));
@@ -204,14 +210,17 @@ async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
     let store = EmbeddedStore::open(base.path(), options()).unwrap();
     assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>());
     drop(store);
-    // With batches in the later journal it was no tail.
+    // If the later journal has batches, the break was no tail.
     as_crashed(base.path());
     let later = fs::read(&second).unwrap();
-    assert!(later.iter().any(|byte| *byte != 0), "the open itself was written there");
+    assert!(later.iter().any(|byte| *byte != 0), "opening the store wrote to it");
     fs::write(&first, &torn).unwrap();
-    for time in ["at first", "again"] {
+    for attempt in ["first", "second"] {
         let error = EmbeddedStore::open(base.path(), options()).unwrap_err();
-        assert!(matches!(&error, OpenError::Damaged { file, .. } if *file == first), "{time}: {error}");
+        assert!(
+            matches!(&error, StoreOpenError::Damaged { file, .. } if *file == first),
+            "{attempt}: {error}"
+        );
         assert_eq!(fs::read(&first).unwrap(), torn, "nothing was changed");
     }
 }
@@ -230,7 +239,7 @@ async fn a_damaged_manifest_is_refused_and_named() {
             change(&file, |bytes| bytes[at] ^= 1 << (at % 8));
             let opened = EmbeddedStore::open(base.path(), options());
             assert!(
-                matches!(opened, Err(OpenError::Damaged { .. })),
+                matches!(opened, Err(StoreOpenError::Damaged { .. })),
                 "byte {at} of {}: {opened:?}",
                 file.display()
             );

@@ -1,4 +1,4 @@
-//! A store's folder: one process, one format, no half-made stores; backups; what happens when the disk has no room.
+//! The folder of a store: one process, one format, no incomplete stores; backups; a full disk.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use abide_store::conformance::together;
-use abide_store::public::{PublicTables, PublicWrite, Query};
-use abide_store::rows::{Batch, CommitOutcome, Durability, Health, Key, Partition, PrivateRows, Scan};
+use abide_store::conformance::join_all;
+use abide_store::public::{PublicQuery, PublicTables, PublicWrite};
+use abide_store::rows::{Batch, CommitOutcome, Durability, Key, Partition, PrivateRows, Scan, StoreHealth};
 use abide_store::tables::engine_history::SCHEMA;
-use abide_store_embedded::{BackupError, EmbeddedStore, OpenError, Options, SyncMode};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, StoreBackupError, StoreOpenError, SyncMode};
 
-fn options() -> Options {
-    Options { disk_reserve_bytes: 0, ..Options::default() }
+fn options() -> EmbeddedOptions {
+    EmbeddedOptions { disk_reserve_bytes: 0, ..EmbeddedOptions::default() }
 }
 
 fn open(folder: &Path) -> EmbeddedStore {
@@ -34,98 +34,103 @@ async fn names(store: &EmbeddedStore) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_second_open_of_the_same_folder_is_refused_by_name() {
+async fn a_second_open_of_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let second = EmbeddedStore::open(folder.path(), options()).unwrap_err();
-    assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+    assert!(matches!(second, StoreOpenError::InUse { .. }), "{second}");
     assert!(second.to_string().contains("in use by another process"), "{second}");
-    assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)), "the first one goes on");
+    assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)), "the first one still works");
     drop(store);
     open(folder.path());
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_and_left_alone() {
+async fn a_newer_format_is_refused_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path()));
     fs::write(folder.path().join("FORMAT"), "2\n").unwrap();
     let error = EmbeddedStore::open(folder.path(), options()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found: 2, .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::NewerFormat { found: 2, .. }), "{error}");
     assert_eq!(fs::read_to_string(folder.path().join("FORMAT")).unwrap(), "2\n");
     fs::write(folder.path().join("FORMAT"), "rubbish").unwrap();
-    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(OpenError::Damaged { .. })));
+    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(StoreOpenError::Damaged { .. })));
     fs::write(folder.path().join("FORMAT"), [0xff, 0xfe]).unwrap();
     let error = EmbeddedStore::open(folder.path(), options()).unwrap_err();
     assert!(error.to_string().contains("FORMAT"), "{error}");
 }
 
 #[test]
-fn a_folder_with_other_files_is_not_taken_for_a_store() {
+fn a_folder_with_other_files_is_not_opened_as_a_store() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.txt"), "words").unwrap();
-    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(OpenError::NotAStore { .. })));
+    assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(StoreOpenError::NotAStore { .. })));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was written into it");
 }
 
 #[tokio::test]
-async fn a_store_half_made_by_a_crash_is_made_anew() {
+async fn a_store_whose_creation_crashed_is_created_again() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("engine.new")).unwrap();
     fs::write(folder.path().join("engine.new").join("0.jnl"), "half").unwrap();
     fs::write(folder.path().join("LOCK"), "").unwrap();
     assert!(matches!(create(&open(folder.path()), "a").await, CommitOutcome::Committed(_)));
-    // Complete but for the last step.
+    // All steps of the creation but the last are complete.
     fs::remove_file(folder.path().join("FORMAT")).unwrap();
     assert_eq!(names(&open(folder.path())).await, ["a"]);
 }
 
 #[test]
-fn a_weaker_mode_is_named_and_shown() {
+fn the_sync_mode_determines_the_declared_durability() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(open(folder.path()).capabilities().durability, Durability::Synced);
-    let weak = Options { sync: SyncMode::OperatingSystem, ..options() };
+    let weak = EmbeddedOptions { sync: SyncMode::OperatingSystem, ..options() };
     let store = EmbeddedStore::open(folder.path(), weak).unwrap();
     assert_eq!(store.capabilities().durability, Durability::Written);
     assert_eq!(weak.sync.name(), "operating-system");
 }
 
 #[tokio::test]
-async fn commits_leave_the_reserve_alone_and_reads_go_on() {
+async fn commits_stop_at_the_disk_reserve_and_reads_continue() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(create(&open(folder.path()), "a").await, CommitOutcome::Committed(_)));
-    let all = Options { disk_reserve_bytes: u64::MAX, ..options() };
+    let all = EmbeddedOptions { disk_reserve_bytes: u64::MAX, ..options() };
     let store = EmbeddedStore::open(folder.path(), all).unwrap();
     let outcome = create(&store, "b").await;
     assert!(
         matches!(&outcome, CommitOutcome::Unavailable { reason } if reason.contains("disk is full")),
         "{outcome:?}"
     );
-    assert!(matches!(store.health(), Health::ReadOnly { reason } if reason.contains("disk is full")));
+    assert!(matches!(store.health(), StoreHealth::ReadOnly { reason } if reason.contains("disk is full")));
     assert_eq!(names(&store).await, ["a"]);
 }
 
 #[tokio::test]
-async fn commits_that_wait_together_are_all_answered() {
+async fn commits_that_wait_for_queue_space_all_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(folder.path(), Options { queue_bytes: 4_096, ..options() }).unwrap();
+    let store =
+        EmbeddedStore::open(folder.path(), EmbeddedOptions { queue_bytes: 4_096, ..options() }).unwrap();
     let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
-    let outcomes = together(names.iter().map(|name| create(&store, name)).collect()).await;
+    let outcomes = join_all(names.iter().map(|name| create(&store, name)).collect()).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_))));
     assert_eq!(self::names(&store).await, names);
 }
 
-/// Two rows are always written equal; a backup in the middle of it has them equal too, and is a store.
+/// A writer always writes the same value to all rows. A backup taken meanwhile has the same value in all of them, and
+/// is a store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_a_busy_store_is_one_moment_of_it() {
+async fn a_backup_of_a_busy_store_is_of_one_point_in_time() {
     let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("store"), folder.path().join("backup"));
+    let from = folder.path().join("store");
+    let to = folder.path().join("backup");
     let store = std::sync::Arc::new(open(&from));
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let writer = tokio::spawn({
-        let (store, stop) = (store.clone(), stop.clone());
+        let store = store.clone();
+        let stop = stop.clone();
         async move {
-            let (mut version, mut number) = (None, 0u64);
+            let mut version = None;
+            let mut number = 0u64;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 number += 1;
                 let value = number.to_be_bytes().to_vec();
@@ -134,20 +139,20 @@ async fn a_backup_of_a_busy_store_is_one_moment_of_it() {
                 let CommitOutcome::Committed(receipt) = store.commit(&partition(), batch).await else {
                     panic!()
                 };
-                version = receipt.head;
+                version = receipt.head_version;
             }
             (version, number)
         }
     });
-    let mut tick = store.changed(&partition(), abide_store::Tick::START).await;
+    let mut tick = store.wait_for_change(&partition(), abide_store::ChangeTick::START).await;
     for _ in 0..20 {
-        tick = store.changed(&partition(), tick).await;
+        tick = store.wait_for_change(&partition(), tick).await;
     }
     let mut copied = 0;
     store.backup(&to, |bytes| copied += bytes).unwrap();
     assert!(copied > 0);
     assert!(
-        matches!(store.backup(&to, |_| {}), Err(BackupError::Exists { .. })),
+        matches!(store.backup(&to, |_| {}), Err(StoreBackupError::Exists { .. })),
         "a backup is never replaced"
     );
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -162,13 +167,15 @@ async fn a_backup_of_a_busy_store_is_one_moment_of_it() {
         "{numbers:?}"
     );
     let next = Batch::fenced(Key::new("head"), Some(rows[1].version.clone()), vec![]);
-    let went_on = backup.commit(&partition(), next).await;
-    let CommitOutcome::Committed(receipt) = went_on else { panic!("versions hold in the copy: {went_on:?}") };
-    assert_ne!(receipt.head, version, "the copy gives no version that the store gave");
+    let outcome = backup.commit(&partition(), next).await;
+    let CommitOutcome::Committed(receipt) = outcome else {
+        panic!("versions stay valid in the copy: {outcome:?}")
+    };
+    assert_ne!(receipt.head_version, version, "the copy reuses no version of the store");
 }
 
 #[tokio::test]
-async fn pages_of_a_backup_continue_those_of_its_store() {
+async fn a_backup_accepts_the_continuation_tokens_of_its_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("store"));
     let rows = (0..10).map(|at| {
@@ -181,29 +188,36 @@ async fn pages_of_a_backup_continue_those_of_its_store() {
             ("CorrelationId", "c"),
         ];
         let mut columns: std::collections::BTreeMap<_, _> = columns
-            .map(|(name, text)| (name.to_owned(), abide_store::public::Value::Text(text.to_owned())))
+            .map(|(name, text)| (name.to_owned(), abide_store::public::CellValue::Text(text.to_owned())))
             .into();
-        columns.insert("DurationMs".to_owned(), abide_store::public::Value::Integer(1));
-        columns.insert("CreatedAtUtc".to_owned(), abide_store::public::Value::Time(at));
+        columns.insert("DurationMs".to_owned(), abide_store::public::CellValue::Integer(1));
+        columns.insert(
+            "CreatedAtUtc".to_owned(),
+            abide_store::public::CellValue::Time(abide_ids::Timestamp(at)),
+        );
         let key = abide_store::public::PublicKey { partition: "hmac".to_owned(), row: at.to_string() };
         PublicWrite::Put(abide_store::public::PublicRow { key, revision: 1, columns })
     });
     store.put(&SCHEMA, rows.collect()).await.unwrap();
-    let query = Query::default().equal("Engine", "hmac").limit(4);
+    let query = PublicQuery::default().filter("Engine", "hmac").limit(4);
     let first = store.query(&SCHEMA, &query).await.unwrap();
     store.backup(&folder.path().join("backup"), |_| {}).unwrap();
     let backup = open(&folder.path().join("backup"));
-    let second = backup.query(&SCHEMA, &query.clone().after(first.continuation)).await.unwrap();
+    let second = backup.query(&SCHEMA, &query.clone().continue_from(first.continuation)).await.unwrap();
     assert_eq!(second.rows.iter().map(|row| row.key.row.as_str()).collect::<Vec<_>>(), ["5", "4", "3", "2"]);
     let elsewhere = open(&folder.path().join("another"));
     let foreign = store.query(&SCHEMA, &query).await.unwrap().continuation;
-    let refused = elsewhere.query(&SCHEMA, &query.after(foreign)).await;
-    assert_eq!(refused, Err(abide_store::public::QueryError::Continuation), "another store's token");
+    let result = elsewhere.query(&SCHEMA, &query.continue_from(foreign)).await;
+    assert_eq!(
+        result,
+        Err(abide_store::public::PublicQueryError::InvalidContinuation),
+        "another store's token"
+    );
 }
 
-/// The files of an engine that a backup still reads are not touched, even if its last outcome is unknown.
+/// The files of an engine that a backup still reads are not changed, even if its last outcome is unknown.
 #[tokio::test]
-async fn a_store_is_not_opened_again_over_a_backup() {
+async fn a_store_is_not_reopened_during_a_backup() {
     let folder = tempfile::tempdir().unwrap();
     let store = std::sync::Arc::new(open(&folder.path().join("store")));
     assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)));
@@ -222,12 +236,13 @@ async fn a_store_is_not_opened_again_over_a_backup() {
     let mut during = None;
     let copied = |_| {
         if during.is_none() {
-            let (store, fail_and_reopen) = (std::sync::Arc::clone(&store), fail_and_reopen.clone());
+            let store = std::sync::Arc::clone(&store);
+            let fail_and_reopen = fail_and_reopen.clone();
             during = Some(std::thread::spawn(move || fail_and_reopen(store)).join().unwrap());
         }
     };
     store.backup(&folder.path().join("backup"), copied).unwrap();
-    assert!(matches!(during, Some(Err(OpenError::InUse { .. }))), "{during:?}");
+    assert!(matches!(during, Some(Err(StoreOpenError::InUse { .. }))), "{during:?}");
     store.reopen().await.unwrap();
     assert_eq!(names(&store).await, ["a", "b"], "the unknown commit had been applied");
     assert_eq!(names(&open(&folder.path().join("backup"))).await, ["a"]);

@@ -1,25 +1,26 @@
-//! The storage seam: what the runtime asks of a backend, and what a backend may answer.
+//! The storage interface: what the runtime requires of a backend, and the outcomes a backend may return.
 //!
-//! Two kinds of tables, because they have two kinds of users: [`rows`] are private, versioned and committed atomically per
-//! partition; [`public`] tables are queried by people and other programs and never read back by the runtime. [`tables`] has a
-//! file for each table of either kind; [`memory`] is the reference every backend is compared with; [`conformance`] is what a
-//! backend must show.
+//! There are two kinds of tables, because they have two kinds of users. [`rows`] are private, versioned and committed
+//! atomically per partition. [`public`] tables are queried by people and other programs, and the runtime never reads
+//! them back. [`tables`] has one file for each table of either kind. [`memory`] is the reference store that every
+//! backend is compared with. [`conformance`] is the suite that every backend must pass.
 //!
-//! This crate does not know workflows, and nothing above it knows a backend: no backend type appears in these signatures.
+//! This crate does not know workflows, and the crates above it do not know backends: no backend type appears in these
+//! signatures.
 
+pub mod change_notify;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
-pub mod notice;
 pub mod public;
 pub mod rows;
 pub mod tables;
 
-pub use notice::Tick;
+pub use change_notify::ChangeTick;
 pub use public::PublicTables;
-pub use rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Row, Scan, StoreError, Version};
+pub use rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Row, RowVersion, Scan, StoreError};
 
-/// A whole store.
-pub trait Store: PrivateRows + PublicTables {}
+/// A complete backend: private rows and public tables.
+pub trait Store: PrivateRows + PublicTables + 'static {}
 
-impl<S: PrivateRows + PublicTables> Store for S {}
+impl<S: PrivateRows + PublicTables + 'static> Store for S {}

@@ -1,19 +1,20 @@
-//! The reference store keeps the seam's promises, in both personalities, and a store that lies is caught.
+//! The reference store passes the conformance suite in both profiles, and the suite detects a store with a planted
+//! fault.
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 mod lying;
 
-use abide_store::conformance::differential::{Draw, Side};
-use abide_store::conformance::{self, Subject};
-use abide_store::memory::{Faults, MemoryStore, Personality};
+use abide_store::conformance::differential::{ComparedStore, OperationGenerator};
+use abide_store::conformance::{self, BackendUnderTest};
+use abide_store::memory::{BackendProfile, FaultRates, MemoryStore};
 use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows};
 use lying::{Lie, Lying};
 
-/// The reference store as it is.
-struct Reference(Personality);
+/// The reference store with this profile.
+struct Reference(BackendProfile);
 
-impl Subject for Reference {
+impl BackendUnderTest for Reference {
     type Store = MemoryStore;
 
     async fn fresh(&self) -> MemoryStore {
@@ -30,53 +31,59 @@ impl Subject for Reference {
     }
 }
 
-async fn keeps_every_promise(personality: Personality) {
-    let report = conformance::run(&Reference(personality)).await;
+async fn keeps_every_promise(profile: BackendProfile) {
+    let report = conformance::run(&Reference(profile)).await;
     println!("{report}");
-    assert_eq!(report.broken(), []);
-    let (held, not_tried) = report.counts();
-    assert!(held >= 45 && not_tried == 4, "{held} held, {not_tried} not tried: all but recovery");
+    assert_eq!(report.failures(), []);
+    let (passed, skipped) = report.counts();
+    assert!(
+        passed >= 45 && skipped == 4,
+        "{passed} passed, {skipped} skipped; only the recovery checks may be"
+    );
 }
 
 #[tokio::test]
 async fn memory_keeps_every_promise() {
-    keeps_every_promise(Personality::PLAIN).await;
+    keeps_every_promise(BackendProfile::PLAIN).await;
 }
 
 #[tokio::test]
 async fn memory_as_azure_keeps_every_promise() {
-    keeps_every_promise(Personality::AZURE).await;
+    keeps_every_promise(BackendProfile::AZURE).await;
 }
 
-/// Each planted bug is found, by a check of the promise it breaks.
+/// Each planted fault fails a check of the promise that it breaks.
 #[tokio::test]
-async fn every_lie_is_found() {
+async fn every_planted_fault_is_detected() {
     let mut table = String::new();
     for (lie, promise) in Lie::ALL {
         let report = conformance::run(&Lying::subject(lie)).await;
-        let broken = report.broken();
-        table.push_str(&format!("{lie:?}: {} checks broken\n", broken.len()));
-        for (promise, check, how) in &broken {
+        let failures = report.failures();
+        table.push_str(&format!("{lie:?}: {} checks failed\n", failures.len()));
+        for (promise, check, how) in &failures {
             table.push_str(&format!("    {promise}: {}: {how:.100}\n", check.replace('_', " ")));
         }
         assert!(
-            broken.iter().any(|(of, ..)| *of == promise),
-            "{lie:?} was not found under {promise}:\n{table}"
+            failures.iter().any(|(of, ..)| *of == promise),
+            "{lie:?} failed no check of {promise}:\n{table}"
         );
     }
     println!("{table}");
     let honest = conformance::run(&Lying::subject(Lie::None)).await;
-    assert_eq!(honest.broken(), [], "the wrapper itself is honest");
+    assert_eq!(honest.failures(), [], "the wrapper without a fault passes");
 }
 
 #[tokio::test]
-async fn plain_memory_and_memory_as_azure_answer_alike() {
-    let (plain, azure) = (MemoryStore::new(Personality::PLAIN), MemoryStore::new(Personality::AZURE));
-    let (mut left, mut right) = (Side::new(&plain), Side::new(&azure));
-    let mut draw = Draw::new(1);
+async fn plain_memory_and_memory_as_azure_return_the_same_results() {
+    let plain = MemoryStore::new(BackendProfile::PLAIN);
+    let azure = MemoryStore::new(BackendProfile::AZURE);
+    let mut left = ComparedStore::new(&plain);
+    let mut right = ComparedStore::new(&azure);
+    let mut generator = OperationGenerator::new(1);
     for number in 0..20_000 {
-        let operation = draw.operation();
-        let (a, b) = (left.play(&operation).await, right.play(&operation).await);
+        let operation = generator.operation();
+        let a = left.run(&operation).await;
+        let b = right.run(&operation).await;
         assert_eq!(a, b, "operation {number}: {operation:?}");
     }
 }
@@ -85,15 +92,17 @@ fn create(number: u32) -> Batch {
     Batch::checked().create(Key::new(number.to_be_bytes()), vec![])
 }
 
-/// Plays a thousand creations and counts the answers; checks what was really applied.
+/// Runs a thousand creations, counts the outcomes and the unknown ones that were applied, and checks which rows exist.
 fn answers(seed: u64) -> ([usize; 4], usize) {
-    let faults = Faults { seed, conflict: 50, unavailable: 100, unknown: 200 };
-    let store = MemoryStore::new(Personality { faults: Some(faults), ..Personality::PLAIN });
+    let faults =
+        FaultRates { seed, conflict_per_mille: 50, unavailable_per_mille: 100, unknown_per_mille: 200 };
+    let store = MemoryStore::new(BackendProfile { faults: Some(faults), ..BackendProfile::PLAIN });
     let partition = Partition::new("p").unwrap();
-    let (mut counts, mut unknown_applied) = ([0; 4], 0);
+    let mut counts = [0; 4];
+    let mut unknown_applied = 0;
     for number in 0..1_000 {
         let outcome = store.commit_now(&partition, &create(number));
-        let there = loop {
+        let exists = loop {
             if let Ok(row) = store.read_now(&partition, &Key::new(number.to_be_bytes())) {
                 break row.is_some();
             }
@@ -107,18 +116,18 @@ fn answers(seed: u64) -> ([usize; 4], usize) {
         };
         counts[kind] += 1;
         match kind {
-            0 => assert!(there),
-            3 => unknown_applied += usize::from(there),
-            _ => assert!(!there, "a commit that was surely not applied was"),
+            0 => assert!(exists),
+            3 => unknown_applied += usize::from(exists),
+            _ => assert!(!exists, "a commit that was reported as not applied was applied"),
         }
     }
     (counts, unknown_applied)
 }
 
 #[test]
-fn faults_come_by_seed_and_mean_what_they_say() {
+fn injected_faults_follow_the_seed_and_report_the_true_outcome() {
     let (counts, unknown_applied) = answers(1);
-    assert_eq!((counts, unknown_applied), answers(1), "the same seed gives the same answers");
+    assert_eq!((counts, unknown_applied), answers(1), "the same seed gives the same outcomes");
     assert_ne!(counts, answers(2).0);
     let [committed, conflict, unavailable, unknown] = counts;
     assert!(committed > 500 && conflict > 20 && unavailable > 50 && unknown > 100, "{counts:?}");
@@ -126,12 +135,13 @@ fn faults_come_by_seed_and_mean_what_they_say() {
 }
 
 #[tokio::test]
-async fn a_waiter_of_a_quiet_partition_keeps_waiting() {
+async fn a_waiter_of_an_unchanged_partition_keeps_waiting() {
     use std::future::Future;
     let store = MemoryStore::default();
-    let (p, q) = (Partition::new("p").unwrap(), Partition::new("q").unwrap());
-    let tick = store.changed(&p, abide_store::Tick::START).await;
-    let mut waiting = std::pin::pin!(store.changed(&p, tick));
+    let p = Partition::new("p").unwrap();
+    let q = Partition::new("q").unwrap();
+    let tick = store.wait_for_change(&p, abide_store::ChangeTick::START).await;
+    let mut waiting = std::pin::pin!(store.wait_for_change(&p, tick));
     store.commit_now(&q, &create(1));
     let polled = std::future::poll_fn(|context| std::task::Poll::Ready(waiting.as_mut().poll(context))).await;
     assert!(polled.is_pending(), "another partition's commit woke it");

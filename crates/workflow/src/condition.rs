@@ -1,5 +1,7 @@
-//! Conditions of `choice` and `match`: total, without errors. A path without a value and a comparison of kinds that do not
-//! compare are false; `eq` and `ne` compare any two JSON values.
+//! Evaluation of the conditions of `choice` and `match`. Their JSON form is read in `definition`.
+//!
+//! Evaluation is total: it never fails. A path without a value and a comparison of types that cannot be compared are
+//! false; `eq` and `ne` compare any two JSON values.
 
 use std::cmp::Ordering;
 
@@ -12,20 +14,15 @@ use crate::path::{Path, Roots};
 /// A compiled condition.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Condition {
-    /// One comparison.
     Test {
         /// The value on the left.
         path: Path,
-        /// How.
         op: Op,
         /// The value on the right.
         operand: Operand,
     },
-    /// All of them.
     And(Vec<Condition>),
-    /// One of them.
     Or(Vec<Condition>),
-    /// Not this one.
     Not(Box<Condition>),
 }
 
@@ -34,20 +31,20 @@ pub enum Condition {
 pub enum Operand {
     /// The operator needs none.
     None,
-    /// `value`
+    /// The literal `value`.
     Value(Value),
-    /// `valuePath`
+    /// The value at `valuePath`.
     Path(Path),
 }
 
 macro_rules! operators {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// A comparison.
+        /// A comparison operator.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Op { $($(#[$doc])* $name,)* }
 
         impl Op {
-            /// Every operator's name.
+            /// The names of all operators.
             pub const NAMES: &'static [&'static str] = &[$($text,)*];
 
             /// The operator of this name.
@@ -59,46 +56,33 @@ macro_rules! operators {
 }
 
 operators! {
-    /// Equal.
     Eq = "eq";
-    /// Not equal.
     Ne = "ne";
-    /// Greater: numbers, or strings by their characters.
+    /// Greater: numbers, or strings by their characters. The other orderings compare the same way.
     Gt = "gt";
-    /// Greater or equal.
     Gte = "gte";
-    /// Less.
     Lt = "lt";
-    /// Less or equal.
     Lte = "lte";
-    /// The right side is an array with the left in it.
+    /// The right side is an array that contains the left side.
     In = "in";
-    /// The left is an array with the right in it, or a string with it inside.
+    /// The left side is an array that contains the right side, or a string that contains it.
     Contains = "contains";
-    /// A string starts with the right.
     StartsWith = "startsWith";
-    /// A string ends with the right.
     EndsWith = "endsWith";
     /// A string matches a glob: `*` any characters, `?` one, `\` takes the next literally.
     Matches = "matches";
-    /// There, and null.
+    /// The value is present, and null.
     IsNull = "isNull";
-    /// There.
     IsPresent = "isPresent";
-    /// A string.
     IsString = "isString";
-    /// A number.
     IsNumber = "isNumber";
-    /// A boolean.
     IsBoolean = "isBoolean";
-    /// An array.
     IsArray = "isArray";
-    /// An object.
     IsObject = "isObject";
 }
 
 impl Op {
-    /// Whether it compares with something.
+    /// True if the operator needs a right side.
     pub fn takes_operand(self) -> bool {
         !matches!(
             self,
@@ -114,7 +98,7 @@ impl Op {
 }
 
 impl Condition {
-    /// Whether it holds.
+    /// Evaluates the condition over the given data.
     pub fn holds(&self, roots: &dyn Roots) -> bool {
         match self {
             Self::And(all) => all.iter().all(|condition| condition.holds(roots)),
@@ -128,7 +112,7 @@ impl Condition {
         }
     }
 
-    /// The paths in it.
+    /// The paths that the condition reads.
     pub fn paths(&self) -> Vec<&Path> {
         match self {
             Self::And(conditions) | Self::Or(conditions) => conditions.iter().flat_map(Self::paths).collect(),
@@ -178,15 +162,16 @@ fn strings<'a>(left: &'a Value, right: &'a Value) -> Option<(&'a str, &'a str)> 
     left.as_str().zip(right.as_str())
 }
 
-/// Matches without recursion: on a mismatch it goes back to the last `*` only, so the cost is at most text × glob. Both may come
-/// from data, so both are bounded; what is longer does not match.
+/// Matches without recursion: on a mismatch it goes back to the last `*` only, so the cost is at most text × glob. Both
+/// may come from data, so both are bounded; a longer text or glob does not match.
 fn glob_matches(text: &str, glob: &str) -> bool {
     if text.len() > GLOB_TEXT_BYTES_MAX || glob.len() > GLOB_BYTES_MAX {
         return false;
     }
     let text: Vec<char> = text.chars().collect();
     let glob = glob_tokens(glob);
-    let (mut at, mut token) = (0, 0);
+    let mut at = 0;
+    let mut token = 0;
     let mut last_star: Option<(usize, usize)> = None;
     while at < text.len() {
         match (glob.get(token), text.get(at)) {

@@ -1,6 +1,6 @@
-//! What goes wrong inside a run, as data: the error a state raises, `onError` matches and `$.error` shows.
+//! Failures inside a run, as data: the error that a state raises, `onError` matches and `$.error` shows.
 //!
-//! Not for broken definitions (findings) or broken stored bytes ([`crate::instance::Corrupt`]).
+//! Not for broken definitions (findings) or broken stored bytes ([`crate::instance::CorruptInstance`]).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 pub mod code {
     /// A step, a wait or the whole workflow took longer than allowed.
     pub const TIMEOUT: &str = "Timeout";
-    /// One delivery took longer than its limit. Reported by dispatch; retryable.
+    /// One attempt took longer than its limit. Reported by dispatch; retryable.
     pub const ATTEMPT_TIMEOUT: &str = "AttemptTimeout";
-    /// A secret that the input refers to cannot be had. Reported by dispatch; the call is not sent.
+    /// A secret that the input refers to cannot be resolved. Reported by dispatch; the call is not sent.
     pub const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
-    /// There is no such workflow, or none in the range asked for. Reported by whoever starts children.
+    /// The workflow does not exist, or not in the requested range of versions. Reported by the runtime that starts
+    /// child runs.
     pub const WORKFLOW_NOT_FOUND: &str = "WorkflowNotFound";
     /// A required path had no value.
     pub const PATH_MISSING: &str = "PathMissing";
-    /// A path had a value of the wrong kind: a duration, a timestamp or an array was expected.
+    /// A path had a value of the wrong type: a duration, a timestamp or an array was expected.
     pub const TYPE_MISMATCH: &str = "TypeMismatch";
     /// No choice matched and there is no default.
     pub const NO_CHOICE_MATCHED: &str = "NoChoiceMatched";
@@ -25,11 +26,11 @@ pub mod code {
     pub const DATA_LIMIT_EXCEEDED: &str = "DataLimitExceeded";
     /// One input, result or event exceeds its limit.
     pub const PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
-    /// A value would be nested more deeply than JSON that enters may be.
+    /// A value would be nested more deeply than the limit for JSON that enters.
     pub const DEPTH_EXCEEDED: &str = "DepthExceeded";
     /// A map or parallel has more branches than allowed.
     pub const FAN_OUT_TOO_WIDE: &str = "FanOutTooWide";
-    /// Fewer branches can succeed than `join.atLeast` asks for.
+    /// Fewer branches can still succeed than `join.atLeast` requires.
     pub const JOIN_UNREACHABLE: &str = "JoinUnreachable";
     /// A child's instance id is not valid.
     pub const CHILD_ID_INVALID: &str = "ChildIdInvalid";
@@ -44,32 +45,32 @@ pub mod code {
 pub struct Failure {
     /// Matched by `onError` and `nonRetryable`.
     pub code: String,
-    /// For people.
+    /// A description for people.
     pub message: String,
     /// The name of the state that raised it, once raised.
     pub state: Option<String>,
-    /// Whether another delivery may help.
+    /// True if another attempt may succeed.
     pub retryable: bool,
 }
 
 impl Failure {
-    /// An error that trying again does not mend.
-    pub fn last(code: &str, message: impl Into<String>) -> Self {
+    /// A permanent error: another attempt does not help.
+    pub fn permanent(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), state: None, retryable: false }
     }
 
-    /// An error that another delivery may mend.
+    /// An error that may go away with another attempt.
     pub fn retryable(code: &str, message: impl Into<String>) -> Self {
-        Self { retryable: true, ..Self::last(code, message) }
+        Self { retryable: true, ..Self::permanent(code, message) }
     }
 
-    /// As `$.error` shows it.
+    /// The value of `$.error` for this failure.
     pub fn to_json(&self) -> Value {
         json!({"code": self.code, "message": self.message, "state": self.state, "retryable": self.retryable})
     }
 
-    /// Long messages from outside are cut: they end in history and in `$.error`.
-    pub(crate) fn bounded(mut self) -> Self {
+    /// Truncates long texts from outside, because they end up in history and in `$.error`.
+    pub(crate) fn truncated(mut self) -> Self {
         const MESSAGE_CHARS_MAX: usize = 4_096;
         const CODE_CHARS_MAX: usize = 256;
         let state = self.state.get_or_insert_default();

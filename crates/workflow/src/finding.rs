@@ -1,4 +1,5 @@
-//! What validation has to say: a stable code, the place, and what to do about it.
+//! Findings of validation: a stable code, the place in the definition, a message and a hint. The checks are in
+//! `definition` and `validate`.
 //!
 //! Every code has a section in docs/guides/validation.md; a test compares the two.
 
@@ -7,11 +8,11 @@ use std::fmt;
 /// How bad a finding is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// Said once, for information.
+    /// For information only.
     Note,
-    /// Publishes; look at it.
+    /// The definition can be published, but should be reviewed.
     Warning,
-    /// Refuses.
+    /// The definition cannot be published.
     Error,
 }
 
@@ -35,12 +36,11 @@ macro_rules! codes {
             /// Every code there is.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// As printed and matched on.
+            /// The code as printed and matched on.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// How bad it is.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$name => Severity::$severity,)* }
             }
@@ -49,21 +49,21 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The text is not JSON, or not JSON we can keep exactly.
+    /// The text is not JSON, or is JSON that cannot be stored exactly.
     MalformedJson = "malformed-json", Error;
     /// A limit on definitions is exceeded.
     LimitExceeded = "limit-exceeded", Error;
-    /// A field is not there and must be.
+    /// A required field is missing.
     MissingField = "missing-field", Error;
     /// A field is not part of the language.
     UnknownField = "unknown-field", Error;
     /// A field has a value of the wrong type.
     WrongType = "wrong-type", Error;
-    /// A field has a value of the right type that makes no sense.
+    /// A field has a value of the right type that is invalid.
     InvalidValue = "invalid-value", Error;
     /// A duration or timestamp cannot be read.
     InvalidTime = "invalid-time", Error;
-    /// A path is not RFC 9535, starts nowhere, or could cost too much.
+    /// A path is not RFC 9535, has no known root, or could cost too much.
     InvalidPath = "invalid-path", Error;
     /// `output` is not a place in `$.state`.
     InvalidReference = "invalid-reference", Error;
@@ -85,15 +85,15 @@ codes! {
     ActivitiesUnchecked = "activities-unchecked", Note;
     /// A task's input cannot satisfy the activity's schema.
     InputSchemaMismatch = "input-schema-mismatch", Error;
-    /// A timeout of no time at all.
+    /// A timeout of zero.
     ZeroTimeout = "zero-timeout", Error;
     /// A state may take longer than the whole workflow.
     TimeoutBeyondWorkflow = "timeout-beyond-workflow", Warning;
-    /// The retries cannot all happen within the timeout.
+    /// The retries do not fit into the timeout.
     RetriesBeyondTimeout = "retries-beyond-timeout", Warning;
-    /// Something that can be undone never is.
+    /// Work that can be compensated never is.
     CompensationGap = "compensation-gap", Warning;
-    /// A compensation with nothing to undo.
+    /// A compensation with nothing to compensate.
     CompensationEmpty = "compensation-empty", Warning;
     /// A literal that looks like a secret.
     LiteralSecret = "literal-secret", Error;
@@ -101,7 +101,7 @@ codes! {
     ItemOutsideMap = "item-outside-map", Error;
     /// `continueAsNew` inside a branch.
     ContinueInBranch = "continue-in-branch", Error;
-    /// A join that asks for more branches than there are.
+    /// A join that requires more branches than there are.
     JoinTooLarge = "join-too-large", Error;
     /// A handler that an earlier one always hides.
     HandlerHidden = "handler-hidden", Warning;
@@ -117,20 +117,18 @@ impl fmt::Display for Code {
     }
 }
 
-/// One thing validation has to say.
+/// One problem that validation reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What kind.
     pub code: Code,
-    /// Where, as a JSON pointer into the definition.
+    /// JSON pointer into the definition.
     pub pointer: String,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub hint: String,
-    /// What only follows from this and is not told on its own.
+    /// Problems that only follow from this one and are not reported on their own.
     pub consequences: Vec<String>,
-    /// Line and column, from 1, where there is no JSON yet for a pointer to lead into.
+    /// Line and column, from 1, if the text is not JSON and a pointer cannot lead into it.
     pub position: Option<(usize, usize)>,
 }
 
@@ -152,23 +150,22 @@ impl Finding {
         }
     }
 
-    /// How bad it is.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }
 
-    /// Adds what follows from this, up to a number that can still be read.
-    pub(crate) fn follows(&mut self, consequence: &str) {
+    /// Adds a consequence; beyond a readable number, only a note that there are more.
+    pub(crate) fn add_consequence(&mut self, consequence: &str) {
         const CONSEQUENCES_MAX: usize = 20;
         match self.consequences.len() {
             0..CONSEQUENCES_MAX => self.consequences.push(consequence.to_owned()),
-            CONSEQUENCES_MAX => self.consequences.push("and so on".to_owned()),
+            CONSEQUENCES_MAX => self.consequences.push("and more".to_owned()),
             _ => {}
         }
     }
 }
 
-/// Worst first, then in the order of places.
+/// Sorts findings by severity, worst first, then by pointer.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         b.severity()
@@ -178,8 +175,8 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// Whether a pointer leads to a place or below it.
-pub(crate) fn within(pointer: &str, place: &str) -> bool {
+/// True if a pointer leads to a place or below it.
+pub(crate) fn is_within(pointer: &str, place: &str) -> bool {
     pointer == place || pointer.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
 }
 

@@ -1,7 +1,7 @@
-//! The transitions of a definition as a graph: what can follow what, what repeats, what leads where. All of it linear in the
-//! number of states and transitions.
+//! The transitions of a definition as a graph: successors, reachability and loops.
 //!
-//! Knows nothing of severity or of running: validation and compilation both stand on it.
+//! It knows nothing of findings or of running: validation and compilation both build on it. Every operation is linear
+//! in the number of states and transitions.
 
 use std::collections::BTreeSet;
 
@@ -44,12 +44,12 @@ impl Flow {
         self.next.get(state.0 as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The given states and all that can follow them.
+    /// The given states and all states that can follow them.
     pub(crate) fn reachable(&self, from: impl IntoIterator<Item = StateId>) -> BTreeSet<StateId> {
         self.reachable_until(from, |_| false)
     }
 
-    /// The given states and all that can follow them without passing a state where `stop` holds.
+    /// The given states and all states that can follow them without passing a state where `stop` holds.
     pub(crate) fn reachable_until(
         &self,
         from: impl IntoIterator<Item = StateId>,
@@ -58,7 +58,7 @@ impl Flow {
         closure(from, |state| if stop(state) { Vec::new() } else { self.successors(state).to_vec() })
     }
 
-    /// The given states and all that can lead to them.
+    /// The given states and all states that can lead to them.
     pub(crate) fn leading_to(&self, to: impl IntoIterator<Item = StateId>) -> BTreeSet<StateId> {
         let mut previous: Vec<Vec<StateId>> = vec![Vec::new(); self.next.len()];
         for (state, targets) in (0_u32..).zip(&self.next) {
@@ -71,7 +71,8 @@ impl Flow {
         closure(to, |state| previous.get(state.0 as usize).cloned().unwrap_or_default())
     }
 
-    /// Strongly connected components, each after all it leads to (Tarjan, without recursion: a chain may be 1,000 states long).
+    /// Strongly connected components, each after all components it leads to. Tarjan's algorithm without recursion: a
+    /// chain may be 1,000 states long.
     pub(crate) fn components(&self) -> Vec<Vec<StateId>> {
         let mut search = Tarjan {
             flow: self,
@@ -88,7 +89,7 @@ impl Flow {
         search.components
     }
 
-    /// Whether a component is a loop.
+    /// True if a component is a loop.
     pub(crate) fn is_loop(&self, component: &[StateId]) -> bool {
         match component {
             [only] => self.successors(*only).contains(only),
@@ -97,7 +98,7 @@ impl Flow {
     }
 }
 
-/// The state of this name in a block.
+/// The state with this name in a block.
 pub(crate) fn resolve(definition: &Definition, block: BlockId, name: &str) -> Option<StateId> {
     definition.blocks.get(block.0 as usize)?.states.get(name).copied()
 }
@@ -110,14 +111,14 @@ fn closure(
     from: impl IntoIterator<Item = StateId>,
     step: impl Fn(StateId) -> Vec<StateId>,
 ) -> BTreeSet<StateId> {
-    let mut found: BTreeSet<StateId> = BTreeSet::new();
+    let mut visited: BTreeSet<StateId> = BTreeSet::new();
     let mut open: Vec<StateId> = from.into_iter().collect();
     while let Some(state) = open.pop() {
-        if found.insert(state) {
+        if visited.insert(state) {
             open.extend(step(state));
         }
     }
-    found
+    visited
 }
 
 struct Tarjan<'a> {
@@ -154,7 +155,8 @@ impl Tarjan<'_> {
                 }
                 None => {
                     if let Some((parent, _)) = path.last() {
-                        let (parent, low) = (*parent, self.low_of(state));
+                        let parent = *parent;
+                        let low = self.low_of(state);
                         self.lower(parent, low);
                     }
                     if Some(self.low_of(state)) == self.order_of(state) {

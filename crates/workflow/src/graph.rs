@@ -1,16 +1,16 @@
-//! A definition drawn: Mermaid text, with a box around the branches of every parallel and map.
+//! Renders a definition as Mermaid text, with a box around the branches of every parallel and map.
 //!
-//! Draws what it is given, valid or not: a transition to a state that does not exist leads to a dashed node.
+//! It does not validate: it draws any definition. A transition to a state that does not exist leads to a dashed node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::condition::{Condition, Op, Operand};
-use crate::definition::{Definition, ErrorHandler, Moment, State, StateKind};
+use crate::definition::{Definition, ErrorHandler, State, StateKind, WaitTime};
 use crate::flow::{resolve, state_of};
 use crate::ids::{BlockId, StateId};
 
-/// Mermaid text of a definition.
+/// Renders a definition as a Mermaid flowchart.
 pub fn mermaid(definition: &Definition) -> String {
     let mut drawing = Drawing { definition, text: String::from("flowchart TD\n"), missing: BTreeMap::new() };
     drawing.block(BlockId::TOP, 1);
@@ -52,7 +52,8 @@ impl Drawing<'_> {
 
     fn state(&mut self, id: StateId, depth: usize) {
         let Some(state) = state_of(self.definition, id) else { return };
-        let (node, label) = (node(id), escape(&label(state)));
+        let node = node(id);
+        let label = escape(&label(state));
         let shape = match &state.kind {
             StateKind::Choice { .. } => format!("{node}{{\"{label}\"}}"),
             StateKind::WaitUntil(_) | StateKind::WaitEvent(_) => format!("{node}[/\"{label}\"/]"),
@@ -110,13 +111,13 @@ impl Drawing<'_> {
         if let Some(id) = resolve(self.definition, block, name) {
             return node(id);
         }
-        let known = self.missing.len();
+        let count = self.missing.len();
         if let Some(number) = self.missing.get(&(block, name.to_owned())) {
             return format!("missing{number}");
         }
-        self.missing.insert((block, name.to_owned()), known);
-        self.line(1, &format!("missing{known}[\"{} is missing\"]", escape(name)));
-        format!("missing{known}")
+        self.missing.insert((block, name.to_owned()), count);
+        self.line(1, &format!("missing{count}[\"{} is missing\"]", escape(name)));
+        format!("missing{count}")
     }
 }
 
@@ -127,10 +128,10 @@ fn node(id: StateId) -> String {
 fn label(state: &State) -> String {
     let detail = match &state.kind {
         StateKind::Task(task) => task.call.activity.clone(),
-        StateKind::WaitUntil(Moment::After(duration)) => format!("for {duration}"),
-        StateKind::WaitUntil(Moment::At(moment)) => format!("until {moment}"),
-        StateKind::WaitUntil(Moment::AfterPath(path)) => format!("for {}", path.text()),
-        StateKind::WaitUntil(Moment::AtPath(path)) => format!("until {}", path.text()),
+        StateKind::WaitUntil(WaitTime::After(duration)) => format!("for {duration}"),
+        StateKind::WaitUntil(WaitTime::At(time)) => format!("until {time}"),
+        StateKind::WaitUntil(WaitTime::AfterPath(path)) => format!("for {}", path.text()),
+        StateKind::WaitUntil(WaitTime::AtPath(path)) => format!("until {}", path.text()),
         StateKind::WaitEvent(wait) => format!("for event {}", wait.name),
         StateKind::Workflow(call) => format!("workflow {}", call.workflow),
         StateKind::Choice { .. } => return state.name.clone(),
@@ -140,7 +141,7 @@ fn label(state: &State) -> String {
 }
 
 fn codes(handler: &ErrorHandler) -> String {
-    if handler.takes_all() { "error".to_owned() } else { handler.codes.join(", ") }
+    if handler.handles_all() { "error".to_owned() } else { handler.codes.join(", ") }
 }
 
 fn describe(condition: &Condition) -> String {
@@ -163,7 +164,7 @@ fn describe(condition: &Condition) -> String {
     }
 }
 
-/// Mermaid reads quotes, backticks, `#` and angle brackets in a label as markup.
+/// Escapes quotes, backticks, `#` and angle brackets, which Mermaid reads as markup in a label.
 fn escape(text: &str) -> String {
     const CHARS_MAX: usize = 120;
     let mut escaped = String::new();

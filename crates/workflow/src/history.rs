@@ -1,6 +1,7 @@
-//! The past of a run, told in the vocabulary of Durable Functions plus what JSON states need.
+//! The history of a run, in the vocabulary of Durable Functions plus events for JSON states.
 //!
-//! A timeline and a graph of the executed path can be drawn from these events alone. Nothing is ever replayed from them.
+//! A timeline and a graph of the executed path can be drawn from these events alone. Nothing is ever replayed from
+//! them. Names of variants and fields are the JSON names and must not change.
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::ids::{BranchId, CommandId, InstanceId, RunNumber};
 use crate::json::Json;
 use crate::time::{Duration, Timestamp};
 
-/// A numbered fact.
+/// A numbered fact of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEvent {
@@ -18,12 +19,11 @@ pub struct HistoryEvent {
     /// The turn's time: all events of a turn share it.
     #[serde(serialize_with = "as_text")]
     pub timestamp: Timestamp,
-    /// What happened.
     #[serde(flatten)]
     pub fact: Fact,
 }
 
-/// What can happen to a run.
+/// Everything that can happen to a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "eventType", rename_all_fields = "camelCase")]
 pub enum Fact {
@@ -33,182 +33,150 @@ pub enum Fact {
     OrchestratorCompleted,
     /// The run began.
     ExecutionStarted {
-        /// The definition.
+        /// The definition's id.
         name: String,
-        /// Its version.
+        /// The definition's version.
         version: String,
-        /// Which run of the instance.
         run: RunNumber,
-        /// The input it began with.
         input: Json,
         /// Shared by everything that belongs together.
         correlation_id: String,
-        /// The instance whose `workflow` state started it.
+        /// The instance whose `workflow` state started this run.
         #[serde(skip_serializing_if = "Option::is_none")]
         parent: Option<InstanceId>,
     },
     /// A branch entered a state.
     StateEntered {
-        /// On which branch.
         branch: BranchId,
         /// The state's path in the definition.
         state: String,
-        /// Which visit, from 1.
+        /// Number of this visit, from 1.
         visit: u32,
     },
     /// A branch left a state.
     StateLeft {
-        /// On which branch.
         branch: BranchId,
         /// The state's path in the definition.
         state: String,
-        /// The path of the state it goes to; absent at an end.
+        /// The path of the next state; absent at an end.
         #[serde(skip_serializing_if = "Option::is_none")]
         next: Option<String>,
-        /// The error that made it leave.
+        /// The error that made the branch leave.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Failure>,
     },
     /// A map or parallel spawned a branch.
     BranchStarted {
-        /// The new branch.
         branch: BranchId,
-        /// The branch it came from.
         parent: BranchId,
-        /// Its position among its siblings.
+        /// The branch's position among its siblings.
         index: u32,
     },
     /// A branch reached its end, failed or was cancelled.
-    BranchEnded {
-        /// Which branch.
-        branch: BranchId,
-        /// How.
-        outcome: BranchOutcome,
-    },
-    /// An activity is to be called.
+    BranchEnded { branch: BranchId, outcome: BranchOutcome },
+    /// A call of an activity was created.
     TaskScheduled {
-        /// The dispatch.
         command: CommandId,
-        /// By which branch.
         branch: BranchId,
-        /// The activity.
         activity: String,
-        /// Its input.
         input: Json,
-        /// The step's path.
+        /// The step's path in the definition.
         step: String,
     },
-    /// An activity answered.
+    /// An activity returned its result.
     TaskCompleted {
-        /// The dispatch.
         command: CommandId,
-        /// Its result.
         result: Json,
-        /// Nobody waited for it any more: recorded, not applied.
+        /// True if no branch waited for the result any more: recorded, not applied.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
-    /// A delivery failed.
+    /// An attempt of a call failed.
     TaskFailed {
-        /// The dispatch.
         command: CommandId,
         /// The attempt that failed, from 0.
         attempt: u32,
-        /// Why.
         error: Failure,
-        /// When it is delivered again; absent when it is not.
+        /// The time of the next attempt; absent if there is none.
         #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_optional_text")]
         retry_at: Option<Timestamp>,
-        /// Nobody waited for it any more: recorded, not applied.
+        /// True if no branch waited for the result any more: recorded, not applied.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
     /// A timer was set.
     TimerCreated {
-        /// The timer.
         command: CommandId,
-        /// By which branch; the workflow's own timeout by none.
+        /// The branch that set it; absent for the workflow's own timeout.
         #[serde(skip_serializing_if = "Option::is_none")]
         branch: Option<BranchId>,
-        /// When it is due.
         #[serde(serialize_with = "as_text")]
         fire_at: Timestamp,
     },
-    /// A timer fired for somebody who waited.
-    TimerFired {
-        /// The timer.
-        command: CommandId,
-    },
+    /// A timer fired while the run or a branch waited for it.
+    TimerFired { command: CommandId },
     /// An external event arrived.
     EventRaised {
-        /// Its name.
         name: String,
-        /// Its payload.
+        /// The event's payload.
         input: Json,
     },
-    /// A child run is to be started.
+    /// The start of a child run was requested.
     SubOrchestrationInstanceCreated {
-        /// The command.
         command: CommandId,
-        /// By which branch.
         branch: BranchId,
-        /// The child.
+        /// The child's instance id.
         instance_id: InstanceId,
-        /// Its definition.
+        /// The id of the child's definition.
         name: String,
-        /// Its input.
         input: Json,
     },
     /// A child run completed.
     SubOrchestrationInstanceCompleted {
-        /// The command that started it.
+        /// The command that started the child.
         command: CommandId,
-        /// Its output.
+        /// The child's output.
         result: Json,
-        /// Nobody waited for it any more: recorded, not applied.
+        /// True if no branch waited for the result any more: recorded, not applied.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
     /// A child run failed.
     SubOrchestrationInstanceFailed {
-        /// The command that started it.
+        /// The command that started the child.
         command: CommandId,
-        /// Why.
         error: Failure,
-        /// Nobody waited for it any more: recorded, not applied.
+        /// True if no branch waited for the result any more: recorded, not applied.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
     /// The run stopped moving.
     ExecutionSuspended {
-        /// Who asked, or which limit was met.
+        /// The requester and the reason, or the limit that was reached.
         reason: String,
     },
-    /// The run goes on.
+    /// The run continues after a suspension or a park.
     ExecutionResumed {
-        /// Who asked.
+        /// The requester and the reason.
         reason: String,
     },
-    /// A failed run goes on at its failed state.
+    /// A failed run continues at its failed state.
     ExecutionRewound {
-        /// Who asked.
+        /// The requester and the reason.
         reason: String,
         /// How often this run has been rewound.
         redrive: u32,
     },
-    /// The run ended well.
+    /// The run completed.
     ExecutionCompleted {
-        /// Its output.
+        /// The run's output.
         result: Json,
     },
     /// The run failed.
-    ExecutionFailed {
-        /// Why.
-        error: Failure,
-    },
+    ExecutionFailed { error: Failure },
     /// The run was terminated.
     ExecutionTerminated {
-        /// Who asked.
+        /// The requester and the reason.
         reason: String,
     },
     /// The run ended and the next one began.
@@ -216,9 +184,8 @@ pub enum Fact {
         /// The next run's input.
         input: Json,
     },
-    /// Everything else worth knowing.
+    /// A fact without a name of its own in Durable Functions.
     GenericEvent {
-        /// What it is about.
         #[serde(flatten)]
         note: Note,
     },
@@ -230,64 +197,48 @@ pub enum Fact {
 pub enum Note {
     /// Four fifths of the allowed transitions are used.
     TransitionsNearLimit {
-        /// States entered.
+        /// Number of states entered so far.
         transitions: u64,
-        /// States that may be entered.
         limit: u64,
     },
     /// The workflow's own timeout passed; escalation begins.
     WorkflowTimedOut {
-        /// After how long.
         #[serde(serialize_with = "as_text")]
         timeout: Duration,
-        /// Where its branches were, the first twenty.
+        /// Paths of the states its branches were in, at most the first twenty.
         states: Vec<String>,
     },
-    /// The escalation channel could not be told. Escalation goes on.
-    EscalationNotifyFailed {
-        /// Why.
-        error: Failure,
-    },
+    /// Notifying the escalation channel failed. Escalation continues.
+    EscalationNotifyFailed { error: Failure },
     /// Escalation hands over to the recovery state.
-    RecoveryStarted {
-        /// The state.
-        state: String,
-    },
+    RecoveryStarted { state: String },
     /// Recovery did not end in time, or failed.
-    RecoveryFailed {
-        /// Why.
-        error: Failure,
-    },
-    /// Compensation begins.
+    RecoveryFailed { error: Failure },
+    /// A branch begins to compensate.
     CompensationStarted {
-        /// On which branch.
         branch: BranchId,
-        /// How many steps it has.
+        /// Number of compensation steps.
         steps: u32,
     },
-    /// One compensation finally failed. The rest still run.
+    /// One compensation step failed permanently. The others still run.
     CompensationStepFailed {
-        /// The dispatch.
+        /// The call; 0 if none was made.
         command: CommandId,
-        /// The activity.
         activity: String,
-        /// Why.
         error: Failure,
     },
-    /// A compensation's input could not be made whole; missing values are null.
+    /// The input of a compensation step could not be rendered completely; missing values are null.
     CompensationInputIncomplete {
-        /// The task to be undone.
+        /// The path of the task to be compensated, or of the compensation step.
         step: String,
-        /// What was missing.
+        /// The first missing value.
         error: Failure,
     },
-    /// Compensation is through.
+    /// All compensation steps have ended.
     CompensationCompleted {
-        /// On which branch.
         branch: BranchId,
-        /// Steps that worked.
         succeeded: u32,
-        /// Steps that finally failed.
+        /// Number of steps that failed permanently.
         failed: u32,
     },
 }
@@ -296,11 +247,10 @@ pub enum Note {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BranchOutcome {
-    /// It reached its `succeed` state.
+    /// The branch reached its `succeed` state.
     Succeeded,
-    /// It failed.
     Failed,
-    /// It lost: its siblings decided without it.
+    /// The branch was ended from outside, for example because the join was decided without it.
     Cancelled,
 }
 
@@ -308,7 +258,7 @@ fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &T, serializer: S)
     serializer.collect_str(value)
 }
 
-#[expect(clippy::ref_option, reason = "the signature serde asks for")]
+#[expect(clippy::ref_option, reason = "the signature serde requires")]
 fn as_optional_text<S: serde::Serializer>(
     value: &Option<Timestamp>,
     serializer: S,

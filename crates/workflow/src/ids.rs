@@ -1,17 +1,21 @@
-//! Names and numbers of a run: newtypes, so that no id is ever passed where another is meant.
+//! Ids and numbers of a run, as newtypes: an id of one kind cannot be passed for another.
 //!
-//! Ids are made by the caller or counted by the run itself; nothing here is random.
+//! The caller supplies ids, or the run counts them; nothing here is random.
 
 use std::fmt;
 
+use abide_ids::Digest;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-/// An instance id that does not keep the rules.
+pub use abide_ids::{CommandId, RunNumber};
+
+/// An instance id that breaks the rules.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("instance id {id:?} is not 1 to 256 of A-Z a-z 0-9 . _ : ~ @ - with the first not @")]
+#[error(
+    "invalid instance id {id:?}: use 1 to 256 characters of A-Z a-z 0-9 . _ : ~ @ - and do not start with @"
+)]
 pub struct InvalidInstanceId {
-    /// What was given, cut to a printable length.
+    /// The given id, truncated to a printable length.
     pub id: String,
 }
 
@@ -21,10 +25,10 @@ pub struct InvalidInstanceId {
 pub struct InstanceId(String);
 
 impl InstanceId {
-    /// Bytes an id may have.
+    /// Maximum length of an id.
     pub const BYTES_MAX: usize = 256;
 
-    /// Checks the alphabet: ids appear in URLs, table keys and headers unescaped.
+    /// Checks length and alphabet: ids appear in URLs, table keys and headers unescaped.
     pub fn new(id: impl Into<String>) -> Result<Self, InvalidInstanceId> {
         let id = id.into();
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._:~@-".contains(&b);
@@ -34,12 +38,11 @@ impl InstanceId {
         Ok(Self(id))
     }
 
-    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What decides the shard: the part before `~`, or the whole id.
+    /// The part that decides the shard: everything before the first `~`, or the whole id.
     pub fn placement_key(&self) -> &str {
         self.0.split('~').next().unwrap_or(&self.0)
     }
@@ -64,28 +67,18 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// Which life of an instance this is, from 1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct RunNumber(pub u32);
-
-/// One run of one instance: what dispatch calls the execution id.
+/// One run of one instance; dispatch calls it the execution id.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExecutionId {
-    /// Whose run.
     pub instance: InstanceId,
-    /// Which run.
     pub run: RunNumber,
 }
 
 impl fmt::Display for ExecutionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.instance, self.run.0)
+        write!(f, "{}/{}", self.instance, self.run)
     }
 }
-
-/// The number of a command within its run, from 1 without gaps. Results name it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct CommandId(pub u64);
 
 /// The number of a branch within its run. The root branch is 0; a child's number is greater than its parent's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -96,8 +89,8 @@ impl BranchId {
     pub const ROOT: Self = Self(0);
 }
 
-/// A state's number within its plan: depth first, states of a block in the order of their names. Stored with instances, so the
-/// numbering is part of the format.
+/// A state's number within its plan: depth first, states of a block in the order of their names. Instances store it, so
+/// the numbering is part of the format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct StateId(pub u32);
 
@@ -112,11 +105,11 @@ impl BlockId {
 
 /// The content hash of a definition: a run is pinned to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PlanHash(pub [u8; 32]);
+pub struct PlanHash(pub Digest);
 
 impl fmt::Display for PlanHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.0.fmt(f)
     }
 }
 
@@ -126,26 +119,16 @@ impl fmt::Debug for PlanHash {
     }
 }
 
-/// SHA-256 over length-prefixed parts, so that ("ab", "c") and ("a", "bc") differ.
-pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_be_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().into()
-}
-
 /// The first eight bytes of a digest as a number: deterministic jitter and seeds.
 pub(crate) fn digest_number(parts: &[&[u8]]) -> u64 {
-    digest(parts).iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+    Digest::of_parts(parts).as_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 /// A digest written as a UUID of version 8 (custom content), for `$.system.newId`.
 pub(crate) fn digest_uuid(parts: &[&[u8]]) -> String {
-    let digest = digest(parts);
+    let digest = Digest::of_parts(parts);
     let mut text = String::with_capacity(36);
-    for (position, byte) in digest.iter().take(16).enumerate() {
+    for (position, byte) in digest.as_bytes().iter().take(16).enumerate() {
         if matches!(position, 4 | 6 | 8 | 10) {
             text.push('-');
         }
@@ -164,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instance_ids_keep_to_their_alphabet() {
+    fn an_instance_id_has_a_restricted_alphabet_and_length() {
         for good in ["a", "dev-1", "x:y.z_1~2.3", &"a".repeat(256)] {
             assert!(InstanceId::new(good).is_ok(), "{good}");
         }
@@ -180,8 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_part_boundaries_apart() {
-        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
+    fn a_digest_is_written_as_a_uuid_of_version_8() {
         let id = digest_uuid(&[b"x"]);
         assert_eq!((id.len(), id.as_bytes()[14], id.matches('-').count()), (36, b'8', 4));
     }

@@ -1,7 +1,8 @@
-//! JSON as it enters: read strictly, measured, compared without losing integers.
+//! Strict reading of incoming JSON, its size, and comparison without losing integers. This file knows nothing of
+//! definitions.
 //!
-//! Strict means: no duplicate keys (one of the two would silently vanish), a bounded depth, and no integer that JSON readers
-//! with 64-bit numbers would round. This file knows nothing of definitions.
+//! Strict means: no duplicate keys (one of the two would silently vanish), a bounded depth, and no integer that JSON
+//! readers with 64-bit numbers would round.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,30 +13,21 @@ use serde_json::{Map, Number, Value};
 
 use crate::limits::definition::JSON_DEPTH_MAX;
 
-/// A shared JSON value: results, inputs and slots are handed around, never copied.
+/// A shared JSON value: results, inputs and slots are passed by reference, never copied.
 pub type Json = Arc<Value>;
 
-/// Why a text is not JSON we accept.
+/// Why a JSON text is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON, nested too deeply, or with a key twice.
+    /// Not JSON, nested too deeply, or with a duplicate key. Lines and columns count from 1.
     #[error("line {line}, column {column}: {reason}")]
-    Malformed {
-        /// From 1.
-        line: usize,
-        /// From 1.
-        column: usize,
-        /// What is wrong there.
-        reason: String,
-    },
-    /// An integer outside 64 bits, which would come back changed.
+    Malformed { line: usize, column: usize, reason: String },
+    /// An integer outside 64 bits, which would come back changed. Lines and columns count from 1.
     #[error("line {line}, column {column}: the integer {number} does not fit 64 bits and would be rounded")]
     IntegerTooLarge {
-        /// From 1.
         line: usize,
-        /// From 1.
         column: usize,
-        /// As written.
+        /// The number as written in the text.
         number: String,
     },
 }
@@ -54,12 +46,12 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
         reason: reason_of(&error),
     };
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth_left: JSON_DEPTH_MAX }.deserialize(&mut reader).map_err(malformed)?;
+    let value = StrictReader { depth_left: JSON_DEPTH_MAX }.deserialize(&mut reader).map_err(malformed)?;
     reader.end().map_err(malformed)?;
     Ok(value)
 }
 
-/// Whether a value built elsewhere keeps the depth limit.
+/// True if a value that was not read by [`parse`] keeps the depth limit.
 pub fn depth_within(value: &Value, depth_left: usize) -> bool {
     match value {
         Value::Array(items) => depth_left > 0 && items.iter().all(|item| depth_within(item, depth_left - 1)),
@@ -70,23 +62,23 @@ pub fn depth_within(value: &Value, depth_left: usize) -> bool {
     }
 }
 
-/// Bytes of the compact text, near enough to hold limits by and never less.
+/// An estimate of the bytes of the compact text, close enough for limits and never too small.
 pub fn size(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) => 5,
-        // The longest there is: -2.2250738585072014e-308.
+        // The longest float is -2.2250738585072014e-308.
         Value::Number(number) if number.is_f64() => 24,
-        Value::Number(number) => digits(number),
-        Value::String(text) => written(text),
+        Value::Number(number) => integer_size(number),
+        Value::String(text) => string_size(text),
         Value::Array(items) => 2 + items.iter().map(|item| size(item) + 1).sum::<u64>(),
         Value::Object(fields) => {
-            2 + fields.iter().map(|(name, field)| written(name) + 2 + size(field)).sum::<u64>()
+            2 + fields.iter().map(|(name, field)| string_size(name) + 2 + size(field)).sum::<u64>()
         }
     }
 }
 
-/// Bytes of a string as JSON writes it, quotes and escapes included.
-fn written(text: &str) -> u64 {
+/// Bytes of a string in JSON, quotes and escapes included.
+fn string_size(text: &str) -> u64 {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => 2,
         0..0x20 => 6,
@@ -95,7 +87,7 @@ fn written(text: &str) -> u64 {
     3 + text.bytes().map(byte).sum::<u64>()
 }
 
-/// Equality as JSON users mean it: 1 equals 1.0, integers are compared as integers.
+/// Equality by value: 1 equals 1.0, and integers are compared as integers.
 pub fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
@@ -107,7 +99,7 @@ pub fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Order of two numbers, exact for integers of up to 64 bits.
+/// Compares two numbers, exactly for integers of up to 64 bits.
 pub fn compare_numbers(left: &Number, right: &Number) -> Option<Ordering> {
     match (integer(left), integer(right)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
@@ -135,20 +127,21 @@ fn compare_integer_float(integer: i128, float: f64) -> Option<Ordering> {
     Some(integer.cmp(&whole).then_with(|| 0.0_f64.partial_cmp(&float.fract()).unwrap_or(Ordering::Equal)))
 }
 
-fn digits(number: &Number) -> u64 {
+fn integer_size(number: &Number) -> u64 {
     let magnitude = integer(number).unwrap_or(0);
     u64::from(magnitude.unsigned_abs().checked_ilog10().unwrap_or(0)) + 1 + u64::from(magnitude < 0)
 }
 
-/// serde_json appends the place to its message; we tell the place ourselves.
+/// Removes the position that serde_json appends to its message: [`JsonError`] reports it itself.
 fn reason_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rfind(" at line ").and_then(|end| text.get(..end)).unwrap_or(&text).to_owned()
 }
 
-/// Finds an integer literal outside i64 and u64. serde_json would read it as a float without a word.
+/// Finds an integer literal outside i64 and u64. serde_json would silently read it as a float.
 fn integer_beyond_64_bits(text: &str) -> Option<(usize, String)> {
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     let mut number_start: Option<usize> = None;
     for (at, byte) in text.bytes().chain([b' ']).enumerate() {
         if in_string {
@@ -182,12 +175,12 @@ fn integer_beyond_64_bits(text: &str) -> Option<(usize, String)> {
     None
 }
 
-/// Builds a [`Value`] and refuses what a plain one would hide.
-struct Strict {
+/// Builds a [`Value`] and rejects duplicate keys and excessive depth, which serde_json would accept.
+struct StrictReader {
     depth_left: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for StrictReader {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -205,15 +198,15 @@ impl JsonError {
     }
 }
 
-impl Strict {
-    fn deeper<E: serde::de::Error>(&self) -> Result<usize, E> {
+impl StrictReader {
+    fn checked_descend<E: serde::de::Error>(&self) -> Result<usize, E> {
         self.depth_left
             .checked_sub(1)
             .ok_or_else(|| E::custom(format!("nested more than {JSON_DEPTH_MAX} levels deep")))
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictReader {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -241,21 +234,21 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::Null)
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let depth_left = self.deeper()?;
+        let depth_left = self.checked_descend()?;
         let mut array = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict { depth_left })? {
+        while let Some(item) = items.next_element_seed(StrictReader { depth_left })? {
             array.push(item);
         }
         Ok(Value::Array(array))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
-        let depth_left = self.deeper()?;
+        let depth_left = self.checked_descend()?;
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             if object.contains_key(&name) {
-                return Err(serde::de::Error::custom(format!("the key {name:?} is there twice")));
+                return Err(serde::de::Error::custom(format!("duplicate key {name:?}")));
             }
-            let value = fields.next_value_seed(Strict { depth_left })?;
+            let value = fields.next_value_seed(StrictReader { depth_left })?;
             object.insert(name, value);
         }
         Ok(Value::Object(object))
@@ -268,7 +261,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_key_that_is_there_twice_is_refused_with_its_place() {
+    fn a_duplicate_key_is_rejected_with_its_position() {
         let error = parse("{\"a\": 1,\n \"a\": 2}").unwrap_err();
         assert!(
             matches!(&error, JsonError::Malformed { line: 2, reason, .. } if reason.contains("\"a\"")),
@@ -277,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_kept_exactly_or_refused() {
+    fn integers_are_kept_exactly_or_rejected() {
         for text in ["18446744073709551615", "-9223372036854775808", "9007199254740993", "0"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }

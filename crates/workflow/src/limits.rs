@@ -1,4 +1,4 @@
-//! Every limit of the language in one place, with what happens when it is met.
+//! All limits of the language, and what happens when one is reached. The limits are enforced elsewhere.
 
 /// Limits on definitions; exceeding one is a finding.
 pub mod definition {
@@ -8,7 +8,7 @@ pub mod definition {
     pub const STATES_MAX: usize = 1_000;
     /// Nesting of any JSON that enters: definitions, inputs, results, events.
     pub const JSON_DEPTH_MAX: usize = 64;
-    /// Characters of an id, a state's, an activity's or an event's name.
+    /// Characters of an id, and of the name of a state, an activity or an event.
     pub const NAME_CHARS_MAX: usize = 128;
     /// Characters of a JSONPath.
     pub const PATH_CHARS_MAX: usize = 1_024;
@@ -20,54 +20,53 @@ pub mod definition {
     pub const PATH_COMMAS_MAX: usize = 8;
     /// Bytes of a glob; a longer one matches nothing.
     pub const GLOB_BYTES_MAX: usize = 256;
-    /// Bytes of a text that a glob is tried on; a longer one does not match.
+    /// Bytes of a text that is matched against a glob; a longer one does not match.
     pub const GLOB_TEXT_BYTES_MAX: usize = 64 * 1024;
-    /// Places a JSON Schema may have when its references are written out.
+    /// JSON values that a JSON Schema may have when its references are expanded.
     pub const SCHEMA_PLACES_MAX: usize = 10_000;
-    /// Attempts a retry policy may ask for.
+    /// Attempts that a retry policy may allow.
     pub const RETRY_ATTEMPTS_MAX: u32 = 1_000;
 }
 
 /// Limits on one run and on one turn of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// One turn's bounds.
     pub turn: TurnLimits,
     /// Bytes of `$.state` and other data a run holds; an assignment beyond it raises `DataLimitExceeded`.
     pub data_bytes_max: u64,
     /// Bytes of one input, result or event; beyond it the state raises `PayloadTooLarge`, or the event is refused.
     pub payload_bytes_max: u64,
-    /// States a run may enter before it is parked; `configuration.maxTransitions` overrides it. Resuming allows as many again.
-    /// A run that enters so many without taking a message is parked in any case: it spins, and orders must reach it.
+    /// States a run may enter before it is parked; `configuration.maxTransitions` overrides it. Resuming allows as many
+    /// again. A run that enters this many without consuming a message is parked in any case: it spins, and control
+    /// operations must be able to reach it.
     pub transitions_max: u64,
     /// Branches of one map or parallel; beyond it the state raises `FanOutTooWide`.
     pub fan_out_max: u32,
     /// Branches alive in a run at once; beyond it the state raises `FanOutTooWide`.
     pub live_branches_max: u32,
-    /// Events buffered before anybody waits for them, and messages held while suspended; more are refused.
+    /// Events buffered before a branch waits for them, and messages held while suspended; more are refused.
     pub buffered_max: u32,
-    /// Bytes of the same.
+    /// Bytes of these events and messages; more are refused.
     pub buffered_bytes_max: u64,
 }
 
-/// What one turn may take in and give out. An unfinished turn says so and goes on in the next.
+/// Limits on the input and output of one turn. A turn that reaches one reports more work and continues in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TurnLimits {
-    /// Messages taken from the inbox.
+    /// Messages consumed from the inbox.
     pub messages_max: usize,
-    /// Commands emitted.
     pub commands_max: usize,
-    /// Bytes of payload taken in and given out.
+    /// Bytes of payload read and written.
     pub bytes_max: u64,
     /// Single steps (states entered, branches spawned or removed): bounds the time and the rows of a turn.
     pub steps_max: usize,
 }
 
 impl TurnLimits {
-    /// The least a turn can work with: below it one step might not fit. Its bytes follow from the largest payload.
+    /// The smallest usable limits: below them one step might not fit. The bytes follow from the largest payload.
     pub const FLOOR: Self = Self { messages_max: 1, commands_max: 40, bytes_max: 0, steps_max: 1 };
 
-    /// These limits, raised to the floor where they are below it: one payload in and one out must fit.
+    /// These limits, raised to the floor where they are below it: one payload read and one written must fit.
     #[must_use]
     pub fn at_least_floor(self, payload_bytes_max: u64) -> Self {
         Self {

@@ -1,6 +1,6 @@
-//! The activities a definition may name, as data: who can be called, with what, and what undoes it.
+//! The activities that a definition may name, as data: their inputs, results and compensations.
 //!
-//! A registry is given to validation; nothing here calls anything.
+//! Validation reads a registry; nothing here calls an activity.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::json::{self, JsonError};
 use crate::schema::Schema;
 use crate::time::{Duration, TimeError};
 
-/// What kind of work an activity does.
+/// The kind of work an activity does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Category {
@@ -20,36 +20,34 @@ pub enum Category {
     Database,
     /// Calls another system.
     ExternalApi,
-    /// Tells somebody.
+    /// Sends a notification.
     Messaging,
-    /// Asks whether something has happened.
+    /// Checks whether something has happened.
     Polling,
-    /// Talks to a durable entity.
+    /// Operates on a durable entity.
     Entity,
-    /// Anything else.
     Other,
 }
 
-/// One activity.
+/// One activity of the registry.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Activity {
-    /// What kind of work.
+pub struct RegisteredActivity {
     pub category: Category,
-    /// What its input must be.
+    /// The schema of its input.
     pub input: Option<Schema>,
-    /// What its result will be.
+    /// The schema of its result.
     pub output: Option<Schema>,
-    /// The activity that undoes it.
+    /// The name of the activity that compensates it.
     pub compensation: Option<String>,
-    /// One delivery's limit.
+    /// Time limit of one attempt.
     pub attempt_timeout: Option<Duration>,
     /// Used by tasks without a policy of their own.
     pub retry_policy: Option<RetryPolicy>,
 }
 
-impl Activity {
-    /// An activity of which only the name is known.
-    pub fn plain(category: Category) -> Self {
+impl RegisteredActivity {
+    /// An activity without schemas, compensation, timeout or retry policy.
+    pub fn new(category: Category) -> Self {
         Self {
             category,
             input: None,
@@ -64,68 +62,47 @@ impl Activity {
 /// Activities by name.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Registry {
-    activities: BTreeMap<String, Activity>,
+    activities: BTreeMap<String, RegisteredActivity>,
 }
 
 /// Why a text is not a registry.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// Not JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
     /// Not of the shape `{"activities": [{"name": …, "category": …}]}`.
     #[error("the registry does not have the expected shape: {0}")]
     Shape(String),
-    /// A schema that is none.
-    #[error("activity {activity:?}: its {field} schema: {reason}")]
+    /// The `input` or `output` schema is invalid.
+    #[error("activity {activity:?}: invalid {field} schema: {reason}")]
     Schema {
-        /// Whose.
         activity: String,
-        /// `input` or `output`.
+        /// `input` or `output`, as in the JSON.
         field: &'static str,
-        /// What is wrong.
         reason: String,
     },
-    /// A duration that is none.
+    /// `attemptTimeout` is not a duration.
     #[error("activity {activity:?}: {source}")]
-    Time {
-        /// Whose.
-        activity: String,
-        /// What is wrong.
-        source: TimeError,
-    },
-    /// A retry policy that makes no sense.
-    #[error("activity {activity:?}: its retryPolicy: {reason}")]
-    RetryPolicy {
-        /// Whose.
-        activity: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Two activities of one name.
-    #[error("activity {activity:?} is there twice")]
-    Duplicate {
-        /// Which.
-        activity: String,
-    },
-    /// A compensation nobody registered.
+    Time { activity: String, source: TimeError },
+    /// The retry policy is invalid.
+    #[error("activity {activity:?}: invalid retryPolicy: {reason}")]
+    RetryPolicy { activity: String, reason: String },
+    /// Two activities have the same name.
+    #[error("activity {activity:?} is declared twice")]
+    Duplicate { activity: String },
+    /// The compensation is not in the registry.
     #[error("activity {activity:?}: its compensation {compensation:?} is not registered")]
-    UnknownCompensation {
-        /// Whose.
-        activity: String,
-        /// What is missing.
-        compensation: String,
-    },
+    UnknownCompensation { activity: String, compensation: String },
 }
 
 impl Registry {
     /// Reads `{"activities": [{name, category, input?, output?, compensation?, attemptTimeout?, retryPolicy?}]}`.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let value = json::parse(text)?;
-        // serde reads a struct from an array too; a list of activities has names.
+        // serde would also read a struct from an array; here every activity must be an object with names.
         let entries = value.get("activities").and_then(Value::as_array).into_iter().flatten();
         if !value.is_object() || !entries.clone().all(Value::is_object) {
-            let expected = "{\"activities\": [{\"name\": …, \"category\": …}]} is expected";
+            let expected = "expected {\"activities\": [{\"name\": …, \"category\": …}]}";
             return Err(RegistryError::Shape(expected.to_owned()));
         }
         let file: RegistryFile =
@@ -153,17 +130,17 @@ impl Registry {
         Ok(registry)
     }
 
-    /// The activity of this name.
-    pub fn get(&self, name: &str) -> Option<&Activity> {
+    /// The activity with this name.
+    pub fn get(&self, name: &str) -> Option<&RegisteredActivity> {
         self.activities.get(name)
     }
 
     /// Adds or replaces an activity.
-    pub fn insert(&mut self, name: impl Into<String>, activity: Activity) {
+    pub fn insert(&mut self, name: impl Into<String>, activity: RegisteredActivity) {
         self.activities.insert(name.into(), activity);
     }
 
-    /// All names.
+    /// The names of all activities.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.activities.keys().map(String::as_str)
     }
@@ -172,12 +149,12 @@ impl Registry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RegistryFile {
-    activities: Vec<Entry>,
+    activities: Vec<RegistryEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Entry {
+struct RegistryEntry {
     name: String,
     category: Category,
     input: Option<Value>,
@@ -187,15 +164,15 @@ struct Entry {
     retry_policy: Option<Value>,
 }
 
-impl Entry {
-    fn compile(self) -> Result<Activity, RegistryError> {
+impl RegistryEntry {
+    fn compile(self) -> Result<RegisteredActivity, RegistryError> {
         let schema = |schema: Option<Value>, field| {
-            let wrong = |reason| RegistryError::Schema { activity: self.name.clone(), field, reason };
-            schema.as_ref().map(Schema::compile).transpose().map_err(wrong)
+            let invalid = |reason| RegistryError::Schema { activity: self.name.clone(), field, reason };
+            schema.as_ref().map(Schema::compile).transpose().map_err(invalid)
         };
         let timeout = self.attempt_timeout.as_deref().map(Duration::parse).transpose();
-        let policy = self.retry_policy.as_ref().map(RetryPolicy::read_alone).transpose();
-        Ok(Activity {
+        let policy = self.retry_policy.as_ref().map(RetryPolicy::from_json).transpose();
+        Ok(RegisteredActivity {
             category: self.category,
             input: schema(self.input, "input")?,
             output: schema(self.output, "output")?,

@@ -1,7 +1,7 @@
-//! JSON Schema checks of inputs, compiled once.
+//! JSON Schema validation of values, compiled once per schema.
 //!
-//! Offline by construction: a `$ref` to anything outside the schema is refused. Patterns run on a linear-time engine, because
-//! schemas come from users.
+//! It never loads anything: a `$ref` to anything outside the schema is rejected. Patterns run on a linear-time engine,
+//! because schemas come from users.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -12,45 +12,44 @@ use crate::limits::definition::SCHEMA_PLACES_MAX;
 #[derive(Clone, Debug)]
 pub struct Schema(std::sync::Arc<Validator>);
 
-/// One place where a value does not fit its schema.
+/// One place where a value does not match its schema.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}: {message}", if pointer.is_empty() { "the value" } else { pointer.as_str() })]
 pub struct Mismatch {
-    /// Where, as a JSON pointer into the value.
+    /// JSON pointer into the value.
     pub pointer: String,
-    /// The schema keyword it breaks.
+    /// The violated schema keyword.
     pub keyword: String,
-    /// What is wrong.
     pub message: String,
-    /// Whether this part of the schema applies only if another part does.
+    /// True if this part of the schema applies only if another part does.
     pub conditional: bool,
 }
 
 impl Schema {
-    /// Mismatches told at once; a value may have thousands.
+    /// Mismatches reported at once; a value may have thousands.
     const MISMATCHES_MAX: usize = 20;
 
     /// Compiles a schema of draft 2020-12, or of the draft its `$schema` names.
     ///
-    /// References must stay inside the schema and may not go round in circles: what they expand to is bounded, because a schema
-    /// of a few lines can otherwise take years.
+    /// References must stay inside the schema and must not be circular. Their expansion is bounded, because otherwise a
+    /// schema of a few lines can take years.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         expanded_places(schema, schema, &mut Vec::new(), 0)?;
         Self::compile_trusted(schema)
     }
 
-    /// Compiles a schema of our own, which may be recursive.
+    /// Compiles a schema that ships with the server, which may be recursive.
     pub fn compile_trusted(schema: &Value) -> Result<Self, String> {
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
         options.build(schema).map(|validator| Self(validator.into())).map_err(|error| error.to_string())
     }
 
-    /// Whether a value fits.
+    /// True if a value matches the schema.
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.is_valid(value)
     }
 
-    /// Where a value does not fit.
+    /// The places where a value does not match.
     pub fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
         let is_condition = |segment: &str| {
             matches!(segment, "then" | "else" | "anyOf" | "oneOf" | "dependentSchemas" | "not")
@@ -65,7 +64,7 @@ impl Schema {
     }
 }
 
-/// How many places a schema has with its references written out.
+/// Counts the JSON values of a schema with its references expanded.
 fn expanded_places<'a>(
     schema: &'a Value,
     root: &'a Value,
@@ -74,7 +73,7 @@ fn expanded_places<'a>(
 ) -> Result<usize, String> {
     let mut places = counted + 1;
     if places > SCHEMA_PLACES_MAX {
-        return Err(format!("with its references written out it has more than {SCHEMA_PLACES_MAX} places"));
+        return Err(format!("with its references expanded it has more than {SCHEMA_PLACES_MAX} values"));
     }
     match schema {
         Value::Array(items) => {
@@ -98,7 +97,7 @@ fn expanded_places<'a>(
                         places = expanded_places(target, root, open, places)?;
                         open.pop();
                     }
-                    ("$dynamicRef" | "$recursiveRef", _) => return Err(format!("{name} is not available")),
+                    ("$dynamicRef" | "$recursiveRef", _) => return Err(format!("{name} is not supported")),
                     _ => places = expanded_places(field, root, open, places)?,
                 }
             }
@@ -124,18 +123,18 @@ mod tests {
         let schema =
             Schema::compile(&json!({"required": ["id"], "properties": {"n": {"type": "integer"}}})).unwrap();
         let mismatches = schema.mismatches(&json!({"n": "x"}));
-        let told: Vec<(&str, &str)> =
+        let reported: Vec<(&str, &str)> =
             mismatches.iter().map(|m| (m.pointer.as_str(), m.keyword.as_str())).collect();
-        assert!(told.contains(&("", "required")) && told.contains(&("/n", "type")), "{told:?}");
+        assert!(reported.contains(&("", "required")) && reported.contains(&("/n", "type")), "{reported:?}");
         assert!(schema.is_valid(&json!({"id": 1, "n": 2})));
     }
 
     #[test]
-    fn a_schema_that_is_none_or_refers_outside_is_refused() {
+    fn an_invalid_schema_or_one_that_refers_outside_is_rejected() {
         assert!(Schema::compile(&json!({"type": "no-such-type"})).is_err());
         assert!(Schema::compile(&json!({"$ref": "file:///etc/passwd"})).is_err());
         assert!(Schema::compile(&json!({"pattern": "(a+)+\\1"})).is_err(), "back-references are not linear");
-        assert!(Schema::compile(&json!({"items": {"$ref": "#/items"}})).is_err(), "a circle");
+        assert!(Schema::compile(&json!({"items": {"$ref": "#/items"}})).is_err(), "circular");
         let mut doubling = json!({"$defs": {"d0": {"type": "integer"}}, "$ref": "#/$defs/d30"});
         for n in 1..=30 {
             let below = json!({"$ref": format!("#/$defs/d{}", n - 1)});

@@ -1,6 +1,6 @@
-//! What a branch sees: its own data first, then that of the branches it came from.
+//! Resolves the data a branch sees: its own first, then that of its ancestor branches.
 //!
-//! Reads only. A branch's writes stay in its own slots, so what its ancestors hold does not change while it runs.
+//! It only reads. A branch's writes stay in its own slots, so the data of its ancestors does not change while it runs.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,19 @@ use crate::path::{Root, Roots, SYSTEM_FIELDS};
 use crate::plan::Plan;
 use crate::time::Timestamp;
 
-/// One branch's view.
+/// One branch's view of the run's data.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) instance: &'a Instance,
     pub(crate) branch: BranchId,
     pub(crate) now: Timestamp,
-    /// A candidate event, seen as `$.event` while it is matched.
+    /// A candidate event, visible as `$.event` while it is matched.
     pub(crate) event: Option<&'a Value>,
 }
 
 impl<'a> Scope<'a> {
-    /// The branch and those it came from, innermost first.
+    /// The branch and its ancestors, innermost first.
     fn lineage(&self) -> impl Iterator<Item = (BranchId, &'a Branch)> {
         let instance = self.instance;
         let first = instance.branch(self.branch).ok().map(|branch| (self.branch, branch));
@@ -35,17 +35,17 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn inherited(&self, name: &SlotName) -> Option<Cow<'a, Value>> {
+    fn inherited_slot(&self, name: &SlotName) -> Option<Cow<'a, Value>> {
         let instance = self.instance;
         self.lineage().find_map(|(id, _)| instance.slot(id, name)).map(|value| Cow::Borrowed(&**value))
     }
 
     fn event(&self) -> Option<Cow<'a, Value>> {
         let trigger = || self.instance.origin().event.as_ref().map(|event| Cow::Borrowed(&**event));
-        self.event.map(Cow::Borrowed).or_else(|| self.inherited(&SlotName::Event)).or_else(trigger)
+        self.event.map(Cow::Borrowed).or_else(|| self.inherited_slot(&SlotName::Event)).or_else(trigger)
     }
 
-    /// The innermost map: the branch that runs it, and this branch's position in it.
+    /// The innermost enclosing map: the branch that runs it, and this branch's position in it.
     fn map_position(&self) -> Option<(BranchId, u32)> {
         self.lineage().find_map(|(_, branch)| {
             let parent = branch.parent?;
@@ -66,17 +66,17 @@ impl<'a> Scope<'a> {
         items.find(&outer)?.get(index as usize).map(|item| Cow::Owned(item.clone()))
     }
 
-    fn state(&self) -> Value {
-        let mut whole = Map::new();
+    fn merged_state(&self) -> Value {
+        let mut merged = Map::new();
         for (id, _) in self.lineage() {
             for (name, value) in self.instance.state_slots(id) {
-                whole.entry(name.clone()).or_insert_with(|| (**value).clone());
+                merged.entry(name.clone()).or_insert_with(|| (**value).clone());
             }
         }
-        Value::Object(whole)
+        Value::Object(merged)
     }
 
-    fn system(&self, name: &str) -> Option<Value> {
+    fn system_field(&self, name: &str) -> Option<Value> {
         let origin = self.instance.origin();
         Some(match name {
             "instanceId" => origin.instance_id.as_str().into(),
@@ -90,7 +90,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// The same for every attempt of one visit, different for every other.
+    /// The id is the same for every attempt of one visit and differs for every other visit.
     fn new_id(&self) -> String {
         let execution = self.instance.origin().execution_id().to_string();
         let mut place = Vec::new();
@@ -104,29 +104,29 @@ impl<'a> Scope<'a> {
 }
 
 impl Roots for Scope<'_> {
-    fn whole(&self, root: Root) -> Option<Cow<'_, Value>> {
+    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>> {
         match root {
             Root::Input => Some(Cow::Borrowed(&*self.instance.origin().input)),
-            Root::State => Some(Cow::Owned(self.state())),
+            Root::State => Some(Cow::Owned(self.merged_state())),
             Root::Event => self.event(),
-            Root::Error => self.inherited(&SlotName::Error),
+            Root::Error => self.inherited_slot(&SlotName::Error),
             Root::Item => self.item(),
             Root::Index => self.map_position().map(|(_, index)| Cow::Owned(index.into())),
             Root::System => {
-                let field = |name: &&str| Some(((*name).to_owned(), self.system(name)?));
+                let field = |name: &&str| Some(((*name).to_owned(), self.system_field(name)?));
                 Some(Cow::Owned(Value::Object(SYSTEM_FIELDS.iter().filter_map(field).collect())))
             }
         }
     }
 
-    fn field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
+    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
         match root {
             Root::State => {
                 let slot = self.lineage().find_map(|(id, _)| self.instance.state_slot(id, name));
                 slot.map(|value| Cow::Borrowed(&**value))
             }
-            Root::System => self.system(name).map(Cow::Owned),
-            _ => match self.whole(root)? {
+            Root::System => self.system_field(name).map(Cow::Owned),
+            _ => match self.root_value(root)? {
                 Cow::Borrowed(value) => value.get(name).map(Cow::Borrowed),
                 Cow::Owned(mut value) => value.get_mut(name).map(|field| Cow::Owned(field.take())),
             },

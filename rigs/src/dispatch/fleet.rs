@@ -1,4 +1,4 @@
-//! The four processes: how each is started, killed and stopped, and what it leaves behind.
+//! The four processes of the rig: starts, kills and stops them, and knows the paths of their stores and logs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,50 +9,51 @@ use std::time::{Duration, Instant};
 
 use tokio::process::Command;
 
-use super::ledger::{World, now};
-use super::lines::{Who, configuration};
-use crate::server::client::{Answer, Ask};
-use crate::server::process::{Server, Setup};
+use super::ledger::{DispatchRig, now};
+use super::receiver_wires::{RigProcess, configuration};
+use crate::server::client::{RigRequest, RigResponse};
+use crate::server::process::{ServerProcess, ServerSetup};
 
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
-/// Where receivers listen: below what the system gives to connections, one of which might take the port of a receiver that is down.
+/// Ports for receivers: below the system's ephemeral ports, because a connection could take the port of a receiver that
+/// is down.
 const PORTS: std::ops::Range<u16> = 21_000..30_000;
 
 const LOGGED_WORKER_PY: &str = include_str!("workers/logged_worker.py");
 const LOGGED_WORKER_MJS: &str = include_str!("workers/logged-worker.mjs");
 
-/// What is started.
+/// The programs that the rig starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    /// The server; the `abide` beside this program without it. `abide-receiver` is beside it.
+    /// The server, with `abide-receiver` next to it. Default: the `abide` next to this program.
     pub(crate) abide: Option<PathBuf>,
     /// The folder of the example workers, installed and compiled.
     pub(crate) workers: PathBuf,
-    /// The control: a receiver that forgets what it has done, in the place of `abide-receiver`.
+    /// The control: a receiver without deduplication instead of `abide-receiver`.
     pub(crate) forget: bool,
 }
 
-pub(crate) struct Fleet {
+pub(crate) struct ProcessFleet {
     folder: PathBuf,
     programs: Programs,
-    pub(crate) setup: Setup,
-    ports: BTreeMap<Who, u16>,
-    running: BTreeMap<Who, (Server, Instant)>,
-    pub(crate) kills: BTreeMap<Who, u64>,
+    pub(crate) setup: ServerSetup,
+    ports: BTreeMap<RigProcess, u16>,
+    running: BTreeMap<RigProcess, (ServerProcess, Instant)>,
+    pub(crate) kills: BTreeMap<RigProcess, u64>,
     pub(crate) while_starting: u64,
-    /// The point at which the server is to die, if there is one.
-    point: Option<String>,
-    /// How often it did.
+    /// The named point at which the server is to die, if any.
+    crash_point: Option<String>,
+    /// How often a server died at its point.
     pub(crate) at_points: u64,
-    pub(crate) slowest_start: BTreeMap<Who, Duration>,
+    pub(crate) slowest_start: BTreeMap<RigProcess, Duration>,
 }
 
-impl Fleet {
+impl ProcessFleet {
     pub(crate) fn new(folder: &Path, programs: Programs) -> Result<Self, String> {
-        let setup = Setup::new(folder, folder.join("data"), programs.abide.clone(), false)?;
+        let setup = ServerSetup::new(folder, folder.join("data"), programs.abide.clone(), false)?;
         let mut ports = PORTS.filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
-        let ports: BTreeMap<Who, u16> = Who::RECEIVERS.into_iter().zip(&mut ports).collect();
+        let ports: BTreeMap<RigProcess, u16> = RigProcess::RECEIVERS.into_iter().zip(&mut ports).collect();
         setup.configure(&configuration(&ports))?;
         let failed = |error: std::io::Error| error.to_string();
         for (name, text) in [("logged_worker.py", LOGGED_WORKER_PY), ("logged-worker.mjs", LOGGED_WORKER_MJS)]
@@ -67,37 +68,38 @@ impl Fleet {
             running: BTreeMap::new(),
             kills: BTreeMap::new(),
             while_starting: 0,
-            point: None,
+            crash_point: None,
             at_points: 0,
             slowest_start: BTreeMap::new(),
         };
-        for who in Who::RECEIVERS {
+        for who in RigProcess::RECEIVERS {
             fs::create_dir_all(fleet.store(who)).map_err(failed)?;
         }
         Ok(fleet)
     }
 
-    /// Where a receiver keeps what it has done.
-    pub(crate) fn store(&self, who: Who) -> PathBuf {
+    /// The folder of a receiver's store.
+    pub(crate) fn store(&self, who: RigProcess) -> PathBuf {
         self.folder.join(who.name())
     }
 
-    /// Where a receiver writes down what came.
-    pub(crate) fn deliveries(&self, who: Who) -> PathBuf {
+    /// The file in which a receiver logs its attempts.
+    pub(crate) fn attempts_log(&self, who: RigProcess) -> PathBuf {
         self.folder.join(format!("{}.deliveries", who.name()))
     }
 
-    fn spawn(&self, who: Who) -> Result<Server, String> {
-        let (folder, workers) = (&self.folder, &self.programs.workers);
+    fn spawn(&self, who: RigProcess) -> Result<ServerProcess, String> {
+        let folder = &self.folder;
+        let workers = &self.programs.workers;
         let mut command = match who {
-            Who::Server => return self.setup.start(self.point.as_deref()),
-            Who::Rust => self.receiver()?,
-            Who::Python => {
+            RigProcess::Server => return self.setup.start(self.crash_point.as_deref()),
+            RigProcess::Rust => self.receiver()?,
+            RigProcess::Python => {
                 let mut command = Command::new("python3");
                 command.arg(folder.join("logged_worker.py")).env("WORKER", workers.join("python"));
                 command
             }
-            Who::TypeScript => {
+            RigProcess::TypeScript => {
                 let mut command = Command::new("node");
                 command.arg("--import").arg(folder.join("logged-worker.mjs"));
                 command.arg(workers.join("typescript/dist/src/worker.js"));
@@ -105,11 +107,11 @@ impl Fleet {
             }
         };
         command.env("PORT", self.ports.get(&who).copied().unwrap_or_default().to_string()).env_remove("HOST");
-        command.env("DB", self.store(who).join("worker.db")).env("DELIVERIES", self.deliveries(who));
-        Server::spawn(command, &self.log(who))
+        command.env("DB", self.store(who).join("worker.db")).env("DELIVERIES", self.attempts_log(who));
+        ServerProcess::spawn(command, &self.log(who))
     }
 
-    /// The receiver in Rust, or the one that forgets in its place.
+    /// The Rust receiver, or the one without deduplication.
     fn receiver(&self) -> Result<Command, String> {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = if self.programs.forget {
@@ -119,26 +121,28 @@ impl Fleet {
         } else {
             Command::new(self.programs.abide.as_ref().unwrap_or(&own).with_file_name("abide-receiver"))
         };
-        command.env("ABIDE_RECEIVER_DATA", self.store(Who::Rust)).env("ABIDE_RECEIVER_SYNC", "every-commit");
-        command.env("ABIDE_RECEIVER_LOG", self.deliveries(Who::Rust));
+        command
+            .env("ABIDE_RECEIVER_DATA", self.store(RigProcess::Rust))
+            .env("ABIDE_RECEIVER_SYNC", "every-commit");
+        command.env("ABIDE_RECEIVER_LOG", self.attempts_log(RigProcess::Rust));
         Ok(command)
     }
 
-    fn log(&self, who: Who) -> PathBuf {
+    fn log(&self, who: RigProcess) -> PathBuf {
         self.folder.join(format!("{}.log", who.name()))
     }
 
-    /// Starts these and waits until they are ready. The server may be told to die at a named point.
+    /// Starts these processes and waits until they are ready. The server dies at the named point, if one is given.
     pub(crate) async fn start(
         &mut self,
-        whom: &[Who],
+        whom: &[RigProcess],
         point: Option<String>,
-        world: &World,
+        rig: &DispatchRig,
     ) -> Result<(), String> {
         let begun = now();
         let mut started = Vec::new();
-        if whom.contains(&Who::Server) {
-            self.point = point;
+        if whom.contains(&RigProcess::Server) {
+            self.crash_point = point;
         }
         for who in whom {
             started.push((*who, self.spawn(*who)?));
@@ -146,43 +150,47 @@ impl Fleet {
         for (who, mut process) in started {
             let name = who.name();
             let mut address = process.ready().await.map_err(|error| format!("{name}: {error}"))?;
-            if address.is_none() && who == Who::Server && self.is_doomed() {
-                // It came to its point before it was ready.
-                self.killed(who, process).await?;
+            if address.is_none() && who == RigProcess::Server && self.has_crash_point() {
+                // It reached its point before it was ready.
+                self.wait_for_signal(who, process).await?;
                 self.at_points += 1;
-                self.point = None;
+                self.crash_point = None;
                 process = self.spawn(who)?;
                 address = process.ready().await?;
             }
             let Some(address) = address else {
-                let status = process.ended().await?;
-                return Err(format!("{name} does not start: {status}: {}", self.last_words(who)));
+                let status = process.wait().await?;
+                return Err(format!("{name} does not start: {status}: {}", self.log_tail(who)));
             };
             let slowest = self.slowest_start.entry(who).or_default();
             *slowest = begun.elapsed().max(*slowest);
             self.running.insert(who, (process, now()));
-            if who == Who::Server {
-                self.tell(address, world).await?;
+            if who == RigProcess::Server {
+                self.prepare_server(address, rig).await?;
             }
         }
         Ok(())
     }
 
-    async fn tell(&self, address: SocketAddr, world: &World) -> Result<(), String> {
-        world.set_up(Some(address));
-        if self.point.is_some() {
-            // It may be gone already.
+    async fn prepare_server(&self, address: SocketAddr, rig: &DispatchRig) -> Result<(), String> {
+        rig.set_up(Some(address));
+        if self.crash_point.is_some() {
+            // It may have died at its point already.
             return Ok(());
         }
-        match world.client().ask(Ask::get("/readyz")).await {
-            Answer::Told(200, _) => Ok(()),
-            other => Err(format!("the server says that it is ready, and /readyz is answered by {other:?}")),
+        match rig.client().send(RigRequest::get("/readyz")).await {
+            RigResponse::Received(200, _) => Ok(()),
+            other => Err(format!("the server reported that it is ready, but /readyz returned {other:?}")),
         }
     }
 
-    /// Starts these and kills them so long afterwards, ready or not.
-    pub(crate) async fn start_in_vain(&mut self, whom: &[Who], after: Duration) -> Result<(), String> {
-        self.point = None;
+    /// Starts these processes and kills them after this time, ready or not.
+    pub(crate) async fn start_and_kill(
+        &mut self,
+        whom: &[RigProcess],
+        after: Duration,
+    ) -> Result<(), String> {
+        self.crash_point = None;
         let mut started = Vec::new();
         for who in whom {
             started.push((*who, self.spawn(*who)?));
@@ -190,17 +198,17 @@ impl Fleet {
         tokio::time::sleep(after).await;
         for (who, process) in started {
             self.while_starting += 1;
-            self.killed(who, process).await?;
+            self.wait_for_signal(who, process).await?;
         }
         Ok(())
     }
 
-    /// SIGKILL.
-    pub(crate) async fn kill(&mut self, who: Who, world: &World) -> Result<(), String> {
+    /// Kills a process with SIGKILL.
+    pub(crate) async fn kill(&mut self, who: RigProcess, rig: &DispatchRig) -> Result<(), String> {
         let Some((process, _)) = self.running.remove(&who) else { return Ok(()) };
-        let ended = self.killed(who, process).await;
-        if who == Who::Server {
-            world.set_up(None);
+        let ended = self.wait_for_signal(who, process).await;
+        if who == RigProcess::Server {
+            rig.set_up(None);
         }
         match ended? {
             SIGKILL => *self.kills.entry(who).or_default() += 1,
@@ -209,38 +217,38 @@ impl Fleet {
         Ok(())
     }
 
-    /// The signal by which a process ended: that of its kill, or of its point.
-    async fn killed(&self, who: Who, process: Server) -> Result<i32, String> {
+    /// Kills a process and returns the signal by which it ended: SIGKILL, or SIGABRT at its point.
+    async fn wait_for_signal(&self, who: RigProcess, process: ServerProcess) -> Result<i32, String> {
         let status = process.kill().await?;
         match status.signal() {
             Some(SIGKILL) => Ok(SIGKILL),
-            Some(SIGABRT) if who == Who::Server && self.point.is_some() => Ok(SIGABRT),
-            _ => Err(format!("{} ended by itself: {status}: {}", who.name(), self.last_words(who))),
+            Some(SIGABRT) if who == RigProcess::Server && self.crash_point.is_some() => Ok(SIGABRT),
+            _ => Err(format!("{} ended by itself: {status}: {}", who.name(), self.log_tail(who))),
         }
     }
 
-    /// Whether the server is to die at a point, and perhaps has.
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.point.is_some()
+    /// True if the server is to die at a point; it may have died already.
+    pub(crate) fn has_crash_point(&self) -> bool {
+        self.crash_point.is_some()
     }
 
-    /// How long it has been up.
-    pub(crate) fn age(&self, who: Who) -> Duration {
+    /// How long the process has been up.
+    pub(crate) fn age(&self, who: RigProcess) -> Duration {
         self.running.get(&who).map(|(_, since)| since.elapsed()).unwrap_or_default()
     }
 
-    /// SIGTERM, and the end that must follow.
-    pub(crate) async fn stop(&mut self, who: Who, world: &World) -> Result<(), String> {
+    /// Sends SIGTERM and waits for a graceful shutdown.
+    pub(crate) async fn stop(&mut self, who: RigProcess, rig: &DispatchRig) -> Result<(), String> {
         let Some((process, _)) = self.running.remove(&who) else { return Ok(()) };
-        if who == Who::Server {
-            world.set_up(None);
+        if who == RigProcess::Server {
+            rig.set_up(None);
         }
         process.stop().await.map_err(|problem| format!("{}: {problem}", who.name()))
     }
 
-    fn last_words(&self, who: Who) -> String {
-        if who == Who::Server {
-            return self.setup.last_words();
+    fn log_tail(&self, who: RigProcess) -> String {
+        if who == RigProcess::Server {
+            return self.setup.log_tail();
         }
         let text = fs::read_to_string(self.log(who)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(5).collect();

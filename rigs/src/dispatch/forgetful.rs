@@ -1,7 +1,7 @@
-//! The control: a receiver that keeps no promise. Every delivery is new work to it, so what is delivered twice is done twice.
+//! The control: a receiver without deduplication. Every attempt is new work, so a repeated call takes effect twice.
 //!
-//! It is the real receiver behind a door that gives every delivery a key of its own; over the envelope, whose metadata is in the body, it
-//! remembers as it should.
+//! It is the real receiver behind a layer that gives every attempt a new key. Over the envelope, whose metadata is in
+//! the body, it deduplicates as usual.
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -9,18 +9,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use abide_dispatch::Status;
+use abide_dispatch::RpcStatus;
 use abide_dispatch::metadata::{EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT};
-use abide_receiver::conformance::{self, Conformance};
-use abide_receiver::{Clock, Done, Effect, Invocation, Receiver, ServeOptions, serve};
-use abide_store_embedded::{EmbeddedStore, Options};
+use abide_receiver::conformance::{self, ConformanceHandler};
+use abide_receiver::{
+    HandlerInvocation, HandlerOutput, HandlerWrite, Receiver, ReceiverClock, ServeOptions, serve,
+};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore};
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::{Next, from_fn};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-/// Serves until it is killed or told to stop; settings as `abide-receiver` has them.
+/// Serves until it is killed or gets SIGTERM; has the settings of `abide-receiver`.
 pub(crate) fn run() -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(receive())
@@ -35,16 +37,17 @@ async fn receive() -> Result<(), String> {
     let log =
         std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(|error| failed(&error))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| failed(&error))?;
-    let store = EmbeddedStore::open(&data, Options::default()).map_err(|error| failed(&error))?;
-    let mut builder = Receiver::builder(Arc::new(store), Clock::system());
-    let effects = builder.effects().map_err(|error| failed(&error))?;
+    let store = EmbeddedStore::open(&data, EmbeddedOptions::default()).map_err(|error| failed(&error))?;
+    let mut builder = Receiver::builder(Arc::new(store), ReceiverClock::system());
+    let effects = builder.handler_rows().map_err(|error| failed(&error))?;
     for wire in ["", ".grpc", ".protobuf"] {
         builder = builder
-            .handler(&format!("{}{wire}", conformance::NAME), Conformance::new(effects.clone()))
+            .handler(&format!("{}{wire}", conformance::NAME), ConformanceHandler::new(effects.clone()))
             .handler(&format!("ledger.add{wire}"), add);
     }
     let receiver = builder.open().await.map_err(|error| failed(&error))?;
-    let (log, serial) = (Arc::new(log), Arc::new(AtomicU64::new(0)));
+    let log = Arc::new(log);
+    let serial = Arc::new(AtomicU64::new(0));
     let router = receiver.router().layer(from_fn(move |mut request: Request, next: Next| {
         let text =
             |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -52,12 +55,13 @@ async fn receive() -> Result<(), String> {
             request.headers().contains_key("x-abide-probe") || request.uri().path().ends_with("/Probe");
         let kind = if is_probe { "probe" } else { "delivery" };
         let execution = text(EXECUTION_ID);
-        let (key, attempt) = (text(IDEMPOTENCY_KEY), text(RETRY_ATTEMPT));
+        let key = text(IDEMPOTENCY_KEY);
+        let attempt = text(RETRY_ATTEMPT);
         let line = format!("{execution}\t{key}\t{attempt}\t{kind}\n");
-        // Nobody is told: the rig finds out what is missing.
+        // A failed write is ignored: the rig finds the missing line.
         drop((&*log).write_all(line.as_bytes()));
         let other = format!("{key}#{}-{}", std::process::id(), serial.fetch_add(1, Ordering::Relaxed));
-        // An envelope that says something else than the headers would be refused.
+        // An envelope whose metadata differs from the headers would be refused.
         let is_envelope = text("content-type") == abide_dispatch::wire::ENVELOPE;
         if let (false, Ok(other)) = (is_envelope, HeaderValue::try_from(other)) {
             request.headers_mut().insert(IDEMPOTENCY_KEY, other);
@@ -77,8 +81,8 @@ async fn receive() -> Result<(), String> {
     Ok(())
 }
 
-/// An entry as `abide-receiver` writes it, under the key that was sent.
-async fn add(invocation: Invocation) -> Result<Done, Status> {
+/// Writes an entry like `abide-receiver`, with the key that was sent.
+async fn add(invocation: HandlerInvocation) -> Result<HandlerOutput, RpcStatus> {
     let metadata = &invocation.metadata;
     let sent = metadata.idempotency_key.split('#').next().unwrap_or_default();
     let entry = json!({
@@ -90,5 +94,5 @@ async fn add(invocation: Invocation) -> Result<Done, Status> {
         "input": invocation.input,
     });
     let row = format!("ledger/{}", metadata.idempotency_key);
-    Ok(Done::with(json!({"added": true}), vec![Effect::create(row, entry.to_string())]))
+    Ok(HandlerOutput::with_writes(json!({"added": true}), vec![HandlerWrite::create(row, entry.to_string())]))
 }

@@ -1,4 +1,5 @@
-//! What the rig remembers: flows that were acknowledged, and what was found; and where the server is, for all who ask it.
+//! The ledger of the rig: flows that were acknowledged, and findings. It also holds the address of the server, which
+//! clients, checks and kill cycles share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -7,92 +8,91 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::flows::{Kind, Planned};
-use crate::server::client::Client;
+use super::flows::{FlowKind, PlannedCall};
+use crate::server::client::RigClient;
 
-/// One flow as its client knows it.
+/// One flow from the point of view of its client.
 #[derive(Clone, Debug)]
-pub(crate) struct Flow {
+pub(crate) struct FlowEntry {
     pub id: String,
-    pub kind: Kind,
-    pub times: u64,
+    pub kind: FlowKind,
+    pub failures_first: u64,
     pub acknowledged: bool,
-    /// Its client saw its end.
+    /// True if its client saw its end.
     pub ended: bool,
 }
 
-impl Flow {
-    pub(crate) fn calls(&self) -> Vec<Planned> {
-        self.kind.calls(&self.id, self.times)
+impl FlowEntry {
+    pub(crate) fn calls(&self) -> Vec<PlannedCall> {
+        self.kind.calls(&self.id, self.failures_first)
     }
 }
 
-/// What kind of promise was broken.
+/// The kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Broken {
-    /// An acknowledged flow that is gone or did not complete.
+pub(crate) enum DispatchViolation {
+    /// An acknowledged flow is missing or did not complete.
     Lost,
-    /// An effect that was had more than once.
+    /// An effect happened more than once.
     Doubled,
-    /// An effect that was answered for and is not there.
+    /// A call has a result, but its effect is missing.
     Missing,
-    /// A delivery that the journal does not count.
+    /// An attempt or effect that no call record explains.
     Unexplained,
-    /// A record of a delivery that nobody knows of any more.
+    /// A call that stays open although no attempt is in flight.
     Orphan,
-    /// Anything else.
     Wrong,
 }
 
 #[derive(Default, Debug)]
-pub(crate) struct Ledger {
-    pub flows: BTreeMap<String, Flow>,
-    pub findings: BTreeSet<(Broken, String)>,
-    /// How often the open calls were looked through for orphans.
-    pub looks: u64,
-    /// Stores of killed receivers that were read.
+pub(crate) struct DispatchLedger {
+    pub flows: BTreeMap<String, FlowEntry>,
+    pub findings: BTreeSet<(DispatchViolation, String)>,
+    /// How often the open calls were scanned for orphans.
+    pub orphan_scans: u64,
+    /// How many stores of killed receivers were read.
     pub snapshots: u64,
 }
 
-impl Ledger {
-    pub(crate) fn find(&mut self, broken: Broken, what: impl Into<String>) {
+impl DispatchLedger {
+    pub(crate) fn find(&mut self, broken: DispatchViolation, what: impl Into<String>) {
         self.findings.insert((broken, what.into()));
     }
 
-    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = &Flow> {
+    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = &FlowEntry> {
         self.flows.values().filter(|flow| flow.acknowledged)
     }
 
-    pub(crate) fn count(&self, broken: Broken) -> usize {
+    pub(crate) fn count(&self, broken: DispatchViolation) -> usize {
         self.findings.iter().filter(|(other, _)| *other == broken).count()
     }
 }
 
-/// What clients, checks and cycles share.
+/// The state that clients, checks and kill cycles share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct DispatchRig {
     up: Arc<watch::Sender<Option<SocketAddr>>>,
     since: Arc<Mutex<Option<Instant>>>,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<DispatchLedger>>,
 }
 
-impl World {
-    /// There is a server here, or none any more.
+impl DispatchRig {
+    /// Sets the address of the server; `None` while there is no server.
     pub(crate) fn set_up(&self, address: Option<SocketAddr>) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = address.map(|_| now());
         self.up.send_replace(address);
     }
 
-    /// Since when there is a server.
+    /// The time since which the server is up.
     pub(crate) fn up_since(&self) -> Option<Instant> {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(self.up.subscribe())
+    pub(crate) fn client(&self) -> RigClient {
+        RigClient::new(self.up.subscribe())
     }
 
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, DispatchLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

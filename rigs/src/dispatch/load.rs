@@ -1,121 +1,123 @@
-//! Clients at work: each starts a flow, sees it through to its end, and starts the next, until it is told to begin nothing new.
+//! The load of the rig: each client starts a flow, waits for its end and starts the next, until the load is closed.
 
 use std::time::Duration;
 
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::flows::Kind;
-use super::ledger::{Broken, Flow, World};
-use crate::server::client::{Answer, Ask, Client};
+use super::flows::FlowKind;
+use super::ledger::{DispatchRig, DispatchViolation, FlowEntry};
+use crate::server::client::{RigClient, RigRequest, RigResponse};
 
 const CLIENTS: u64 = 48;
-/// The longest a client rests between two flows.
+/// The longest pause of a client between two flows.
 const REST_MS: u64 = 200;
-/// How long it waits before it looks at a flow again.
-const LOOK_MS: u64 = 250;
-/// The longest that a slow call takes: less than a server lives, or a call might never be answered by any.
+/// How long it waits before it polls a flow again.
+const POLL_MS: u64 = 250;
+/// The longest duration of a slow call: shorter than the life of a server, or no server might get its result.
 const SLOW_MS: u64 = 400;
-/// How often a call fails at most before it succeeds.
+/// The most failures of a call before it succeeds.
 const TIMES_MAX: u64 = 3;
 
-pub(crate) struct Load {
+pub(crate) struct FlowLoad {
     closing: watch::Sender<bool>,
     clients: JoinSet<()>,
 }
 
-impl Load {
-    pub(crate) fn begin(world: &World) -> Self {
+impl FlowLoad {
+    pub(crate) fn start(rig: &DispatchRig) -> Self {
         let closing = watch::Sender::new(false);
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
-            let mut one = One { client: world.client(), world: world.clone(), dice: Dice::new(number) };
+            let mut flow_client =
+                FlowClient { client: rig.client(), world: rig.clone(), dice: SeededRng::new(number) };
             let closed = closing.subscribe();
             clients.spawn(async move {
                 let mut serial = 0_u64;
                 while !*closed.borrow() {
                     serial += 1;
-                    one.flow(format!("f{number}-{serial}")).await;
-                    one.pause(REST_MS).await;
+                    flow_client.flow(format!("f{number}-{serial}")).await;
+                    flow_client.pause(REST_MS).await;
                 }
             });
         }
         Self { closing, clients }
     }
 
-    /// Lets every client see its flow through. False if some could not in time.
-    pub(crate) async fn end(mut self, within: Duration) -> bool {
+    /// Lets every client wait for the end of its flow. False if some did not finish in time.
+    pub(crate) async fn finish(mut self, within: Duration) -> bool {
         self.closing.send_replace(true);
         let all = async { while self.clients.join_next().await.is_some() {} };
         tokio::time::timeout(within, all).await.is_ok()
     }
 }
 
-/// One client.
-struct One {
-    world: World,
-    client: Client,
-    dice: Dice,
+struct FlowClient {
+    world: DispatchRig,
+    client: RigClient,
+    dice: SeededRng,
 }
 
-impl One {
+impl FlowClient {
     async fn pause(&mut self, ms_max: u64) {
         tokio::time::sleep(Duration::from_millis(self.dice.below(ms_max))).await;
     }
 
     async fn flow(&mut self, id: String) {
         let kind = match self.dice.below(40) {
-            0 => Kind::Late,
-            1..7 => Kind::Slow,
-            7..13 => Kind::Flaky,
-            13..19 => Kind::Items,
-            19..26 => Kind::Branches,
-            26..33 => Kind::Near,
-            _ => Kind::Far,
+            0 => FlowKind::Late,
+            1..7 => FlowKind::Slow,
+            7..13 => FlowKind::Flaky,
+            13..19 => FlowKind::Items,
+            19..26 => FlowKind::Branches,
+            26..33 => FlowKind::Near,
+            _ => FlowKind::Far,
         };
-        let (ms, times) = (50 + self.dice.below(SLOW_MS - 50), 1 + self.dice.below(TIMES_MAX));
-        let flow = Flow { id: id.clone(), kind, times, acknowledged: false, ended: false };
+        let ms = 50 + self.dice.below(SLOW_MS - 50);
+        let times = 1 + self.dice.below(TIMES_MAX);
+        let flow =
+            FlowEntry { id: id.clone(), kind, failures_first: times, acknowledged: false, ended: false };
         self.world.ledger().flows.insert(id.clone(), flow);
         if self.start(&id, kind, &kind.input(&id, ms, times)).await {
-            self.see_through(&id).await;
+            self.wait_for_end(&id).await;
         }
     }
 
-    /// The same request until it is answered: its key makes it one start.
-    async fn start(&mut self, id: &str, kind: Kind, input: &Value) -> bool {
+    /// Repeats the same request until it gets a response: its idempotency key makes it one start.
+    async fn start(&mut self, id: &str, kind: FlowKind, input: &Value) -> bool {
         let body = json!({"workflow": kind.workflow(), "instanceId": id, "input": input});
-        let ask = Ask { idempotency_key: Some(id), ..Ask::post("/api/instances", &body) };
+        let request = RigRequest { idempotency_key: Some(id), ..RigRequest::post("/api/instances", &body) };
         loop {
-            match self.client.ask(ask).await {
-                Answer::Lost => {}
-                Answer::Told(200 | 202, _) => {
+            match self.client.send(request).await {
+                RigResponse::Lost => {}
+                RigResponse::Received(200 | 202, _) => {
                     if let Some(flow) = self.world.ledger().flows.get_mut(id) {
                         flow.acknowledged = true;
                     }
                     return true;
                 }
-                Answer::Told(status, answer) => {
-                    let what = format!("{id}: its start was answered {status} {answer}");
-                    self.world.ledger().find(Broken::Wrong, what);
+                RigResponse::Received(status, response) => {
+                    let what = format!("{id}: its start returned {status} {response}");
+                    self.world.ledger().find(DispatchViolation::Wrong, what);
                     return false;
                 }
             }
         }
     }
 
-    /// Until it has ended, or is not there.
-    async fn see_through(&mut self, id: &str) {
+    /// Polls a flow until it has ended or does not exist.
+    async fn wait_for_end(&mut self, id: &str) {
         let path = format!("/api/instances/{id}");
         loop {
-            tokio::time::sleep(Duration::from_millis(LOOK_MS / 2)).await;
-            self.pause(LOOK_MS).await;
-            match self.client.ask(Ask::get(&path)).await {
-                Answer::Lost => {}
-                Answer::Told(200, answer) if !has_ended(&answer) => {}
-                // What became of it is looked at in the end.
-                Answer::Told(..) => break,
+            tokio::time::sleep(Duration::from_millis(POLL_MS / 2)).await;
+            self.pause(POLL_MS).await;
+            match self.client.send(RigRequest::get(&path)).await {
+                RigResponse::Lost => {}
+                RigResponse::Received(200, response) if !has_ended(&response) => {}
+                // Its outcome is checked at the end of the rig.
+                RigResponse::Received(..) => break,
             }
         }
         if let Some(flow) = self.world.ledger().flows.get_mut(id) {
@@ -124,7 +126,7 @@ impl One {
     }
 }
 
-fn has_ended(answer: &Value) -> bool {
-    let status = answer.pointer("/data/status").and_then(Value::as_str);
+fn has_ended(response: &Value) -> bool {
+    let status = response.pointer("/data/status").and_then(Value::as_str);
     matches!(status, Some("Completed" | "Failed" | "Terminated"))
 }

@@ -1,26 +1,27 @@
-//! The rig on dispatch: the server and three receivers, each a process of its own, are killed again and again while the server calls them.
+//! The rig for dispatch: the server and three receivers, each in its own process, are killed again and again while the
+//! server calls the receivers.
 //!
 //! ```text
 //!            starts                  rest, protobuf, gRPC, envelope ┌► abide-receiver ──► its store
 //!  clients ──────────► abide serve ─────────────────────────────────┼► the Python worker ──► SQLite
 //!     │                  ▲ killed                                   └► the TypeScript worker ──► SQLite
-//!     │                  │                                              ▲ killed; each writes down what came
-//!     └──► ledger ───────┴── the journal's own word ──► verdict ◄───────┘
+//!     │                  │                                              ▲ killed; each logs its attempts
+//!     └──► ledger ───────┴────── call records ─────────► verdict ◄──────┘
 //! ```
-//! Every flow that was acknowledged must complete; every call must have had its effect once, in the receiver's own store; and no receiver may
-//! have seen a delivery that the journal does not count.
+//! Every acknowledged flow must complete. Every call must have had its effect once, in the receiver's own store. No
+//! receiver may have seen an attempt that the call's record does not count.
 
-mod cycles;
-mod deliveries;
+mod attempts;
 mod fleet;
 mod flows;
 pub(crate) mod forgetful;
-mod journal;
+mod kill_cycles;
 mod ledger;
-mod lines;
 mod load;
 mod orphans;
+mod receiver_stores;
+mod receiver_wires;
 pub(crate) mod run;
+mod server_calls;
 mod snapshots;
-mod stores;
 mod verdict;

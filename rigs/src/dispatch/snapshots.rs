@@ -1,33 +1,33 @@
-//! The stores of killed receivers as the kill left them: copied before the next start, and read beside the rig.
+//! Snapshots of the stores of killed receivers: copied before the next start and read in the background.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tokio::task::JoinSet;
 
-use super::ledger::{Broken, World};
-use super::lines::Who;
-use super::stores;
+use super::ledger::{DispatchRig, DispatchViolation};
+use super::receiver_stores;
+use super::receiver_wires::RigProcess;
 use crate::folders::copy_folder;
 
-/// How many are read at the same time; more kills are not looked at.
+/// How many snapshots are read at the same time; during that, no others are taken.
 const READING_MAX: usize = 1;
 
 pub(crate) struct Snapshots {
     folder: PathBuf,
-    world: World,
+    world: DispatchRig,
     taken: u64,
     reading: JoinSet<()>,
 }
 
 impl Snapshots {
-    pub(crate) fn new(folder: &Path, world: &World) -> Self {
+    pub(crate) fn new(folder: &Path, rig: &DispatchRig) -> Self {
         let folder = folder.join("snapshots");
-        Self { folder, world: world.clone(), taken: 0, reading: JoinSet::new() }
+        Self { folder, world: rig.clone(), taken: 0, reading: JoinSet::new() }
     }
 
-    /// Takes one of a receiver that has just been killed, if there is time for it.
-    pub(crate) fn take(&mut self, who: Who, store: &Path) -> Result<(), String> {
+    /// Takes a snapshot of a receiver that has just been killed, unless one is being read.
+    pub(crate) fn take(&mut self, who: RigProcess, store: &Path) -> Result<(), String> {
         while self.reading.try_join_next().is_some() {}
         if self.reading.len() >= READING_MAX {
             return Ok(());
@@ -35,28 +35,31 @@ impl Snapshots {
         self.taken += 1;
         let copy = self.folder.join(format!("{}-{}", who.name(), self.taken));
         copy_folder(store, &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
-        let world = self.world.clone();
+        let rig = self.world.clone();
         self.reading.spawn(async move {
-            match stores::read(who, &copy).await {
-                Ok(done) => {
-                    let mut ledger = world.ledger();
+            match receiver_stores::read(who, &copy).await {
+                Ok(state) => {
+                    let mut ledger = rig.ledger();
                     ledger.snapshots += 1;
-                    for torn in done.torn {
-                        ledger.find(Broken::Wrong, format!("{}, killed: {torn}", who.name()));
+                    for half_written in state.half_written {
+                        ledger.find(
+                            DispatchViolation::Wrong,
+                            format!("{} after a kill: {half_written}", who.name()),
+                        );
                     }
                 }
                 Err(problem) => {
-                    let what = format!("{}, killed: its store cannot be read: {problem}", who.name());
-                    world.ledger().find(Broken::Wrong, what);
+                    let what = format!("{} after a kill: its store cannot be read: {problem}", who.name());
+                    rig.ledger().find(DispatchViolation::Wrong, what);
                 }
             }
-            // What is not removed goes with the rig's folder.
+            // A copy that cannot be removed is deleted with the rig's folder.
             drop(fs::remove_dir_all(&copy));
         });
         Ok(())
     }
 
-    /// Waits for what is being read.
+    /// Waits until all snapshots are read.
     pub(crate) async fn finish(&mut self) {
         while self.reading.join_next().await.is_some() {}
     }

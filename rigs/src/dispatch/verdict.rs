@@ -1,38 +1,44 @@
-//! Holds three accounts against each other: what the server says, what came to the receivers, and what is in their stores.
+//! Compares three accounts: the server's call records, the attempts that reached the receivers, and the receivers'
+//! stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::deliveries::{Came, Work};
-use super::flows::Does;
-use super::journal::Journal;
-use super::ledger::{Broken, Ledger};
-use super::lines::Who;
-use super::stores::Done;
+use super::attempts::{WorkAttempts, WorkId};
+use super::flows::CallBehaviour;
+use super::ledger::{DispatchLedger, DispatchViolation};
+use super::receiver_stores::ReceiverState;
+use super::receiver_wires::RigProcess;
+use super::server_calls::ServerCalls;
 
-/// One receiver's accounts.
-pub(crate) struct Account {
-    pub came: BTreeMap<Work, Came>,
-    pub done: Done,
+/// The accounts of one receiver.
+pub(crate) struct ReceiverAccount {
+    pub attempts: BTreeMap<WorkId, WorkAttempts>,
+    pub done: ReceiverState,
 }
 
-/// What is told in the end.
+/// The figures of the final report.
 #[derive(Default, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct DispatchFigures {
     pub calls: usize,
     pub deliveries: usize,
     pub redeliveries: usize,
     pub probes: usize,
     pub effects: usize,
-    /// Calls whose answer is that of an earlier delivery, as far as it shows: the last one was only asked about, or did not make the entry.
+    /// Calls that got the result of an earlier attempt, as far as it can be seen: the last attempt was only probed, or
+    /// did not make the entry.
     pub from_record: usize,
 }
 
-pub(crate) fn compare(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMap<Who, Account>) -> Figures {
-    let mut figures = Figures { calls: journal.calls.len(), ..Figures::default() };
+pub(crate) fn compare(
+    ledger: &mut DispatchLedger,
+    journal: &ServerCalls,
+    accounts: &BTreeMap<RigProcess, ReceiverAccount>,
+) -> DispatchFigures {
+    let mut figures = DispatchFigures { calls: journal.calls.len(), ..DispatchFigures::default() };
     let mut from_record = BTreeSet::new();
     for (who, account) in accounts {
-        check_deliveries(ledger, journal, *who, &account.came);
-        for (work, Came { attempts, probes }) in &account.came {
+        check_deliveries(ledger, journal, *who, &account.attempts);
+        for (work, WorkAttempts { attempts, probes }) in &account.attempts {
             figures.deliveries += attempts.len();
             figures.redeliveries += attempts.iter().filter(|attempt| **attempt > 0).count();
             figures.probes += probes.len();
@@ -41,8 +47,8 @@ pub(crate) fn compare(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMa
                 from_record.insert(work.clone());
             }
         }
-        for torn in &account.done.torn {
-            ledger.find(Broken::Wrong, format!("{}: {torn}", who.name()));
+        for half_written in &account.done.half_written {
+            ledger.find(DispatchViolation::Wrong, format!("{}: {half_written}", who.name()));
         }
         for entry in account.done.entries.values().flatten() {
             figures.effects += 1;
@@ -51,8 +57,8 @@ pub(crate) fn compare(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMa
                 Some(attempt) if *attempt > entry.attempt => drop(from_record.insert(work)),
                 Some(_) => {}
                 None => {
-                    let what = format!("{} did what no journal knows: {entry:?}", who.name());
-                    ledger.find(Broken::Unexplained, what);
+                    let what = format!("{} has an effect without a call record: {entry:?}", who.name());
+                    ledger.find(DispatchViolation::Unexplained, what);
                 }
             }
         }
@@ -62,62 +68,75 @@ pub(crate) fn compare(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMa
     figures
 }
 
-/// Every delivery is one that the journal counts, and no two are the same one.
-fn check_deliveries(ledger: &mut Ledger, journal: &Journal, who: Who, came: &BTreeMap<Work, Came>) {
-    for (work, Came { attempts, probes }) in came {
+/// Checks that the call record counts every attempt, and that no attempt number arrived twice.
+fn check_deliveries(
+    ledger: &mut DispatchLedger,
+    journal: &ServerCalls,
+    who: RigProcess,
+    received: &BTreeMap<WorkId, WorkAttempts>,
+) {
+    for (work, WorkAttempts { attempts, probes }) in received {
         let (execution, key) = work;
         let about = format!("{} saw {execution} {key}", who.name());
         let Some(last) = journal.calls.get(work) else {
-            let what = format!("{about}, which no journal knows: attempts {attempts:?}, probes {probes:?}");
-            ledger.find(Broken::Unexplained, what);
+            let what = format!("{about}, which has no call record: attempts {attempts:?}, probes {probes:?}");
+            ledger.find(DispatchViolation::Unexplained, what);
             continue;
         };
         if attempts.iter().any(|attempt| attempt > last) {
-            let what = format!("{about} as attempts {attempts:?}, and the journal counts up to {last}");
-            ledger.find(Broken::Unexplained, what);
+            let what = format!("{about} as attempts {attempts:?}, but the call record counts up to {last}");
+            ledger.find(DispatchViolation::Unexplained, what);
         }
         if attempts.iter().collect::<BTreeSet<_>>().len() < attempts.len() {
-            ledger.find(Broken::Unexplained, format!("{about} twice under one number: {attempts:?}"));
+            ledger.find(
+                DispatchViolation::Unexplained,
+                format!("{about} twice with the same attempt number: {attempts:?}"),
+            );
         }
     }
 }
 
-/// Every call of a flow that completed had its effect once, and was answered with it.
-fn check_effects(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMap<Who, Account>) {
-    let mut expected: BTreeSet<(Who, String)> = BTreeSet::new();
-    let mut found = Vec::new();
+/// Checks that every call of a completed flow had its effect once and returned its result.
+fn check_effects(
+    ledger: &mut DispatchLedger,
+    journal: &ServerCalls,
+    accounts: &BTreeMap<RigProcess, ReceiverAccount>,
+) {
+    let mut expected: BTreeSet<(RigProcess, String)> = BTreeSet::new();
+    let mut findings = Vec::new();
     for flow in ledger.acknowledged() {
-        let answers = journal.answers.get(&flow.id);
+        let results = journal.call_results.get(&flow.id);
         for (n, call) in flow.calls().into_iter().enumerate() {
             let Some(account) = accounts.get(&call.who) else { continue };
             let entries = account.done.entries.get(&call.tag).map(Vec::as_slice).unwrap_or_default();
             let runs = account.done.runs.get(&call.tag).copied();
             let times = match call.does {
-                Does::Add => entries.len(),
-                Does::Wait => usize::try_from(runs.unwrap_or_default()).unwrap_or(usize::MAX),
-                // How often it failed is told by its answer.
-                Does::Fail => usize::from(runs.is_some()),
+                CallBehaviour::Add => entries.len(),
+                CallBehaviour::Wait => usize::try_from(runs.unwrap_or_default()).unwrap_or(usize::MAX),
+                // Its result says how often it failed.
+                CallBehaviour::Fail => usize::from(runs.is_some()),
             };
             let name = call.who.name();
             match times {
-                0 if answers.is_some() => {
-                    found.push((
-                        Broken::Missing,
-                        format!("{name}: {} was answered and has no effect", call.tag),
+                0 if results.is_some() => {
+                    findings.push((
+                        DispatchViolation::Missing,
+                        format!("{name}: {} has a result, but no effect", call.tag),
                     ));
                 }
                 0 | 1 => {}
                 _ => {
                     let made: Vec<u32> = entries.iter().map(|entry| entry.attempt).collect();
                     let what =
-                        format!("{name}: {} took effect {times} times, by deliveries {made:?}", call.tag);
-                    found.push((Broken::Doubled, what));
+                        format!("{name}: {} took effect {times} times, by attempts {made:?}", call.tag);
+                    findings.push((DispatchViolation::Doubled, what));
                 }
             }
-            if let Some(answers) = answers {
-                let answer = answers.get(n).cloned().unwrap_or_default();
-                found.extend(
-                    call.wrong(&answer, runs).map(|wrong| (Broken::Wrong, format!("{name}: {wrong}"))),
+            if let Some(results) = results {
+                let result = results.get(n).cloned().unwrap_or_default();
+                findings.extend(
+                    call.result_violation(&result, runs)
+                        .map(|wrong| (DispatchViolation::Wrong, format!("{name}: {wrong}"))),
                 );
             }
             expected.insert((call.who, call.tag));
@@ -126,14 +145,14 @@ fn check_effects(ledger: &mut Ledger, journal: &Journal, accounts: &BTreeMap<Who
     for (who, account) in accounts {
         for tag in account.done.entries.keys().chain(account.done.runs.keys()) {
             if !expected.contains(&(*who, tag.clone())) {
-                found.push((
-                    Broken::Unexplained,
-                    format!("{}: {tag} is of no flow that was started", who.name()),
+                findings.push((
+                    DispatchViolation::Unexplained,
+                    format!("{}: {tag} belongs to no flow that was started", who.name()),
                 ));
             }
         }
     }
-    ledger.findings.extend(found);
+    ledger.findings.extend(findings);
 }
 
 #[cfg(test)]

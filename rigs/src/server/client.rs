@@ -1,4 +1,5 @@
-//! One client's way to the server: a connection that is kept while it lasts, and requests that are answered or lost.
+//! The HTTP client of the rigs: one connection that is reused while it lasts, and requests whose response arrives or is
+//! lost.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,29 +13,28 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it waits before it tries to connect again.
-const AGAIN: Duration = Duration::from_millis(5);
+/// How long a client waits for a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a client waits before it reconnects.
+const RECONNECT_DELAY: Duration = Duration::from_millis(5);
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    Told(u16, Value),
-    /// It may have been done or not.
+pub(crate) enum RigResponse {
+    Received(u16, Value),
+    /// The request may have been executed or not.
     Lost,
 }
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct RigRequest<'a> {
     pub method: &'a Method,
     pub path: &'a str,
     pub body: Option<&'a Value>,
     pub idempotency_key: Option<&'a str>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RigRequest<'a> {
     pub(crate) fn get(path: &'a str) -> Self {
         Self { method: &Method::GET, path, body: None, idempotency_key: None }
     }
@@ -45,37 +45,36 @@ impl<'a> Ask<'a> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Client {
-    /// Where the server is, while there is one.
+pub(crate) struct RigClient {
+    /// The address of the server, while there is one.
     up: watch::Receiver<Option<SocketAddr>>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
-impl Client {
+impl RigClient {
     pub(crate) fn new(up: watch::Receiver<Option<SocketAddr>>) -> Self {
         Self { up, connection: None }
     }
 
-    /// Asks as soon as there is a server. What the server says may be either, 503, counts as lost; what it cannot take now, 429, is
-    /// asked again.
-    pub(crate) async fn ask(&mut self, ask: Ask<'_>) -> Answer {
+    /// Sends a request as soon as there is a server. A 503, whose outcome is unknown, counts as lost; a 429 is retried.
+    pub(crate) async fn send(&mut self, request: RigRequest<'_>) -> RigResponse {
         loop {
-            let Some(mut connection) = self.connect().await else { return Answer::Lost };
-            match tokio::time::timeout(PATIENCE, exchange(&mut connection, ask)).await {
+            let Some(mut connection) = self.connect().await else { return RigResponse::Lost };
+            match tokio::time::timeout(RESPONSE_TIMEOUT, exchange(&mut connection, request)).await {
                 Ok(Some((429, _))) => {
                     self.connection = Some(connection);
-                    tokio::time::sleep(AGAIN * 10).await;
+                    tokio::time::sleep(RECONNECT_DELAY * 10).await;
                 }
-                Ok(Some((503, _))) | Ok(None) | Err(_) => return Answer::Lost,
+                Ok(Some((503, _))) | Ok(None) | Err(_) => return RigResponse::Lost,
                 Ok(Some((status, body))) => {
                     self.connection = Some(connection);
-                    return Answer::Told(status, body);
+                    return RigResponse::Received(status, body);
                 }
             }
         }
     }
 
-    /// The connection there is, or a new one; none when the rig is over.
+    /// The current connection or a new one; `None` when the rig has ended.
     async fn connect(&mut self) -> Option<SendRequest<Full<Bytes>>> {
         if let Some(mut connection) = self.connection.take()
             && connection.ready().await.is_ok()
@@ -88,26 +87,29 @@ impl Client {
                 && stream.set_nodelay(true).is_ok()
                 && let Ok((connection, driver)) = http1::handshake(TokioIo::new(stream)).await
             {
-                // What goes wrong with the connection is told to the request.
+                // The request itself fails if the connection does.
                 tokio::spawn(async move { drop(driver.await) });
                 return Some(connection);
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RECONNECT_DELAY).await;
         }
     }
 }
 
-/// Sends a request and reads the whole answer; `None` if anything went wrong on the way.
-async fn exchange(connection: &mut SendRequest<Full<Bytes>>, ask: Ask<'_>) -> Option<(u16, Value)> {
-    let mut request = Request::builder().method(ask.method).uri(ask.path).header("host", "localhost");
-    if ask.body.is_some() {
-        request = request.header("content-type", "application/json");
+/// Sends a request and reads the whole response; `None` if the connection failed.
+async fn exchange(
+    connection: &mut SendRequest<Full<Bytes>>,
+    request: RigRequest<'_>,
+) -> Option<(u16, Value)> {
+    let mut builder = Request::builder().method(request.method).uri(request.path).header("host", "localhost");
+    if request.body.is_some() {
+        builder = builder.header("content-type", "application/json");
     }
-    if let Some(key) = ask.idempotency_key {
-        request = request.header("idempotency-key", key);
+    if let Some(key) = request.idempotency_key {
+        builder = builder.header("idempotency-key", key);
     }
-    let body = ask.body.map(ToString::to_string).unwrap_or_default();
-    let response = connection.send_request(request.body(Full::from(body)).ok()?).await.ok()?;
+    let body = request.body.map(ToString::to_string).unwrap_or_default();
+    let response = connection.send_request(builder.body(Full::from(body)).ok()?).await.ok()?;
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.ok()?.to_bytes();
     Some((status, serde_json::from_slice(&bytes).ok()?))

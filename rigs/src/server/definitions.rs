@@ -1,14 +1,14 @@
-//! What the clients run: a definition for each way a run can wait, and what each must come to.
+//! The definitions that the clients run: one for each way in which a run can wait, with the output that each must have.
 //!
-//! Calls go to the receiver, which is told whose they are and which of its run's effects each one is.
+//! Calls go to the receiver. The input of each call names its run and the number of its effect.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-/// The kinds of runs.
+/// A kind of run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum RunKind {
     /// A call, an echo, another call.
     Steps,
     /// A map of calls, two at a time.
@@ -19,15 +19,15 @@ pub(crate) enum Kind {
     Timer,
     /// Three events of different names, a call between them.
     Events,
-    /// A child beside it and one elsewhere, each with a call.
+    /// A child on the same shard and one on another, each with a call.
     Parent,
-    /// A loop of runs, each of which takes one event and makes a call, until the last event.
+    /// A loop by continue-as-new; each run takes one event and makes a call, until the last event.
     Loop,
-    /// A call, then a child that waits for ever: it must be terminated.
-    Patient,
+    /// A call, then a child that waits forever: it must be terminated.
+    NeverEnding,
 }
 
-impl Kind {
+impl RunKind {
     pub(crate) const ALL: [Self; 8] = [
         Self::Steps,
         Self::Map,
@@ -36,7 +36,7 @@ impl Kind {
         Self::Events,
         Self::Parent,
         Self::Loop,
-        Self::Patient,
+        Self::NeverEnding,
     ];
 
     /// The id of its definition.
@@ -49,7 +49,7 @@ impl Kind {
             Self::Events => "events",
             Self::Parent => "parent",
             Self::Loop => "loop",
-            Self::Patient => "patient",
+            Self::NeverEnding => "patient",
         }
     }
 
@@ -58,11 +58,11 @@ impl Kind {
         match self {
             Self::Steps | Self::Parallel | Self::Parent => &[1, 2],
             Self::Map => &ITEMS,
-            Self::Timer | Self::Events | Self::Loop | Self::Patient => &[1],
+            Self::Timer | Self::Events | Self::Loop | Self::NeverEnding => &[1],
         }
     }
 
-    /// What a run with this id is started with.
+    /// The input of a run with this id.
     pub(crate) fn input(self, id: &str) -> Value {
         match self {
             Self::Map => json!({"id": id, "items": ITEMS}),
@@ -71,24 +71,24 @@ impl Kind {
         }
     }
 
-    /// What a run comes to whose output does not depend on events, given what the receiver answered for each effect.
-    pub(crate) fn output(self, id: &str, answered: impl Fn(u64) -> Value) -> Option<Value> {
+    /// The output of a run, given the receiver's result for each effect; `None` if the output depends on events.
+    pub(crate) fn output(self, id: &str, result: impl Fn(u64) -> Value) -> Option<Value> {
         Some(match self {
-            Self::Steps => json!([answered(1), {"id": id}, answered(2)]),
-            Self::Map => ITEMS.iter().map(|n| answered(*n)).collect(),
-            Self::Parallel => json!([answered(1), answered(2), {"id": id}]),
-            Self::Timer => answered(1),
-            Self::Parent => json!([answered(1), answered(2)]),
-            Self::Events | Self::Loop | Self::Patient => return None,
+            Self::Steps => json!([result(1), {"id": id}, result(2)]),
+            Self::Map => ITEMS.iter().map(|n| result(*n)).collect(),
+            Self::Parallel => json!([result(1), result(2), {"id": id}]),
+            Self::Timer => result(1),
+            Self::Parent => json!([result(1), result(2)]),
+            Self::Events | Self::Loop | Self::NeverEnding => return None,
         })
     }
 }
 
 const ITEMS: [u64; 4] = [1, 2, 3, 4];
 
-/// The names of the events that a run of [`Kind::Events`] waits for.
+/// The names of the events that a run of [`RunKind::Events`] waits for.
 pub(crate) const EVENT_NAMES: [&str; 3] = ["one", "two", "three"];
-/// The name of the events that a run of [`Kind::Loop`] takes.
+/// The name of the events that a run of [`RunKind::Loop`] takes.
 pub(crate) const LOOP_EVENT: &str = "go";
 
 /// All definitions, those of children included.
@@ -161,7 +161,7 @@ pub(crate) fn all(receiver: SocketAddr) -> Vec<Value> {
             "A",
             json!({"A": call(json!("$.input.n"), "$.state.a", "End"), "End": succeed(json!("$.state.a.body"))}),
         ),
-        // What was seen is nested: there is no way to append, and none is needed.
+        // The list of seen events is nested: the language cannot append, and need not.
         definition(
             "loop",
             "One",

@@ -1,4 +1,5 @@
-//! kill -9 of the whole server: at random moments, while it starts, and at named points of its work, on the same data again and again.
+//! kill -9 of the whole server at random times, during startup and at named points in its code, again and again on the
+//! same data.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -6,27 +7,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use abide_runtime::crash::POINTS;
-use abide_store::memory::Dice;
+use abide_runtime::crash_point::CrashPoint;
+use abide_store::memory::SeededRng;
 
-use super::load::Load;
-use super::process::{Server, Setup};
+use super::load::ServerLoad;
+use super::process::{ServerProcess, ServerSetup};
+use super::rig::ServerRig;
 use super::undisturbed;
 use super::verdict;
-use super::world::World;
+use crate::store_check::control_verdict;
 
-/// After so many kills everything is let come to its end and checked.
+/// After so many kills all runs are allowed to end, and are checked.
 const CHECK_EVERY: u32 = 25;
-/// Named points in a row: a call that was never answered five times in a row is given up as poison, and that would be right.
+/// At most so many servers in a row die at named points. A call without an answer in five consecutive attempts is
+/// dead-lettered as poison, and correctly so.
 const POINTS_IN_A_ROW_MAX: u32 = 2;
-/// So many named points that nobody died at mean that the server has none.
-const POINTS_UNMET_MAX: u64 = 20;
+/// If no server dies at any of so many named points, the server was built without them.
+const POINTS_MISSED_MAX: u64 = 20;
 const SIGABRT: i32 = 6;
 const SIGKILL: i32 = 9;
 
-/// How servers ended.
+/// How often servers ended in each way.
 #[derive(Default)]
-struct Kills {
+struct KillCounts {
     at_random: u64,
     while_starting: u64,
     at_points: BTreeMap<&'static str, u64>,
@@ -35,127 +38,147 @@ struct Kills {
     slowest_start: Duration,
 }
 
-/// What a server is to die of.
-enum Fate {
-    /// After so long a time at work.
+/// How a server is to be killed.
+enum KillPlan {
+    /// After so much time ready.
     AtRandom(Duration),
-    /// So long after its process was started.
+    /// So much time after its process was started.
     WhileStarting(Duration),
-    /// At a named point, or after so long a time if it does not come to it so often.
-    AtPoint(&'static str, u64, Duration),
+    /// At the n-th pass of a named point, or after so much time if it does not get there.
+    AtPoint(CrashPoint, u64, Duration),
 }
 
-/// Findings that are told in full.
+/// How many findings are printed.
 const FINDINGS_MAX: usize = 100;
+
+/// The fault that the control plants: the server replies to a start before its commit.
+const CONTROL_FAULT: &str = "EarlyReply";
 
 pub(crate) fn run(
     cycles: u32,
     folder: &Path,
     program: Option<PathBuf>,
     without_sync: bool,
+    control: bool,
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
-        let world = World::new().await?;
-        let setup = Setup::new(folder, folder.join("data"), program, without_sync)?;
-        let mut kills = Kills::default();
+        let rig = ServerRig::new().await?;
+        let setup = ServerSetup::new(folder, folder.join("data"), program, without_sync)?
+            .with_fault(control.then_some(CONTROL_FAULT));
+        let mut kills = KillCounts::default();
         let started = now();
-        let outcome = kill_all(cycles, &world, &setup, &mut kills).await;
+        let outcome = kill_all(cycles, &rig, &setup, &mut kills).await;
         kills.report(started.elapsed());
-        world.report(FINDINGS_MAX);
-        outcome?;
-        if kills.points_set >= POINTS_UNMET_MAX && kills.at_points.is_empty() {
-            return Err("the server has no named points: it was built without the feature faults".to_owned());
+        rig.report(FINDINGS_MAX);
+        if control {
+            return control_verdict(rig.ledger().findings.len() as u64);
         }
-        world.verdict()
+        outcome?;
+        if kills.points_set >= POINTS_MISSED_MAX && kills.at_points.is_empty() {
+            return Err("the server has no named points: build it with the feature `faults`".to_owned());
+        }
+        rig.verdict()
     })
 }
 
-async fn kill_all(cycles: u32, world: &World, setup: &Setup, kills: &mut Kills) -> Result<(), String> {
-    let mut dice = Dice::new(u64::from(cycles));
-    let server = undisturbed::begin(world, setup).await?;
-    undisturbed::publish(world).await?;
-    undisturbed::close(world, setup, server).await?;
+async fn kill_all(
+    cycles: u32,
+    rig: &ServerRig,
+    setup: &ServerSetup,
+    kills: &mut KillCounts,
+) -> Result<(), String> {
+    let mut dice = SeededRng::new(u64::from(cycles));
+    let server = undisturbed::begin(rig, setup).await?;
+    undisturbed::publish(rig).await?;
+    undisturbed::close(rig, setup, server).await?;
     let mut cycle = 0;
     while cycle < cycles {
-        let load = Load::begin(world, u64::from(cycle));
+        let load = ServerLoad::start(rig, u64::from(cycle));
         for _ in 0..CHECK_EVERY.min(cycles - cycle) {
             cycle += 1;
-            let fate = kills.next_fate(&mut dice);
-            kill_one(world, setup, &fate, kills).await.map_err(|error| format!("cycle {cycle}: {error}"))?;
+            let plan = kills.next_plan(&mut dice);
+            kill_one(rig, setup, &plan, kills).await.map_err(|error| format!("cycle {cycle}: {error}"))?;
         }
-        let server = undisturbed::begin(world, setup).await?;
-        undisturbed::finish(world, load).await;
+        let server = undisturbed::begin(rig, setup).await?;
+        undisturbed::finish(rig, load).await;
         if cycle == cycles {
-            verdict::settle_all(world).await;
+            verdict::settle_all(rig).await;
         }
-        undisturbed::close(world, setup, server).await?;
-        println!("{cycle} cycles: {}", world.progress());
+        undisturbed::close(rig, setup, server).await?;
+        println!("{cycle} cycles: {}", rig.progress());
     }
     Ok(())
 }
 
-async fn kill_one(world: &World, setup: &Setup, fate: &Fate, kills: &mut Kills) -> Result<(), String> {
-    let crash_at = match fate {
-        Fate::AtPoint(point, count, _) => Some(format!("{point}:{count}")),
+async fn kill_one(
+    rig: &ServerRig,
+    setup: &ServerSetup,
+    plan: &KillPlan,
+    kills: &mut KillCounts,
+) -> Result<(), String> {
+    let crash_at = match plan {
+        KillPlan::AtPoint(point, count, _) => Some(format!("{}:{count}", point.as_str())),
         _ => None,
     };
     let started = now();
     let mut server = setup.start(crash_at.as_deref())?;
-    match fate {
-        Fate::WhileStarting(time) => tokio::time::sleep(*time).await,
-        Fate::AtRandom(time) | Fate::AtPoint(_, _, time) => {
+    match plan {
+        KillPlan::WhileStarting(time) => tokio::time::sleep(*time).await,
+        KillPlan::AtRandom(time) | KillPlan::AtPoint(_, _, time) => {
             if let Some(address) = server.ready().await? {
                 kills.slowest_start = kills.slowest_start.max(started.elapsed());
-                world.set_up(Some(address));
+                rig.set_up(Some(address));
                 tokio::select! {
-                    _ended = server.ended() => {}
+                    _ended = server.wait() => {}
                     () = tokio::time::sleep(*time) => {}
                 }
             }
         }
     }
-    let status = end(world, server).await?;
-    if !kills.note(fate, status) {
-        return Err(format!("the server ended by itself: {status}: {}", setup.last_words()));
+    let status = end(rig, server).await?;
+    if !kills.record(plan, status) {
+        return Err(format!("the server ended by itself: {status}: {}", setup.log_tail()));
     }
     Ok(())
 }
 
-/// Kills a server and tells the clients.
-async fn end(world: &World, server: Server) -> Result<ExitStatus, String> {
+/// Kills a server and takes its address away from the clients.
+async fn end(rig: &ServerRig, server: ServerProcess) -> Result<ExitStatus, String> {
     let ended = server.kill().await;
-    world.set_up(None);
+    rig.set_up(None);
     ended
 }
 
-impl Kills {
-    /// One third at named points, a twelfth while the server starts, the others at random moments.
-    fn next_fate(&mut self, dice: &mut Dice) -> Fate {
+impl KillCounts {
+    /// Up to a third of the kills are at named points, a twelfth during startup, the others at random times.
+    fn next_plan(&mut self, dice: &mut SeededRng) -> KillPlan {
         let time = Duration::from_millis(300 + dice.below(1_200));
         match dice.below(12) {
             0..4 if self.points_in_a_row < POINTS_IN_A_ROW_MAX => {
                 self.points_in_a_row += 1;
                 self.points_set += 1;
-                let which = usize::try_from(dice.below(POINTS.len() as u64)).unwrap_or_default();
-                let point = POINTS.get(which).copied().unwrap_or_default();
-                // As often early as late: small numbers matter as much as large ones.
+                let which = usize::try_from(dice.below(CrashPoint::ALL.len() as u64)).unwrap_or_default();
+                let point = CrashPoint::ALL.get(which).copied().unwrap_or(CrashPoint::BeforeCommit);
+                // Early passes are as likely as late ones: small numbers matter as much as large ones.
                 let magnitude = dice.below(10);
-                Fate::AtPoint(point, 1 + dice.below(1 << magnitude), time)
+                KillPlan::AtPoint(point, 1 + dice.below(1 << magnitude), time)
             }
-            4 => Fate::WhileStarting(Duration::from_millis(dice.below(250))),
+            4 => KillPlan::WhileStarting(Duration::from_millis(dice.below(250))),
             _ => {
                 self.points_in_a_row = 0;
-                Fate::AtRandom(time)
+                KillPlan::AtRandom(time)
             }
         }
     }
 
-    /// Notes how a server ended. False if it was for no reason.
-    fn note(&mut self, fate: &Fate, status: ExitStatus) -> bool {
-        match (fate, status.signal()) {
-            (Fate::AtPoint(point, ..), Some(SIGABRT)) => *self.at_points.entry(point).or_default() += 1,
-            (Fate::WhileStarting(_), Some(SIGKILL)) => self.while_starting += 1,
+    /// Counts how a server ended. False if it was not killed and did not reach its point.
+    fn record(&mut self, plan: &KillPlan, status: ExitStatus) -> bool {
+        match (plan, status.signal()) {
+            (KillPlan::AtPoint(point, ..), Some(SIGABRT)) => {
+                *self.at_points.entry(point.as_str()).or_default() += 1
+            }
+            (KillPlan::WhileStarting(_), Some(SIGKILL)) => self.while_starting += 1,
             (_, Some(SIGKILL)) => self.at_random += 1,
             _ => return false,
         }
@@ -166,7 +189,7 @@ impl Kills {
         let at_points: u64 = self.at_points.values().sum();
         let all = self.at_random + self.while_starting + at_points;
         println!(
-            "{all} kills in {:.0} s: {} at random moments, {} while starting, {at_points} at named points",
+            "{all} kills in {:.0} s: {} at random times, {} during startup, {at_points} at named points",
             time.as_secs_f64(),
             self.at_random,
             self.while_starting

@@ -1,47 +1,47 @@
-//! What clients were told: acknowledgements, and requests of which nobody knows what came.
+//! The ledger of the clients: acknowledgements, requests with an unknown outcome, and findings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::definitions::Kind;
+use super::definitions::RunKind;
 
-/// One run as its client knows it.
+/// One run from the point of view of its client.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct RunEntry {
     pub id: String,
-    pub kind: Kind,
-    /// Its start has an `Idempotency-Key`.
+    pub kind: RunKind,
+    /// True if its start has an `Idempotency-Key`.
     pub keyed: bool,
     /// How often its start was sent.
     pub sends: u32,
-    /// Its start was acknowledged, or the run was seen.
+    /// True if its start was acknowledged, or the run was found later.
     pub acknowledged: bool,
-    /// The executions that starts were told.
+    /// The execution ids in the responses to its starts.
     pub executions: BTreeSet<String>,
-    /// The end, for a client that waited for it.
-    pub told_end: Option<Value>,
-    pub events: Vec<Event>,
-    /// Its end was ordered, and acknowledged or refused because it had ended.
+    /// The final state, if the start waited for the end.
+    pub reported_end: Option<Value>,
+    pub events: Vec<EventEntry>,
+    /// True if a terminate was acknowledged, or refused because the run had ended.
     pub terminated: bool,
-    /// The client has done all it wanted.
+    /// True if the client has finished its script for this run.
     pub done: bool,
-    /// It was looked at after its end, and is as it should be or not.
+    /// True if it was checked after its end.
     pub checked: bool,
-    /// It was waited for in vain.
-    pub given_up: bool,
+    /// True if it did not end in time.
+    pub timed_out: bool,
 }
 
-/// One event that was raised.
+/// One raised event.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct EventEntry {
     pub payload: Value,
     pub sends: u32,
     pub acknowledged: bool,
 }
 
-impl Run {
-    pub(crate) fn new(id: String, kind: Kind, keyed: bool) -> Self {
+impl RunEntry {
+    pub(crate) fn new(id: String, kind: RunKind, keyed: bool) -> Self {
         Self {
             id,
             kind,
@@ -49,57 +49,55 @@ impl Run {
             sends: 0,
             acknowledged: false,
             executions: BTreeSet::new(),
-            told_end: None,
+            reported_end: None,
             events: Vec::new(),
             terminated: false,
             done: false,
             checked: false,
-            given_up: false,
+            timed_out: false,
         }
     }
 }
 
-/// What kind of promise was broken.
+/// The kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Broken {
-    /// What was acknowledged is gone.
+pub(crate) enum BrokenPromise {
+    /// Something acknowledged is missing.
     Lost,
-    /// Anything else.
     Wrong,
 }
 
-/// All that the rig remembers.
+/// Everything that the rig records.
 #[derive(Default, Debug)]
-pub(crate) struct Ledger {
-    pub runs: BTreeMap<String, Run>,
+pub(crate) struct ServerLedger {
+    pub runs: BTreeMap<String, RunEntry>,
     pub starts: u64,
-    /// Starts whose answer was lost, and whose run was found.
-    pub starts_seen: u64,
+    /// Starts whose response was lost and whose run was found later.
+    pub recovered_starts: u64,
     pub events: u64,
     pub terminations: u64,
-    pub findings: BTreeSet<(Broken, String)>,
+    pub findings: BTreeSet<(BrokenPromise, String)>,
 }
 
-impl Ledger {
-    pub(crate) fn find(&mut self, broken: Broken, what: String) {
+impl ServerLedger {
+    pub(crate) fn add_finding(&mut self, broken: BrokenPromise, what: String) {
         self.findings.insert((broken, what));
     }
 
     pub(crate) fn lost(&self) -> usize {
-        self.findings.iter().filter(|(broken, _)| *broken == Broken::Lost).count()
+        self.findings.iter().filter(|(broken, _)| *broken == BrokenPromise::Lost).count()
     }
 
-    /// A start was acknowledged as this execution, or its run was found without one.
-    pub(crate) fn started(&mut self, id: &str, execution: Option<&str>) {
+    /// A start was acknowledged with this execution id, or its run was found without an acknowledgement.
+    pub(crate) fn on_started(&mut self, id: &str, execution: Option<&str>) {
         let Some(run) = self.runs.get_mut(id) else { return };
-        let count = if execution.is_some() { &mut self.starts } else { &mut self.starts_seen };
+        let count = if execution.is_some() { &mut self.starts } else { &mut self.recovered_starts };
         *count += u64::from(!run.acknowledged);
         run.acknowledged = true;
         run.executions.extend(execution.map(str::to_owned));
     }
 
-    /// An event was acknowledged.
-    pub(crate) fn raised(&mut self, id: &str, event: usize) {
+    pub(crate) fn on_raised(&mut self, id: &str, event: usize) {
         let Some(event) = self.runs.get_mut(id).and_then(|run| run.events.get_mut(event)) else { return };
         self.events += u64::from(!event.acknowledged);
         event.acknowledged = true;

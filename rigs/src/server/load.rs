@@ -1,31 +1,31 @@
-//! Clients at work, all at once, until they are told to begin nothing new.
+//! The load of a rig: many clients at once, each playing one run after the other until the load is closed.
 
 use std::time::Duration;
 
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::script::Script;
-use super::world::World;
+use super::rig::ServerRig;
+use super::script::ClientScript;
 
-/// How many clients there are.
+/// The number of clients.
 const CLIENTS: u64 = 64;
-/// The longest a client rests between two runs.
+/// The longest pause of a client between two runs.
 const REST_MILLIS: u64 = 600;
 
-pub(crate) struct Load {
+pub(crate) struct ServerLoad {
     closing: watch::Sender<bool>,
     clients: JoinSet<()>,
 }
 
-impl Load {
-    /// Begins a load. Its number makes the names of its runs and what its clients do.
-    pub(crate) fn begin(world: &World, number: u64) -> Self {
+impl ServerLoad {
+    /// Starts a load. Its number is part of the ids of its runs and seeds its clients.
+    pub(crate) fn start(rig: &ServerRig, number: u64) -> Self {
         let closing = watch::Sender::new(false);
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
-            let mut script = Script::new(world.clone(), Dice::new(number << 16 | client));
+            let mut script = ClientScript::new(rig.clone(), SeededRng::new(number << 16 | client));
             let closed = closing.subscribe();
             clients.spawn(async move {
                 let mut serial = 0_u64;
@@ -39,8 +39,8 @@ impl Load {
         Self { closing, clients }
     }
 
-    /// Lets every client finish what it has begun. False if some could not in time.
-    pub(crate) async fn end(mut self, within: Duration) -> bool {
+    /// Lets every client finish its current run. False if some did not finish in time.
+    pub(crate) async fn finish(mut self, within: Duration) -> bool {
         self.closing.send_replace(true);
         let all = async { while self.clients.join_next().await.is_some() {} };
         tokio::time::timeout(within, all).await.is_ok()

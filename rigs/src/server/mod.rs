@@ -1,12 +1,13 @@
-//! The rigs on the whole server: `abide serve` in a process of its own is killed or loses its disk, again and again, under load.
+//! The rigs for the whole server: `abide serve` runs in its own process under load and is killed or loses power, again
+//! and again.
 //!
 //! ```text
-//!            starts, events, orders                calls of http.request
+//!           starts, events, controls              calls of http.request
 //!  clients ──────────────────────────► abide serve ─────────────────────► receiver
-//!     │ what was acknowledged            ▲ killed                            │ what was delivered, what it did
+//!     │ acknowledgements                 ▲ killed                            │ attempts and effects
 //!     └──────────► ledger ───────────────┴──────────► verdict ◄──────────────┘
 //! ```
-//! Clients, ledger and receiver live in the rig's process, which nobody kills.
+//! Clients, ledger and receiver are in the rig's process, which is never killed.
 
 pub(crate) mod client;
 mod definitions;
@@ -17,8 +18,8 @@ mod load;
 pub(crate) mod power;
 pub(crate) mod process;
 mod receiver;
+mod rig;
 mod script;
 pub(crate) mod sessions;
 mod undisturbed;
 mod verdict;
-mod world;

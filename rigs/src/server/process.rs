@@ -1,5 +1,5 @@
-//! `abide serve` as a process: started, ready, killed, stopped in order; and `abide fsck` on what it leaves. Other programs that say where
-//! they listen are started likewise.
+//! `abide serve` as a process: starts it, waits until it is ready, kills it or shuts it down gracefully, and runs
+//! `abide fsck` on its store. Other programs that print their address are started in the same way.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -14,20 +14,21 @@ use tokio::process::{Child, ChildStdout, Command};
 
 /// How long a server may take to be ready.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How long one may take to stop: its grace is five seconds, and closing the store takes some more.
+/// How long a server may take to stop: its grace period is five seconds, and closing the store takes more.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
-/// Where a server works, and how it is started.
+/// The folder, program and configuration of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct ServerSetup {
     program: PathBuf,
     data: PathBuf,
     config: PathBuf,
     log: PathBuf,
+    fault: Option<&'static str>,
 }
 
-impl Setup {
-    /// Writes the configuration beside the data. Without a program it is the `abide` beside this one.
+impl ServerSetup {
+    /// Writes the configuration next to the data. The default program is the `abide` next to this one.
     pub(crate) fn new(
         folder: &Path,
         data: PathBuf,
@@ -36,15 +37,20 @@ impl Setup {
     ) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
         fs::create_dir_all(folder).map_err(failed)?;
-        let beside = || std::env::current_exe().map(|own| own.with_file_name("abide"));
-        let program = program.map_or_else(beside, Ok).map_err(failed)?;
+        let default_program = || std::env::current_exe().map(|own| own.with_file_name("abide"));
+        let program = program.map_or_else(default_program, Ok).map_err(failed)?;
         let config = folder.join("abide.toml");
         let sync = if without_sync { "operating-system" } else { "every-commit" };
         let text = format!(
             "[store]\nsync = \"{sync}\"\n[runtime]\ndrainGrace = \"PT5S\"\n[http]\nallow = [\"127.0.0.1\"]\n"
         );
         fs::write(&config, text).map_err(failed)?;
-        Ok(Self { program, data, config, log: folder.join("server.log") })
+        Ok(Self { program, data, config, log: folder.join("server.log"), fault: None })
+    }
+
+    /// The control: every server has this planted fault. Only a server built with the feature `faults` supports it.
+    pub(crate) fn with_fault(self, fault: Option<&'static str>) -> Self {
+        Self { fault, ..self }
     }
 
     /// Adds to the configuration.
@@ -54,8 +60,8 @@ impl Setup {
         config.write_all(more.as_bytes()).map_err(failed)
     }
 
-    /// Starts a server, which may die at a named point.
-    pub(crate) fn start(&self, crash_at: Option<&str>) -> Result<Server, String> {
+    /// Starts a server, which dies at the named point if one is given.
+    pub(crate) fn start(&self, crash_at: Option<&str>) -> Result<ServerProcess, String> {
         let mut command = Command::new(&self.program);
         command.arg("serve").args(["--listen", "127.0.0.1:0"]);
         command.arg("--data").arg(&self.data).arg("--config").arg(&self.config);
@@ -64,47 +70,51 @@ impl Setup {
             Some(point) => command.env("ABIDE_CRASH_AT", point),
             None => command.env_remove("ABIDE_CRASH_AT"),
         };
-        Server::spawn(command, &self.log)
+        match self.fault {
+            Some(fault) => command.env("ABIDE_FAULT", fault),
+            None => command.env_remove("ABIDE_FAULT"),
+        };
+        ServerProcess::spawn(command, &self.log)
     }
 
-    /// What `abide fsck` says of a store that nobody uses.
-    pub(crate) async fn fsck(&self) -> Result<Proved, String> {
+    /// Runs `abide fsck` on the store of a server that has ended.
+    pub(crate) async fn fsck(&self) -> Result<FsckOutput, String> {
         let output = Command::new(&self.program).arg("fsck").arg("--data").arg(&self.data).output().await;
         let output = output.map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let mut findings: Vec<String> = text.lines().map(str::to_owned).collect();
         match (output.status.code(), findings.pop()) {
-            (Some(0 | 1), Some(summary)) => Ok(Proved { findings, summary }),
+            (Some(0 | 1), Some(summary)) => Ok(FsckOutput { findings, summary }),
             _ => {
                 Err(format!("fsck ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr)))
             }
         }
     }
 
-    /// The end of what servers said.
-    pub(crate) fn last_words(&self) -> String {
+    /// The last lines of the servers' log.
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
 }
 
-/// What fsck says: a line for each finding, and a last one that counts what there is.
+/// The output of fsck: one line for each finding, and a summary as the last line.
 #[derive(Debug)]
-pub(crate) struct Proved {
+pub(crate) struct FsckOutput {
     pub findings: Vec<String>,
     pub summary: String,
 }
 
-/// A server that runs, or has ended and nobody has looked.
+/// A server process, running or ended.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
-impl Server {
-    /// Starts a program that says where it listens when it is ready. What it complains about goes to the log.
+impl ServerProcess {
+    /// Starts a program that prints its address when it is ready. Its standard error goes to the log.
     pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self, String> {
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         let failed = |error: std::io::Error| format!("{program}: {error}");
@@ -115,7 +125,7 @@ impl Server {
         Ok(Self { child, output: BufReader::new(output) })
     }
 
-    /// Its address once it says that it is ready; `None` if it ends before.
+    /// Waits for its address; `None` if the program ends before it is ready.
     pub(crate) async fn ready(&mut self) -> Result<Option<SocketAddr>, String> {
         let mut line = String::new();
         let read = tokio::time::timeout(READY_MAX, self.output.read_line(&mut line)).await;
@@ -126,33 +136,33 @@ impl Server {
             Ok(Ok(_)) => {
                 let address = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
                 let address = address.and_then(|address| address.parse().ok());
-                address.map(Some).ok_or_else(|| format!("the server said {line:?}"))
+                address.map(Some).ok_or_else(|| format!("the server printed {line:?} instead of its address"))
             }
         }
     }
 
-    /// Resolves when it has ended.
-    pub(crate) async fn ended(&mut self) -> Result<ExitStatus, String> {
+    /// Waits until it has ended.
+    pub(crate) async fn wait(&mut self) -> Result<ExitStatus, String> {
         self.child.wait().await.map_err(|error| error.to_string())
     }
 
-    /// SIGKILL. Says how it ended, which may have been before.
+    /// Sends SIGKILL and returns how the process ended; it may have ended before.
     pub(crate) async fn kill(mut self) -> Result<ExitStatus, String> {
         if self.child.id().is_some() {
             self.child.start_kill().map_err(|error| error.to_string())?;
         }
-        self.ended().await
+        self.wait().await
     }
 
-    /// SIGTERM, and the end that must follow.
+    /// Sends SIGTERM and waits for a graceful shutdown.
     pub(crate) async fn stop(mut self) -> Result<(), String> {
         let process = self.process().ok_or("the server ended by itself")?;
         kill_process(process, Signal::TERM).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(STOP_MAX, self.ended()).await {
-            Err(_) => Err(format!("the server had not stopped {STOP_MAX:?} after it was told to")),
+        match tokio::time::timeout(STOP_MAX, self.wait()).await {
+            Err(_) => Err(format!("the server had not stopped {STOP_MAX:?} after SIGTERM")),
             Ok(status) => match status? {
                 status if status.success() => Ok(()),
-                status => Err(format!("told to stop, the server ended with {status}")),
+                status => Err(format!("after SIGTERM the server ended with {status}")),
             },
         }
     }

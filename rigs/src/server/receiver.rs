@@ -1,7 +1,7 @@
-//! The world outside: takes calls over HTTP, does each piece of work once, and is not always easy to deal with.
+//! The receiver of the rigs: takes calls over HTTP and does the work of each idempotency key once.
 //!
-//! Some calls are answered late, some with 503 and some not at all, each only the first time its work is delivered, and each after the
-//! work was done.
+//! Some calls get a late response, some a 503 and some none. A 503 or a missing response happens only at the first
+//! attempt of a key, after the work was done.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,52 +17,54 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// One delivery as it came.
+/// One attempt as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct AttemptRequest {
     pub key: String,
     pub execution: String,
     pub attempt: u32,
     pub body: Value,
 }
 
-/// One piece of work, as its idempotency key names it.
+/// The work of one idempotency key.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct ReceivedWork {
     pub execution: String,
     pub body: Value,
     pub attempts: Vec<u32>,
-    /// What its effect is answered with, always.
+    /// The result; the same for every attempt.
     pub answer: Value,
 }
 
-/// Everything that was delivered.
+/// All attempts that arrived.
 #[derive(Default, Debug)]
-pub(crate) struct Book {
-    pub work: HashMap<String, Work>,
-    /// Whose effect, and which of the run's → the keys it came with.
+pub(crate) struct ReceiverLog {
+    pub work: HashMap<String, ReceivedWork>,
+    /// Run and number of the effect → the keys of its attempts.
     pub effects: HashMap<(String, u64), Vec<String>>,
     pub deliveries: u64,
-    /// Deliveries that were told not to be the first.
+    /// Attempts with a number > 0.
     pub redeliveries: u64,
     pub findings: Vec<String>,
 }
 
-impl Book {
-    /// Notes a delivery and does its work if it is new. The answer, and whether it is the first time.
-    fn take(&mut self, delivery: Delivery) -> (Value, bool) {
-        let Delivery { key, execution, attempt, body } = delivery;
+impl ReceiverLog {
+    /// Records an attempt and does its work if the key is new. Returns the result, and whether the key was new.
+    fn on_attempt(&mut self, request: AttemptRequest) -> (Value, bool) {
+        let AttemptRequest { key, execution, attempt, body } = request;
         self.deliveries += 1;
         self.redeliveries += u64::from(attempt > 0);
         if let Some(work) = self.work.get_mut(&key) {
             if work.execution != execution || work.body != body {
-                let (first, body_first) = (&work.execution, &work.body);
-                self.findings
-                    .push(format!("key {key} was {first} {body_first}, and came with {execution} {body}"));
+                let first = &work.execution;
+                let body_first = &work.body;
+                self.findings.push(format!(
+                    "key {key} was used for {first} {body_first} and then for {execution} {body}"
+                ));
             }
             if work.attempts.contains(&attempt) {
                 self.findings.push(format!(
-                    "key {key} of {execution} came with attempt {attempt} twice: {:?}",
+                    "key {key} of {execution} got attempt {attempt} twice: {:?}",
                     work.attempts
                 ));
             }
@@ -72,11 +74,11 @@ impl Book {
         let id = body.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let n = body.get("n").and_then(Value::as_u64).unwrap_or_default();
         if body.get("execution").and_then(Value::as_str) != Some(execution.as_str()) {
-            self.findings.push(format!("key {key} came as {execution}, and its body says {body}"));
+            self.findings.push(format!("key {key} has execution {execution}, but its body says {body}"));
         }
         let answer = json!({"id": id, "n": n, "effect": self.work.len()});
         self.effects.entry((id, n)).or_default().push(key.clone());
-        let work = Work { execution, body, attempts: vec![attempt], answer: answer.clone() };
+        let work = ReceivedWork { execution, body, attempts: vec![attempt], answer: answer.clone() };
         self.work.insert(key, work);
         (answer, true)
     }
@@ -84,66 +86,66 @@ impl Book {
 
 /// Listens for calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct RigReceiver {
     pub(crate) address: SocketAddr,
-    book: Arc<Mutex<Book>>,
+    log: Arc<Mutex<ReceiverLog>>,
 }
 
-impl Receiver {
+impl RigReceiver {
     pub(crate) async fn start() -> Result<Self, String> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        let receiver = Self { address, book: Arc::default() };
+        let receiver = Self { address, log: Arc::default() };
         let serving = receiver.clone();
         tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let receiver = serving.clone();
                 let service = service_fn(move |request| receiver.clone().serve(request));
-                // A caller that was killed breaks off, and that is no news.
+                // A killed caller closes the connection; that is expected.
                 tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
         Ok(receiver)
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn log(&self) -> MutexGuard<'_, ReceiverLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request that did not arrive whole is no delivery. An error closes the connection without an answer.
-    async fn serve(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Unanswered> {
+    /// A request that did not arrive completely is no attempt. An error closes the connection without a response.
+    async fn serve(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, NoResponse> {
         let (head, body) = request.into_parts();
-        let body = body.collect().await.map_err(|_| Unanswered)?.to_bytes();
-        let Some(delivery) = delivery(&head.headers, &body) else {
+        let body = body.collect().await.map_err(|_| NoResponse)?.to_bytes();
+        let Some(attempt) = delivery(&head.headers, &body) else {
             let text = String::from_utf8_lossy(&body);
-            self.book().findings.push(format!("a delivery without its headers: {:?} {text}", head.headers));
+            self.log().findings.push(format!("an attempt without its headers: {:?} {text}", head.headers));
             return Ok(answer(StatusCode::BAD_REQUEST, &Value::Null));
         };
-        let mood = Mood::of(&delivery.key);
-        let (told, first) = self.book().take(delivery);
-        match mood {
-            Mood::Busy if first => Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Value::Null)),
-            Mood::Silent if first => Err(Unanswered),
-            Mood::Slow(pause) => {
+        let behaviour = ReceiverBehaviour::of(&attempt.key);
+        let (result, first) = self.log().on_attempt(attempt);
+        match behaviour {
+            ReceiverBehaviour::Busy if first => Ok(answer(StatusCode::SERVICE_UNAVAILABLE, &Value::Null)),
+            ReceiverBehaviour::Silent if first => Err(NoResponse),
+            ReceiverBehaviour::Slow(pause) => {
                 tokio::time::sleep(pause).await;
-                Ok(answer(StatusCode::OK, &told))
+                Ok(answer(StatusCode::OK, &result))
             }
-            _ => Ok(answer(StatusCode::OK, &told)),
+            _ => Ok(answer(StatusCode::OK, &result)),
         }
     }
 }
 
-/// How a piece of work is answered.
-enum Mood {
+/// How the receiver responds.
+enum ReceiverBehaviour {
     Quick,
     Slow(Duration),
     Busy,
     Silent,
 }
 
-impl Mood {
+impl ReceiverBehaviour {
     fn of(key: &str) -> Self {
         let byte = key.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()).unwrap_or_default();
         match byte % 32 {
@@ -156,19 +158,19 @@ impl Mood {
 }
 
 #[derive(Debug)]
-struct Unanswered;
+struct NoResponse;
 
-impl std::fmt::Display for Unanswered {
+impl std::fmt::Display for NoResponse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the receiver does not answer")
+        f.write_str("the receiver does not respond")
     }
 }
 
-impl std::error::Error for Unanswered {}
+impl std::error::Error for NoResponse {}
 
-fn delivery(headers: &HeaderMap, body: &[u8]) -> Option<Delivery> {
+fn delivery(headers: &HeaderMap, body: &[u8]) -> Option<AttemptRequest> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    Some(Delivery {
+    Some(AttemptRequest {
         key: text("x-tpf-idempotency-key")?.to_owned(),
         execution: text("x-tpf-execution-id")?.to_owned(),
         attempt: text("x-tpf-retry-attempt")?.parse().ok()?,
@@ -188,29 +190,29 @@ fn answer(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    fn delivery(key: &str, execution: &str, n: u64, attempt: u32) -> Delivery {
+    fn delivery(key: &str, execution: &str, n: u64, attempt: u32) -> AttemptRequest {
         let body = json!({"id": "a", "execution": execution, "n": n});
-        Delivery { key: key.to_owned(), execution: execution.to_owned(), attempt, body }
+        AttemptRequest { key: key.to_owned(), execution: execution.to_owned(), attempt, body }
     }
 
     #[test]
-    fn work_is_done_once_and_answered_alike() {
-        let mut book = Book::default();
-        let (first, is_first) = book.take(delivery("k", "a/1", 1, 0));
-        let (again, is_again) = book.take(delivery("k", "a/1", 1, 1));
+    fn work_is_done_once_and_every_attempt_gets_the_same_result() {
+        let mut log = ReceiverLog::default();
+        let (first, is_first) = log.on_attempt(delivery("k", "a/1", 1, 0));
+        let (again, is_again) = log.on_attempt(delivery("k", "a/1", 1, 1));
         assert_eq!((first, is_first, is_again), (again, true, false));
-        assert_eq!((book.deliveries, book.redeliveries, book.work.len()), (2, 1, 1));
-        assert!(book.findings.is_empty());
+        assert_eq!((log.deliveries, log.redeliveries, log.work.len()), (2, 1, 1));
+        assert!(log.findings.is_empty());
     }
 
     #[test]
-    fn a_number_used_twice_and_a_key_used_for_something_else_are_found() {
-        let mut book = Book::default();
-        book.take(delivery("k", "a/1", 1, 0));
-        book.take(delivery("k", "a/1", 1, 0));
-        assert_eq!(book.findings.len(), 1);
-        book.take(delivery("k", "a/2", 1, 2));
-        book.take(delivery("k", "a/1", 2, 3));
-        assert_eq!(book.findings.len(), 3);
+    fn a_reused_attempt_number_and_a_reused_key_are_found() {
+        let mut log = ReceiverLog::default();
+        log.on_attempt(delivery("k", "a/1", 1, 0));
+        log.on_attempt(delivery("k", "a/1", 1, 0));
+        assert_eq!(log.findings.len(), 1);
+        log.on_attempt(delivery("k", "a/2", 1, 2));
+        log.on_attempt(delivery("k", "a/1", 2, 3));
+        assert_eq!(log.findings.len(), 3);
     }
 }

@@ -1,53 +1,54 @@
-//! What one client does for one run: starts it, raises its events, ends it; and asks again when an answer was lost.
+//! The script of one client for one run: starts it, raises its events, terminates it, and retries when a response was
+//! lost.
 
 use std::time::Duration;
 
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 use serde_json::{Value, json};
 
-use super::client::{Answer, Ask, Client};
-use super::definitions::{EVENT_NAMES, Kind, LOOP_EVENT};
-use super::ledger::{Broken, Event, Run};
-use super::world::World;
+use super::client::{RigClient, RigRequest, RigResponse};
+use super::definitions::{EVENT_NAMES, LOOP_EVENT, RunKind};
+use super::ledger::{BrokenPromise, EventEntry, RunEntry};
+use super::rig::ServerRig;
 
-pub(crate) struct Script {
-    world: World,
-    client: Client,
-    dice: Dice,
+pub(crate) struct ClientScript {
+    world: ServerRig,
+    client: RigClient,
+    dice: SeededRng,
 }
 
-/// How an event or an order was answered.
+/// The outcome of an event or a control operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum ControlOutcome {
     Accepted,
     /// The run has ended.
     Ended,
     Lost,
-    /// It was refused for a reason that is a finding.
+    /// Refused; the refusal is a finding.
     Refused,
 }
 
-impl Script {
-    pub(crate) fn new(world: World, dice: Dice) -> Self {
+impl ClientScript {
+    pub(crate) fn new(world: ServerRig, dice: SeededRng) -> Self {
         let client = world.client();
         Self { world, client, dice }
     }
 
-    /// One run, from its start to the last that its client has to do for it.
+    /// Plays the script for one run, from its start to the last request.
     pub(crate) async fn run(&mut self, id: &str) {
-        let which = usize::try_from(self.dice.below(Kind::ALL.len() as u64)).unwrap_or_default();
-        let kind = Kind::ALL.get(which).copied().unwrap_or(Kind::Steps);
-        let run = Run::new(id.to_owned(), kind, self.dice.below(2) == 0);
+        let which = usize::try_from(self.dice.below(RunKind::ALL.len() as u64)).unwrap_or_default();
+        let kind = RunKind::ALL.get(which).copied().unwrap_or(RunKind::Steps);
+        let run = RunEntry::new(id.to_owned(), kind, self.dice.below(2) == 0);
         self.world.ledger().runs.insert(id.to_owned(), run.clone());
         if self.start(&run).await {
             match kind {
-                Kind::Events => self.raise_each(id).await,
-                Kind::Loop => self.raise_until_last(id).await,
-                Kind::Patient => self.terminate(id).await,
+                RunKind::Events => self.raise_each(id).await,
+                RunKind::Loop => self.raise_until_last(id).await,
+                RunKind::NeverEnding => self.terminate(id).await,
                 _ => {}
             }
             if run.keyed && self.dice.below(4) == 0 {
-                // The same request once more, whatever has become of the run: it is told what it was told.
+                // Repeats the start, whatever the state of the run: the response must be the stored one.
                 self.start(&run).await;
             }
         }
@@ -56,45 +57,48 @@ impl Script {
         }
     }
 
-    /// A moment, so that runs live through kills.
+    /// Waits a random time, so that runs are live during kills.
     pub(crate) async fn pause(&mut self, millis_max: u64) {
         tokio::time::sleep(Duration::from_millis(self.dice.below(millis_max))).await;
     }
 
-    /// Starts a run. With a key the same request is sent again until it is answered; without one it is looked for first.
-    async fn start(&mut self, run: &Run) -> bool {
-        let Run { id, kind, keyed, .. } = run;
+    /// Starts a run. With a key the same request is repeated until it gets a response; without one the client first
+    /// checks whether the run exists.
+    async fn start(&mut self, run: &RunEntry) -> bool {
+        let RunEntry { id, kind, keyed, .. } = run;
         let body = json!({"workflow": kind.workflow(), "instanceId": id, "input": kind.input(id)});
-        let waits = matches!(kind, Kind::Steps | Kind::Map) && self.dice.below(4) == 0;
+        let waits = matches!(kind, RunKind::Steps | RunKind::Map) && self.dice.below(4) == 0;
         let path = if waits { "/api/instances?wait=PT1S" } else { "/api/instances" };
-        let (show, key) = (format!("/api/instances/{id}"), format!("key-{id}"));
-        let ask = Ask { idempotency_key: keyed.then_some(key.as_str()), ..Ask::post(path, &body) };
+        let show = format!("/api/instances/{id}");
+        let key = format!("key-{id}");
+        let request =
+            RigRequest { idempotency_key: keyed.then_some(key.as_str()), ..RigRequest::post(path, &body) };
         loop {
             if let Some(run) = self.world.ledger().runs.get_mut(id) {
                 run.sends += 1;
             }
-            match self.client.ask(ask).await {
-                Answer::Told(status @ (200 | 202), answer) => {
-                    self.note_start(id, status, &answer);
+            match self.client.send(request).await {
+                RigResponse::Received(status @ (200 | 202), body) => {
+                    self.record_start(id, status, &body);
                     return true;
                 }
-                Answer::Told(status, answer) => {
+                RigResponse::Received(status, response) => {
                     let sends = self.world.ledger().runs.get(id).map_or(0, |run| run.sends);
                     if status == 409 && !keyed && sends > 1 {
-                        // An earlier copy got through after all.
-                        self.world.ledger().started(id, None);
+                        // An earlier copy of the request was executed.
+                        self.world.ledger().on_started(id, None);
                         return true;
                     }
-                    let what = format!("{id}: start {sends} was answered {status} {answer}");
-                    // There was a definition before.
-                    let broken = if status == 404 { Broken::Lost } else { Broken::Wrong };
-                    self.world.ledger().find(broken, what);
+                    let what = format!("{id}: start {sends} returned {status} {response}");
+                    // The definition was published before, so a 404 is a loss.
+                    let broken = if status == 404 { BrokenPromise::Lost } else { BrokenPromise::Wrong };
+                    self.world.ledger().add_finding(broken, what);
                     return false;
                 }
-                Answer::Lost if *keyed => {}
-                Answer::Lost => {
+                RigResponse::Lost if *keyed => {}
+                RigResponse::Lost => {
                     if self.is_there(&show).await {
-                        self.world.ledger().started(id, None);
+                        self.world.ledger().on_started(id, None);
                         return true;
                     }
                 }
@@ -102,49 +106,49 @@ impl Script {
         }
     }
 
-    fn note_start(&self, id: &str, status: u16, answer: &Value) {
-        let data = answer.get("data").cloned().unwrap_or_default();
+    fn record_start(&self, id: &str, status: u16, response: &Value) {
+        let data = response.get("data").cloned().unwrap_or_default();
         let execution = data.get("executionId").and_then(Value::as_str);
         let mut ledger = self.world.ledger();
-        ledger.started(id, execution);
+        ledger.on_started(id, execution);
         if status == 200
             && let Some(run) = ledger.runs.get_mut(id)
         {
-            run.told_end = Some(data);
+            run.reported_end = Some(data);
         }
     }
 
     async fn is_there(&mut self, path: &str) -> bool {
         loop {
-            match self.client.ask(Ask::get(path)).await {
-                Answer::Told(404, _) => return false,
-                Answer::Told(200, _) => return true,
-                Answer::Told(status, answer) => {
-                    let what = format!("GET {path} was answered {status} {answer}");
-                    self.world.ledger().find(Broken::Wrong, what);
+            match self.client.send(RigRequest::get(path)).await {
+                RigResponse::Received(404, _) => return false,
+                RigResponse::Received(200, _) => return true,
+                RigResponse::Received(status, response) => {
+                    let what = format!("GET {path} returned {status} {response}");
+                    self.world.ledger().add_finding(BrokenPromise::Wrong, what);
                     return false;
                 }
-                Answer::Lost => {}
+                RigResponse::Lost => {}
             }
         }
     }
 
-    /// Each event under a name of its own, again until it is acknowledged: a second copy finds nobody who waits for it.
+    /// Raises each event under a different name and repeats it until it is acknowledged: no wait takes a second copy.
     async fn raise_each(&mut self, id: &str) {
         for (number, name) in EVENT_NAMES.into_iter().enumerate() {
             self.pause(150).await;
             self.add_event(id, json!({"for": id, "number": number}));
             loop {
                 match self.raise(id, name, number).await {
-                    Told::Lost => {}
-                    Told::Accepted | Told::Ended => break,
-                    Told::Refused => return,
+                    ControlOutcome::Lost => {}
+                    ControlOutcome::Accepted | ControlOutcome::Ended => break,
+                    ControlOutcome::Refused => return,
                 }
             }
         }
     }
 
-    /// Some events under one name, and a last one. One whose answer was lost is sent again or not.
+    /// Raises some events under one name, and a last one. An event whose response was lost is repeated or not.
     async fn raise_until_last(&mut self, id: &str) {
         let events = usize::try_from(2 + self.dice.below(4)).unwrap_or_default();
         for number in 0..=events {
@@ -153,15 +157,15 @@ impl Script {
             self.add_event(id, json!({"for": id, "number": number, "last": is_last}));
             loop {
                 match self.raise(id, LOOP_EVENT, number).await {
-                    Told::Lost if is_last || self.dice.below(2) == 0 => {}
-                    Told::Accepted | Told::Lost => break,
-                    Told::Ended if is_last => break,
-                    Told::Ended => {
+                    ControlOutcome::Lost if is_last || self.dice.below(2) == 0 => {}
+                    ControlOutcome::Accepted | ControlOutcome::Lost => break,
+                    ControlOutcome::Ended if is_last => break,
+                    ControlOutcome::Ended => {
                         let what = format!("{id}: it had ended before event {number}, which is not the last");
-                        self.world.ledger().find(Broken::Wrong, what);
+                        self.world.ledger().add_finding(BrokenPromise::Wrong, what);
                         return;
                     }
-                    Told::Refused => return,
+                    ControlOutcome::Refused => return,
                 }
             }
         }
@@ -169,54 +173,54 @@ impl Script {
 
     fn add_event(&self, id: &str, payload: Value) {
         if let Some(run) = self.world.ledger().runs.get_mut(id) {
-            run.events.push(Event { payload, sends: 0, acknowledged: false });
+            run.events.push(EventEntry { payload, sends: 0, acknowledged: false });
         }
     }
 
-    async fn raise(&mut self, id: &str, name: &str, number: usize) -> Told {
+    async fn raise(&mut self, id: &str, name: &str, number: usize) -> ControlOutcome {
         let event = self.world.ledger().runs.get_mut(id).and_then(|run| {
             let event = run.events.get_mut(number)?;
             event.sends += 1;
             Some(event.clone())
         });
-        let Some(event) = event else { return Told::Refused };
+        let Some(event) = event else { return ControlOutcome::Refused };
         let path = format!("/api/instances/{id}/events/{name}");
-        let told = self.order(id, &path, &event.payload, event.sends).await;
-        if told == Told::Accepted {
-            self.world.ledger().raised(id, number);
+        let outcome = self.send_control(id, &path, &event.payload, event.sends).await;
+        if outcome == ControlOutcome::Accepted {
+            self.world.ledger().on_raised(id, number);
         }
-        told
+        outcome
     }
 
     async fn terminate(&mut self, id: &str) {
         self.pause(400).await;
         let path = format!("/api/instances/{id}/terminate");
         let mut sends = 1;
-        let told = loop {
-            match self.order(id, &path, &json!({"reason": "enough"}), sends).await {
-                Told::Lost => sends += 1,
-                told => break told,
+        let outcome = loop {
+            match self.send_control(id, &path, &json!({"reason": "enough"}), sends).await {
+                ControlOutcome::Lost => sends += 1,
+                outcome => break outcome,
             }
         };
         let mut ledger = self.world.ledger();
-        ledger.terminations += u64::from(told == Told::Accepted);
+        ledger.terminations += u64::from(outcome == ControlOutcome::Accepted);
         if let Some(run) = ledger.runs.get_mut(id) {
             run.terminated = true;
         }
     }
 
-    /// An event or an order for a run that was acknowledged.
-    async fn order(&mut self, id: &str, path: &str, body: &Value, sends: u32) -> Told {
-        match self.client.ask(Ask::post(path, body)).await {
-            Answer::Lost => Told::Lost,
-            Answer::Told(202, _) => Told::Accepted,
-            // Only a copy that got through can have ended it.
-            Answer::Told(409, _) if sends > 1 => Told::Ended,
-            Answer::Told(status, answer) => {
-                let broken = if status == 404 { Broken::Lost } else { Broken::Wrong };
-                let what = format!("{id}: POST {path} was answered {status} {answer}");
-                self.world.ledger().find(broken, what);
-                Told::Refused
+    /// Sends an event or a control operation to a run whose start was acknowledged.
+    async fn send_control(&mut self, id: &str, path: &str, body: &Value, sends: u32) -> ControlOutcome {
+        match self.client.send(RigRequest::post(path, body)).await {
+            RigResponse::Lost => ControlOutcome::Lost,
+            RigResponse::Received(202, _) => ControlOutcome::Accepted,
+            // Only an earlier copy of the request can have ended it.
+            RigResponse::Received(409, _) if sends > 1 => ControlOutcome::Ended,
+            RigResponse::Received(status, response) => {
+                let broken = if status == 404 { BrokenPromise::Lost } else { BrokenPromise::Wrong };
+                let what = format!("{id}: POST {path} returned {status} {response}");
+                self.world.ledger().add_finding(broken, what);
+                ControlOutcome::Refused
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Many sessions at once, killed again and again: every event of every session is there, once and in order, and every run has ended.
+//! Many sessions at once on a server that is killed again and again: every event of every session must be stored, once
+//! and in order, and every run must have ended.
 //!
-//! Each session's first event starts its run, its last one ends it, and those between are recorded. A sender repeats an event until it is
-//! acknowledged, always under the same id, and only then sends the next one of the session.
+//! The first event of a session starts its run, the last one ends it, and those between are recorded. A sender repeats
+//! an event under the same id until it is acknowledged, and only then sends the session's next event.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,34 +11,39 @@ use std::time::{Duration, Instant};
 
 use abide_runtime::entity::EntityId;
 use abide_runtime::placement::ShardCount;
-use abide_store::memory::Dice;
+use abide_store::memory::SeededRng;
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::client::{Answer, Ask, Client};
-use super::process::{Server, Setup};
+use super::client::{RigClient, RigRequest, RigResponse};
+use super::process::{ServerProcess, ServerSetup};
+use crate::store_check::control_verdict;
 
-/// How much of everything.
+/// The size of a run of this rig.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SessionsPlan {
     pub cycles: u32,
     pub sessions: u32,
     pub events: u32,
+    pub control: bool,
 }
 
-/// Senders at once; each has its share of the sessions.
+/// The fault that the control plants: the row of an instance is not written when its run ends.
+const CONTROL_FAULT: &str = "InstanceRowNotWritten";
+
+/// The number of senders; each has its share of the sessions.
 const SENDERS: u32 = 128;
-/// As a new store has it.
+/// The shard count of a new store.
 const SHARDS: u32 = 8;
-/// How long everything may take after the last kill.
+/// How long the senders may take after the last kill.
 const FINISH_MAX: Duration = Duration::from_secs(300);
 const WORKFLOW: &str = "session";
 
-/// What senders found out.
+/// The results of all senders.
 #[derive(Debug, Default)]
-struct Sent {
+struct SenderReport {
     latencies_us: Vec<u64>,
     repeated: u64,
     /// When the last event was acknowledged.
@@ -45,33 +51,37 @@ struct Sent {
     findings: Vec<String>,
 }
 
-pub(crate) fn run(plan: Plan, folder: &Path, program: Option<PathBuf>) -> Result<(), String> {
+pub(crate) fn run(plan: SessionsPlan, folder: &Path, program: Option<PathBuf>) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
-        let setup = Setup::new(folder, folder.join("data"), program, false)?;
+        let setup = ServerSetup::new(folder, folder.join("data"), program, false)?
+            .with_fault(plan.control.then_some(CONTROL_FAULT));
         spread(plan);
         let (up, address) = watch::channel(None);
         let server = begin(&setup, &up).await?;
-        prepare(&mut Client::new(address.clone())).await?;
-        let sent = Arc::new(Mutex::new(Sent::default()));
+        prepare(&mut RigClient::new(address.clone())).await?;
+        let sent = Arc::new(Mutex::new(SenderReport::default()));
         let began = now();
         let mut senders = JoinSet::new();
         for sender in 0..SENDERS {
-            senders.spawn(send_all(plan, sender, Client::new(address.clone()), Arc::clone(&sent)));
+            senders.spawn(send_all(plan, sender, RigClient::new(address.clone()), Arc::clone(&sent)));
         }
         let (server, kills) = kill_all(plan.cycles, &setup, &up, server, &sent).await?;
         let finished = async { while senders.join_next().await.is_some() {} };
         if tokio::time::timeout(FINISH_MAX, finished).await.is_err() {
-            return Err(format!("not everything was acknowledged within {FINISH_MAX:?}"));
+            return Err(format!("some events were not acknowledged within {FINISH_MAX:?}"));
         }
-        check_all(plan, &mut Client::new(address.clone()), &sent).await;
+        check_all(plan, &mut RigClient::new(address.clone()), &sent).await;
         up.send_replace(None);
         server.stop().await?;
-        let proved = setup.fsck().await?;
+        let fsck = setup.fsck().await?;
         let mut sent = std::mem::take(&mut *lock(&sent));
         let seconds = sent.last.unwrap_or(began).saturating_duration_since(began).as_secs_f64();
-        sent.findings.extend(proved.findings.into_iter().map(|finding| format!("fsck: {finding}")));
-        report(plan, kills, &mut sent, seconds, &proved.summary);
+        sent.findings.extend(fsck.findings.into_iter().map(|finding| format!("fsck: {finding}")));
+        report(plan, kills, &mut sent, seconds, &fsck.summary);
+        if plan.control {
+            return control_verdict(sent.findings.len() as u64);
+        }
         match sent.findings.len() {
             0 => Ok(()),
             count => Err(format!("{count} findings")),
@@ -79,8 +89,8 @@ pub(crate) fn run(plan: Plan, folder: &Path, program: Option<PathBuf>) -> Result
     })
 }
 
-/// How evenly sessions lie on shards, for names of every kind.
-fn spread(plan: Plan) {
+/// Prints how evenly sessions are spread over the shards, for different kinds of names.
+fn spread(plan: SessionsPlan) {
     let Some(shards) = ShardCount::new(SHARDS) else { return };
     for (what, name) in [
         ("one prefix", session as fn(u32) -> String),
@@ -105,16 +115,16 @@ fn session(number: u32) -> String {
     format!("device-{number:05}")
 }
 
-async fn begin(setup: &Setup, up: &watch::Sender<Option<SocketAddr>>) -> Result<Server, String> {
+async fn begin(setup: &ServerSetup, up: &watch::Sender<Option<SocketAddr>>) -> Result<ServerProcess, String> {
     let mut server = setup.start(None)?;
     let Some(address) = server.ready().await? else {
-        return Err(format!("the server does not start: {}", setup.last_words()));
+        return Err(format!("the server does not start: {}", setup.log_tail()));
     };
     up.send_replace(Some(address));
     Ok(server)
 }
 
-async fn prepare(client: &mut Client) -> Result<(), String> {
+async fn prepare(client: &mut RigClient) -> Result<(), String> {
     let definition = json!({
         "$schema": "workflow-schema-v1.json", "id": WORKFLOW, "version": "1.0.0", "startAt": "Wait",
         "states": {
@@ -122,34 +132,34 @@ async fn prepare(client: &mut Client) -> Result<(), String> {
             "Done": {"type": "succeed", "output": "$.input.entityId"},
         },
     });
-    let mut asked = vec![(Method::POST, "/api/workflows".to_owned(), definition)];
+    let mut requests = vec![(Method::POST, "/api/workflows".to_owned(), definition)];
     for (kind, action) in [("first", "start"), ("next", "record"), ("last", "raise")] {
         let workflow = (action != "record").then_some(WORKFLOW);
         let route = json!({"entityType": "device", "action": action, "workflow": workflow});
-        asked.push((Method::PUT, format!("/api/routes/{kind}"), route));
+        requests.push((Method::PUT, format!("/api/routes/{kind}"), route));
     }
-    for (method, path, body) in asked {
-        let ask = Ask { method: &method, path: &path, body: Some(&body), idempotency_key: None };
-        match client.ask(ask).await {
-            Answer::Told(200 | 201, _) => {}
-            other => return Err(format!("{path} was answered by {other:?}")),
+    for (method, path, body) in requests {
+        let request = RigRequest { method: &method, path: &path, body: Some(&body), idempotency_key: None };
+        match client.send(request).await {
+            RigResponse::Received(200 | 201, _) => {}
+            other => return Err(format!("{path} returned {other:?}")),
         }
     }
     Ok(())
 }
 
-/// Kills until there were enough kills or everything is sent; leaves a server that runs.
+/// Kills until there were enough kills or all events are sent; leaves a running server.
 async fn kill_all(
     cycles: u32,
-    setup: &Setup,
+    setup: &ServerSetup,
     up: &watch::Sender<Option<SocketAddr>>,
-    mut server: Server,
-    sent: &Arc<Mutex<Sent>>,
-) -> Result<(Server, u32), String> {
-    let mut dice = Dice::new(u64::from(cycles));
+    mut server: ServerProcess,
+    sent: &Arc<Mutex<SenderReport>>,
+) -> Result<(ServerProcess, u32), String> {
+    let mut dice = SeededRng::new(u64::from(cycles));
     for kills in 0..cycles {
         tokio::time::sleep(Duration::from_millis(500 + dice.below(1_500))).await;
-        // Every sender holds it until it is through.
+        // Every sender holds a reference until it has finished.
         if Arc::strong_count(sent) == 1 {
             return Ok((server, kills));
         }
@@ -160,8 +170,8 @@ async fn kill_all(
     Ok((server, cycles))
 }
 
-/// Sends the events of a share of the sessions, round by round, so that all sessions are under way at once.
-async fn send_all(plan: Plan, sender: u32, mut client: Client, sent: Arc<Mutex<Sent>>) {
+/// Sends the events of a sender's sessions, round by round, so that all sessions are live at once.
+async fn send_all(plan: SessionsPlan, sender: u32, mut client: RigClient, sent: Arc<Mutex<SenderReport>>) {
     for number in 0..plan.events {
         let kind = match number {
             0 => "first",
@@ -179,19 +189,19 @@ async fn send_all(plan: Plan, sender: u32, mut client: Client, sent: Arc<Mutex<S
     }
 }
 
-async fn send(client: &mut Client, event: &Value, number: u32, sent: &Mutex<Sent>) {
+async fn send(client: &mut RigClient, event: &Value, number: u32, sent: &Mutex<SenderReport>) {
     let mut tries = 0;
     loop {
         let began = now();
-        let answer = client.ask(Ask::post("/api/events", event)).await;
+        let response = client.send(RigRequest::post("/api/events", event)).await;
         let mut sent = lock(sent);
-        match answer {
-            Answer::Lost => tries += 1,
-            Answer::Told(202, told) => {
+        match response {
+            RigResponse::Lost => tries += 1,
+            RigResponse::Received(202, body) => {
                 let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
                 sent.latencies_us.push(took);
                 sent.last = Some(now());
-                let item = told.pointer("/data/items/0").cloned().unwrap_or_default();
+                let item = body.pointer("/data/items/0").cloned().unwrap_or_default();
                 let (status, position) =
                     (item.get("status").cloned(), item.get("position").and_then(Value::as_u64));
                 let duplicate = status == Some(json!("duplicate"));
@@ -199,52 +209,52 @@ async fn send(client: &mut Client, event: &Value, number: u32, sent: &Mutex<Sent
                 if status != Some(json!("recorded")) && !(duplicate && tries > 0)
                     || position != Some(u64::from(number))
                 {
-                    sent.findings.push(format!("{event} was answered by {item}"));
+                    sent.findings.push(format!("{event} was answered with {item}"));
                 }
                 return;
             }
-            Answer::Told(status, told) => {
-                sent.findings.push(format!("{event} was answered by {status}: {told}"));
+            RigResponse::Received(status, body) => {
+                sent.findings.push(format!("{event} was answered with {status}: {body}"));
                 return;
             }
         }
     }
 }
 
-/// Every session has its events in order, and its run has ended.
-async fn check_all(plan: Plan, client: &mut Client, sent: &Mutex<Sent>) {
+/// Checks that every session has its events in order, and that its run has completed.
+async fn check_all(plan: SessionsPlan, client: &mut RigClient, sent: &Mutex<SenderReport>) {
     for number in 0..plan.sessions {
         let name = session(number);
-        let mut found: Vec<Value> = Vec::new();
+        let mut events: Vec<Value> = Vec::new();
         let mut token = String::new();
         loop {
             let path = format!("/api/entities/device/{name}/events?limit=100{token}");
-            let Answer::Told(200, told) = client.ask(Ask::get(&path)).await else { break };
-            let items = told.pointer("/data/items").and_then(Value::as_array).cloned().unwrap_or_default();
-            found.extend(items.iter().map(|item| item.pointer("/event/data").cloned().unwrap_or_default()));
-            match told.pointer("/data/continuationToken").and_then(Value::as_str) {
+            let RigResponse::Received(200, body) = client.send(RigRequest::get(&path)).await else { break };
+            let items = body.pointer("/data/items").and_then(Value::as_array).cloned().unwrap_or_default();
+            events.extend(items.iter().map(|item| item.pointer("/event/data").cloned().unwrap_or_default()));
+            match body.pointer("/data/continuationToken").and_then(Value::as_str) {
                 Some(next) => token = format!("&continuationToken={next}"),
                 None => break,
             }
         }
         let expected: Vec<Value> = (0..plan.events).map(Value::from).collect();
-        if found != expected {
-            lock(sent).findings.push(format!("{name} has {} events, or in another order", found.len()));
+        if events != expected {
+            lock(sent).findings.push(format!("{name} has {} events, or they are out of order", events.len()));
         }
         let path = format!("/api/instances/{name}~{WORKFLOW}");
-        let run = client.ask(Ask::get(&path)).await;
-        let Answer::Told(200, told) = run else {
-            lock(sent).findings.push(format!("{path} is answered by {run:?}"));
+        let run = client.send(RigRequest::get(&path)).await;
+        let RigResponse::Received(200, body) = run else {
+            lock(sent).findings.push(format!("GET {path} returned {run:?}"));
             continue;
         };
-        let is = |pointer: &str, value: &str| told.pointer(pointer).and_then(Value::as_str) == Some(value);
+        let is = |pointer: &str, value: &str| body.pointer(pointer).and_then(Value::as_str) == Some(value);
         if !is("/data/status", "Completed") || !is("/data/executionId", &format!("{name}~{WORKFLOW}/1")) {
-            lock(sent).findings.push(format!("{path} is {told}"));
+            lock(sent).findings.push(format!("GET {path} returned {body}"));
         }
     }
 }
 
-fn report(plan: Plan, kills: u32, sent: &mut Sent, seconds: f64, proved: &str) {
+fn report(plan: SessionsPlan, kills: u32, sent: &mut SenderReport, seconds: f64, fsck: &str) {
     sent.latencies_us.sort_unstable();
     let at = |share: usize| {
         let place = sent.latencies_us.len().saturating_sub(1) * share / 1_000;
@@ -261,13 +271,13 @@ fn report(plan: Plan, kills: u32, sent: &mut Sent, seconds: f64, proved: &str) {
         at(500),
         at(990)
     );
-    println!("{} were repeated and known; fsck: {proved}; {} findings", sent.repeated, sent.findings.len());
+    println!("{} repeats were recognised; fsck: {fsck}; {} findings", sent.repeated, sent.findings.len());
     for finding in sent.findings.iter().take(20) {
         println!("  {finding}");
     }
 }
 
-fn lock(sent: &Mutex<Sent>) -> std::sync::MutexGuard<'_, Sent> {
+fn lock(sent: &Mutex<SenderReport>) -> std::sync::MutexGuard<'_, SenderReport> {
     sent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

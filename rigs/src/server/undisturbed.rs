@@ -1,74 +1,80 @@
-//! What happens while nobody disturbs the server: definitions are published, clients finish, runs end and are checked, the server is
-//! stopped in order, and what it leaves is proved.
+//! The phases of a rig without kills: definitions are published, clients finish, runs end and are checked, the server
+//! shuts down gracefully, and fsck checks its store.
 
 use std::time::Duration;
 
-use super::client::{Answer, Ask};
+use super::client::{RigRequest, RigResponse};
 use super::definitions;
-use super::ledger::Broken;
-use super::load::Load;
-use super::process::{Server, Setup};
+use super::ledger::BrokenPromise;
+use super::load::ServerLoad;
+use super::process::{ServerProcess, ServerSetup};
+use super::rig::ServerRig;
 use super::verdict;
-use super::world::World;
 
 /// How long clients may take to finish.
 const FINISH_MAX: Duration = Duration::from_secs(60);
-/// How long what follows a run's end may take: the end of its children.
+/// How long the consequences of a run's end may take: the end of its children.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// Starts a server and waits until it is ready.
-pub(crate) async fn begin(world: &World, setup: &Setup) -> Result<Server, String> {
+pub(crate) async fn begin(rig: &ServerRig, setup: &ServerSetup) -> Result<ServerProcess, String> {
     let mut server = setup.start(None)?;
     let Some(address) = server.ready().await? else {
-        let status = server.ended().await?;
-        return Err(format!("the server does not start: {status}: {}", setup.last_words()));
+        let status = server.wait().await?;
+        return Err(format!("the server does not start: {status}: {}", setup.log_tail()));
     };
-    world.set_up(Some(address));
-    match world.client().ask(Ask::get("/readyz")).await {
-        Answer::Told(200, _) => Ok(server),
-        other => Err(format!("the server says that it is ready, and /readyz is answered by {other:?}")),
+    rig.set_up(Some(address));
+    match rig.client().send(RigRequest::get("/readyz")).await {
+        RigResponse::Received(200, _) => Ok(server),
+        other => Err(format!("the server reported that it is ready, but /readyz returned {other:?}")),
     }
 }
 
-/// Publishes what the clients run; again changes nothing.
-pub(crate) async fn publish(world: &World) -> Result<(), String> {
-    let mut client = world.client();
-    for definition in definitions::all(world.receiver.address) {
-        match client.ask(Ask::post("/api/workflows", &definition)).await {
-            Answer::Told(200 | 201, _) => {}
-            other => return Err(format!("a definition was answered by {other:?}")),
+/// Publishes the definitions of the clients; a repeat changes nothing.
+pub(crate) async fn publish(rig: &ServerRig) -> Result<(), String> {
+    let mut client = rig.client();
+    for definition in definitions::all(rig.receiver.address) {
+        match client.send(RigRequest::post("/api/workflows", &definition)).await {
+            RigResponse::Received(200 | 201, _) => {}
+            other => return Err(format!("publishing a definition returned {other:?}")),
         }
     }
     Ok(())
 }
 
-/// Lets the clients finish and their runs end, and checks them.
-pub(crate) async fn finish(world: &World, load: Load) {
-    if !load.end(FINISH_MAX).await {
-        let mut ledger = world.ledger();
+/// Waits until the clients have finished and their runs have ended, and checks the runs.
+pub(crate) async fn finish(rig: &ServerRig, load: ServerLoad) {
+    if !load.finish(FINISH_MAX).await {
+        let mut ledger = rig.ledger();
         let open: Vec<String> =
             ledger.runs.values().filter(|run| !run.done).map(|run| run.id.clone()).collect();
-        ledger.find(Broken::Wrong, format!("clients were not answered within {FINISH_MAX:?}: {open:?}"));
+        ledger.add_finding(
+            BrokenPromise::Wrong,
+            format!("clients did not finish within {FINISH_MAX:?}: {open:?}"),
+        );
     }
-    verdict::settle(world).await;
+    verdict::settle(rig).await;
 }
 
-/// Stops the server and proves what it leaves: everything has ended, so nothing may live.
-pub(crate) async fn close(world: &World, setup: &Setup, server: Server) -> Result<(), String> {
+/// Stops the server and runs fsck: every run has ended, so none may be live.
+pub(crate) async fn close(rig: &ServerRig, setup: &ServerSetup, server: ServerProcess) -> Result<(), String> {
     tokio::time::sleep(AFTERMATH).await;
-    world.set_up(None);
+    rig.set_up(None);
     if let Err(problem) = server.stop().await {
-        world.ledger().find(Broken::Wrong, problem);
+        rig.ledger().add_finding(BrokenPromise::Wrong, problem);
     }
-    let proved = setup.fsck().await?;
-    let mut ledger = world.ledger();
-    // What did not end has been found already.
-    let nobody_lives = proved.summary.contains("(0 live, 0 parked)");
-    if !nobody_lives && ledger.findings.is_empty() {
-        ledger.find(Broken::Wrong, format!("every run has ended, and fsck says {}", proved.summary));
+    let fsck = setup.fsck().await?;
+    let mut ledger = rig.ledger();
+    // A run that did not end is a finding already.
+    let none_live = fsck.summary.contains("(0 live, 0 parked)");
+    if !none_live && ledger.findings.is_empty() {
+        ledger.add_finding(
+            BrokenPromise::Wrong,
+            format!("every run has ended, but fsck reports {}", fsck.summary),
+        );
     }
-    for finding in proved.findings {
-        ledger.find(Broken::Wrong, format!("fsck: {finding}"));
+    for finding in fsck.findings {
+        ledger.add_finding(BrokenPromise::Wrong, format!("fsck: {finding}"));
     }
     Ok(())
 }

@@ -1,47 +1,47 @@
-//! Compares what is there with what was promised: every acknowledged run ended as its definition says, with every event it should have
-//! taken; every effect had one key, and every completed run its effects.
+//! Compares the server's state with the acknowledgements: every acknowledged run ended as its definition says and
+//! consumed its events, every effect had one key, and every completed run has its effects.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{Answer, Ask, Client};
-use super::definitions::Kind;
+use super::client::{RigClient, RigRequest, RigResponse};
+use super::definitions::RunKind;
 use super::events;
-use super::ledger::{Broken, Run};
-use super::receiver::Book;
-use super::world::World;
+use super::ledger::{BrokenPromise, RunEntry};
+use super::receiver::ReceiverLog;
+use super::rig::ServerRig;
 
-/// How long to wait before a run that has not ended is looked at again, and how often.
+/// How long to wait before a run that has not ended is read again, and how often.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOKS_MAX: u32 = 150;
 
-/// Waits until every run that was not checked has ended, half a minute at most, and checks it.
-pub(crate) async fn settle(world: &World) {
-    let is_open = |run: &&Run| !run.checked && !run.given_up;
+/// Waits until every unchecked run has ended, at most half a minute, and checks it.
+pub(crate) async fn settle(rig: &ServerRig) {
+    let is_open = |run: &&RunEntry| !run.checked && !run.timed_out;
     let mut open: Vec<String> =
-        world.ledger().runs.values().filter(is_open).map(|run| run.id.clone()).collect();
-    let mut client = world.client();
+        rig.ledger().runs.values().filter(is_open).map(|run| run.id.clone()).collect();
+    let mut client = rig.client();
     let mut last_seen: BTreeMap<String, Value> = BTreeMap::new();
     for _ in 0..LOOKS_MAX {
         let mut still_open = Vec::new();
         for id in open {
             let path = format!("/api/instances/{id}");
-            match client.ask(Ask::get(&path)).await {
-                Answer::Lost => {
-                    let what = format!("GET {path} was not answered by a server that nobody disturbs");
-                    world.ledger().find(Broken::Wrong, what);
+            match client.send(RigRequest::get(&path)).await {
+                RigResponse::Lost => {
+                    let what = format!("GET {path} got no response from a server that was not killed");
+                    rig.ledger().add_finding(BrokenPromise::Wrong, what);
                     still_open.push(id);
                 }
-                Answer::Told(status, answer) => {
-                    let instance = answer.get("data").cloned().unwrap_or_default();
+                RigResponse::Received(status, body) => {
+                    let instance = body.get("data").cloned().unwrap_or_default();
                     if status == 200 && !is_terminal(&instance) {
                         last_seen.insert(id.clone(), instance);
                         still_open.push(id);
                     } else {
-                        check(world, &id, status, &instance);
-                        check_children(world, &mut client, &id).await;
+                        check(rig, &id, status, &instance);
+                        check_children(rig, &mut client, &id).await;
                     }
                 }
             }
@@ -56,102 +56,107 @@ pub(crate) async fn settle(world: &World) {
         let seen = last_seen.remove(&id).unwrap_or_default();
         let of = |name: &str| seen.get(name).cloned().unwrap_or_default();
         let what = format!("{id}: it never ended: {} {}", of("status"), of("currentStates"));
-        let mut ledger = world.ledger();
-        ledger.find(Broken::Wrong, what);
+        let mut ledger = rig.ledger();
+        ledger.add_finding(BrokenPromise::Wrong, what);
         if let Some(run) = ledger.runs.get_mut(&id) {
-            run.given_up = true;
+            run.timed_out = true;
         }
     }
-    check_effects(world);
+    check_effects(rig);
 }
 
-/// Looks at every run once more: what has ended must not change.
-pub(crate) async fn settle_all(world: &World) {
-    world.ledger().runs.values_mut().for_each(|run| run.checked = false);
-    settle(world).await;
+/// Checks every run once more: an ended run must not change.
+pub(crate) async fn settle_all(rig: &ServerRig) {
+    rig.ledger().runs.values_mut().for_each(|run| run.checked = false);
+    settle(rig).await;
 }
 
 fn is_terminal(instance: &Value) -> bool {
     matches!(instance.get("status").and_then(Value::as_str), Some("Completed" | "Failed" | "Terminated"))
 }
 
-/// A run that is gone or has ended.
-fn check(world: &World, id: &str, status: u16, instance: &Value) {
-    let Some(run) = world.ledger().runs.get(id).cloned() else { return };
+/// Checks a run that has ended or is missing.
+fn check(rig: &ServerRig, id: &str, status: u16, instance: &Value) {
+    let Some(run) = rig.ledger().runs.get(id).cloned() else { return };
     let problems = match status {
         404 if run.acknowledged => {
-            let what = format!("{id}: its start was acknowledged, and it is not there");
-            world.ledger().find(Broken::Lost, what);
+            let what = format!("{id}: its start was acknowledged, but it does not exist");
+            rig.ledger().add_finding(BrokenPromise::Lost, what);
             Vec::new()
         }
         404 => Vec::new(),
-        200 => problems(&run, instance, &world.receiver.book()),
-        _ => vec![format!("GET was answered {status}")],
+        200 => problems(&run, instance, &rig.receiver.log()),
+        _ => vec![format!("GET returned {status}")],
     };
-    let mut ledger = world.ledger();
+    let mut ledger = rig.ledger();
     for problem in problems {
-        ledger.find(Broken::Wrong, format!("{id}: {problem}"));
+        ledger.add_finding(BrokenPromise::Wrong, format!("{id}: {problem}"));
     }
     if let Some(run) = ledger.runs.get_mut(id) {
         run.checked = true;
     }
 }
 
-/// The history of a parent tells the end of each child once.
-async fn check_children(world: &World, client: &mut Client, id: &str) {
-    if world.ledger().runs.get(id).is_none_or(|run| run.kind != Kind::Parent) {
+/// Checks that the history of a parent records the end of each child once.
+async fn check_children(rig: &ServerRig, client: &mut RigClient, id: &str) {
+    if rig.ledger().runs.get(id).is_none_or(|run| run.kind != RunKind::Parent) {
         return;
     }
     let path = format!("/api/instances/{id}/history?limit=100");
-    let answer = match client.ask(Ask::get(&path)).await {
-        Answer::Told(200, answer) => answer,
-        // A run that is not there was found missing before.
-        Answer::Told(404, _) => return,
-        other => return world.ledger().find(Broken::Wrong, format!("GET {path} was answered by {other:?}")),
+    let history = match client.send(RigRequest::get(&path)).await {
+        RigResponse::Received(200, body) => body,
+        // A missing run is a finding already.
+        RigResponse::Received(404, _) => return,
+        other => {
+            return rig.ledger().add_finding(BrokenPromise::Wrong, format!("GET {path} returned {other:?}"));
+        }
     };
-    let told = answer.pointer("/data/items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let events =
+        history.pointer("/data/items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut ends: BTreeMap<String, u32> = BTreeMap::new();
-    for event in told {
+    for event in events {
         let kind = event.get("eventType").and_then(Value::as_str);
         if matches!(kind, Some("SubOrchestrationInstanceCompleted" | "SubOrchestrationInstanceFailed")) {
             *ends.entry(event.get("command").cloned().unwrap_or_default().to_string()).or_default() += 1;
         }
     }
     for (command, count) in ends.into_iter().filter(|(_, count)| *count > 1) {
-        let what = format!("{id}: the end of child {command} was told {count} times");
-        world.ledger().find(Broken::Wrong, what);
+        let what = format!("{id}: the end of child {command} was recorded {count} times");
+        rig.ledger().add_finding(BrokenPromise::Wrong, what);
     }
 }
 
-fn problems(run: &Run, instance: &Value, book: &Book) -> Vec<String> {
+fn problems(run: &RunEntry, instance: &Value, log: &ReceiverLog) -> Vec<String> {
     let text = |name: &str| instance.get(name).and_then(Value::as_str).unwrap_or_default();
     let output = instance.get("output").unwrap_or(&Value::Null);
     let mut problems = told_otherwise(run, instance);
     let expected = if run.terminated { "Terminated" } else { "Completed" };
     if text("status") != expected {
-        let (status, error) = (text("status"), instance.get("error").unwrap_or(&Value::Null));
-        problems.push(format!("it is {status} instead of {expected}: {error}"));
-    } else if run.kind == Kind::Events {
-        let taken: Vec<&Value> = output.as_array().map(|all| all.iter().collect()).unwrap_or_default();
+        let status = text("status");
+        let error = instance.get("error").unwrap_or(&Value::Null);
+        problems.push(format!("its status is {status}; expected {expected}: {error}"));
+    } else if run.kind == RunKind::Events {
+        let consumed: Vec<&Value> = output.as_array().map(|all| all.iter().collect()).unwrap_or_default();
         let raised: Vec<&Value> = run.events.iter().map(|event| &event.payload).collect();
-        if taken != raised {
-            problems.push(format!("its events came as {output}"));
+        if consumed != raised {
+            problems.push(format!("its events were consumed as {output}"));
         }
-    } else if run.kind == Kind::Loop {
-        let taken = events::flatten(output);
-        problems.extend(events::problems(&run.events, &taken));
-        let calls = book.effects.get(&(run.id.clone(), 1)).map_or(0, Vec::len);
-        if calls != taken.len() && (run.keyed || run.sends == 1) {
-            problems.push(format!("{} runs took an event each, and had {calls} effects", taken.len()));
+    } else if run.kind == RunKind::Loop {
+        let consumed = events::flatten_loop_output(output);
+        problems.extend(events::event_violations(&run.events, &consumed));
+        let calls = log.effects.get(&(run.id.clone(), 1)).map_or(0, Vec::len);
+        if calls != consumed.len() && (run.keyed || run.sends == 1) {
+            problems
+                .push(format!("{} runs consumed one event each, but had {calls} effects", consumed.len()));
         }
-    } else if let Some(expected) = run.kind.output(&run.id, |n| answered(run, n, text("executionId"), book))
+    } else if let Some(expected) = run.kind.output(&run.id, |n| answered(run, n, text("executionId"), log))
         && *output != expected
     {
-        problems.push(format!("its output is {output}, not {expected}"));
+        problems.push(format!("its output is {output}; expected {expected}"));
     }
     if text("status") == "Completed" {
         for n in run.kind.effects() {
-            if !book.effects.contains_key(&(run.id.clone(), *n)) {
+            if !log.effects.contains_key(&(run.id.clone(), *n)) {
                 problems.push(format!("it has completed without its effect {n}"));
             }
         }
@@ -159,59 +164,62 @@ fn problems(run: &Run, instance: &Value, book: &Book) -> Vec<String> {
     problems
 }
 
-/// What clients were told of the run, and is not so.
-fn told_otherwise(run: &Run, instance: &Value) -> Vec<String> {
+/// Responses to clients that contradict the run.
+fn told_otherwise(run: &RunEntry, instance: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     let execution = instance.get("executionId").and_then(Value::as_str).unwrap_or_default();
     if run.keyed && run.executions.len() > 1 {
-        problems.push(format!("one start was told different runs: {:?}", run.executions));
+        problems.push(format!("repeats of one start returned different runs: {:?}", run.executions));
     }
-    // A start without a key that came twice may have begun two runs.
-    let is_one_run = run.kind != Kind::Loop && (run.keyed || run.sends == 1);
-    if is_one_run && run.executions.iter().any(|told| told != execution) {
-        problems.push(format!("its start was told {:?}, and it is {execution}", run.executions));
+    // A start without a key that arrived twice may have started two runs.
+    let is_one_run = run.kind != RunKind::Loop && (run.keyed || run.sends == 1);
+    if is_one_run && run.executions.iter().any(|reported| reported != execution) {
+        problems.push(format!("its start returned {:?}, but it is {execution}", run.executions));
     }
-    if let Some(end) = &run.told_end {
+    if let Some(end) = &run.reported_end {
         for name in ["status", "output", "executionId", "lastUpdatedAtUtc"] {
             if is_one_run && end.get(name) != instance.get(name) {
-                let (told, is) = (end.get(name), instance.get(name));
-                problems.push(format!("its end was told with {name} {told:?}, and it is {is:?}"));
+                let reported = end.get(name);
+                let is = instance.get(name);
+                problems.push(format!("its end was reported with {name} {reported:?}, but it is {is:?}"));
             }
         }
     }
     problems
 }
 
-/// What the receiver answered for an effect of a run; a child's has an execution of its own.
-fn answered(run: &Run, n: u64, execution: &str, book: &Book) -> Value {
-    let keys = book.effects.get(&(run.id.clone(), n)).map(Vec::as_slice).unwrap_or_default();
-    let works = || keys.iter().filter_map(|key| book.work.get(key));
+/// The receiver's result for an effect of a run. An effect of a child has the child's execution id.
+fn answered(run: &RunEntry, n: u64, execution: &str, log: &ReceiverLog) -> Value {
+    let keys = log.effects.get(&(run.id.clone(), n)).map(Vec::as_slice).unwrap_or_default();
+    let works = || keys.iter().filter_map(|key| log.work.get(key));
     let own = works().find(|work| work.execution == execution).or_else(|| works().next_back());
     own.map(|work| work.answer.clone()).unwrap_or_default()
 }
 
-/// Every effect belongs to a run that a client wanted, and has one key.
-fn check_effects(world: &World) {
-    let book = world.receiver.book();
-    let mut ledger = world.ledger();
-    for finding in &book.findings {
-        ledger.find(Broken::Wrong, finding.clone());
+/// Checks that every effect belongs to a run that a client started, and has one key.
+fn check_effects(rig: &ServerRig) {
+    let log = rig.receiver.log();
+    let mut ledger = rig.ledger();
+    for finding in &log.findings {
+        ledger.add_finding(BrokenPromise::Wrong, finding.clone());
     }
-    for ((id, n), keys) in &book.effects {
+    for ((id, n), keys) in &log.effects {
         match ledger.runs.get(id) {
-            None => ledger.find(Broken::Wrong, format!("effect {n} of {id}, which nobody started")),
+            None => ledger
+                .add_finding(BrokenPromise::Wrong, format!("effect {n} of {id}, which no client started")),
             Some(run) if !run.kind.effects().contains(n) => {
-                ledger.find(Broken::Wrong, format!("{id} has an effect {n}"));
+                ledger.add_finding(BrokenPromise::Wrong, format!("{id} has an unexpected effect {n}"));
             }
             Some(_) => {}
         }
         let mut executions: BTreeMap<&str, u32> = BTreeMap::new();
-        for work in keys.iter().filter_map(|key| book.work.get(key)) {
+        for work in keys.iter().filter_map(|key| log.work.get(key)) {
             *executions.entry(&work.execution).or_default() += 1;
         }
         for (execution, count) in executions {
             if count > 1 {
-                ledger.find(Broken::Wrong, format!("effect {n} of {execution} had {count} keys"));
+                ledger
+                    .add_finding(BrokenPromise::Wrong, format!("effect {n} of {execution} had {count} keys"));
             }
         }
     }

@@ -1,116 +1,115 @@
-//! The one client of a case: starts the run, sends the case's events at their times, one after the other, and asks again if a crash took its
-//! answer away.
+//! The one client of a case: starts the run, sends the case's events at their times, one after the other, and retries
+//! if a crash lost the reply.
 
 use std::sync::Arc;
 
-use abide_runtime::{Reply, Ticket};
+use abide_runtime::{RequestId, ShardReply};
 use abide_workflow::rehearse::Stimulus;
 use abide_workflow::{Duration, Message};
 use serde_json::Value;
 
-/// A client at work.
+/// The client of a running case.
 #[derive(Debug)]
-pub(super) struct Client {
-    /// What it sends after the start, and how long after it.
+pub(super) struct CaseClient {
+    /// The messages after the start, each with its time after the start.
     messages: Vec<(Duration, Message)>,
-    /// How much of it is done: 0 before the start is answered.
-    done: usize,
-    /// The request that is out.
-    asked: Option<Asked>,
-    last_ticket: u64,
-    /// What it was answered.
+    /// How many requests are completed: 0 before the reply to the start.
+    completed: usize,
+    /// The request that waits for a reply.
+    open_request: Option<OpenRequest>,
+    last_request_id: u64,
+    /// The replies as text.
     pub(super) replies: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    ticket: Ticket,
-    /// How often history told of the same thing before.
-    told_before: usize,
+struct OpenRequest {
+    ticket: RequestId,
+    /// How often the histories had the same event before the request.
+    seen_before: usize,
 }
 
-/// What a client wants.
+/// The next request of a client.
 #[derive(Clone, Debug)]
-pub(super) enum Want {
-    /// The run, begun.
+pub(super) enum NextRequest {
     Start,
-    /// A message, taken.
     Message(Message),
 }
 
-/// What an answer means to a client.
+/// The meaning of a reply for the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heard {
-    /// What it asked for is settled.
+pub(super) enum ReplyOutcome {
+    /// The request is completed.
     Done,
-    /// Nothing was done, and it may ask again.
-    AskAgain,
-    /// It did not ask.
-    NotAsked,
+    /// Nothing was done; the client retries.
+    Retry,
+    /// The client did not send this request.
+    Unexpected,
 }
 
-impl Client {
-    /// A client that will send these.
+impl CaseClient {
+    /// A client that will send these stimuli.
     pub(super) fn new(stimuli: &[(Duration, Stimulus)]) -> Self {
         let messages = stimuli.iter().map(|(at, stimulus)| (*at, message(stimulus))).collect();
-        Self { messages, done: 0, asked: None, last_ticket: 0, replies: Vec::new() }
+        Self { messages, completed: 0, open_request: None, last_request_id: 0, replies: Vec::new() }
     }
 
-    /// What it wants next, and how long after the start.
-    pub(super) fn wants(&self) -> Option<(Duration, Want)> {
-        match self.done.checked_sub(1) {
-            None => Some((Duration::ZERO, Want::Start)),
+    /// The next request, and its time after the start.
+    pub(super) fn next_request(&self) -> Option<(Duration, NextRequest)> {
+        match self.completed.checked_sub(1) {
+            None => Some((Duration::ZERO, NextRequest::Start)),
             Some(place) => {
-                self.messages.get(place).map(|(at, message)| (*at, Want::Message(message.clone())))
+                self.messages.get(place).map(|(at, message)| (*at, NextRequest::Message(message.clone())))
             }
         }
     }
 
-    /// Whether it waits for an answer.
-    pub(super) fn waits(&self) -> bool {
-        self.asked.is_some()
+    /// True if it waits for a reply.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.open_request.is_some()
     }
 
-    /// It asks for what it wants. History has told of the same thing so often.
-    pub(super) fn ask(&mut self, told_before: usize) -> Ticket {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.asked = Some(Asked { ticket, told_before });
-        ticket
+    /// Begins the next request. The histories already have the same event `seen_before` times.
+    pub(super) fn begin_request(&mut self, seen_before: usize) -> RequestId {
+        self.last_request_id += 1;
+        let request_id = RequestId(self.last_request_id);
+        self.open_request = Some(OpenRequest { ticket: request_id, seen_before });
+        request_id
     }
 
-    /// It is answered.
-    pub(super) fn answered(&mut self, ticket: Ticket, reply: &Reply) -> Heard {
-        if self.asked.is_none_or(|asked| asked.ticket != ticket) {
-            return Heard::NotAsked;
+    /// Takes a reply.
+    pub(super) fn on_reply(&mut self, request_id: RequestId, reply: &ShardReply) -> ReplyOutcome {
+        if self.open_request.is_none_or(|open| open.ticket != request_id) {
+            return ReplyOutcome::Unexpected;
         }
-        self.asked = None;
-        let told = match reply {
-            Reply::Refused(why) if why.is_transient() => return Heard::AskAgain,
-            Reply::Refused(why) => format!("refused: {why}"),
-            Reply::Started(started) => format!("started run {}", started.run.0),
-            Reply::Accepted => "accepted".to_owned(),
+        self.open_request = None;
+        let reply_text = match reply {
+            ShardReply::Refused(why) if why.is_transient() => return ReplyOutcome::Retry,
+            ShardReply::Refused(why) => format!("refused: {why}"),
+            ShardReply::Started(started) => format!("started run {}", started.run_number.0),
+            ShardReply::Accepted => "accepted".to_owned(),
             other => format!("{other:?}"),
         };
-        self.replies.push(told);
-        self.done += 1;
-        Heard::Done
+        self.replies.push(reply_text);
+        self.completed += 1;
+        ReplyOutcome::Done
     }
 
-    /// The answer will not come. What history tells of now was done; a client that could not look would send it a second time.
-    pub(super) fn lost_answer(&mut self, told_now: usize) {
-        if let Some(asked) = self.asked.take()
-            && self.done > 0
-            && told_now > asked.told_before
+    /// The reply is lost. A message that is in the history now is not sent again; a client that could not read the
+    /// history would send it a second time.
+    pub(super) fn on_reply_lost(&mut self, seen_now: usize) {
+        if let Some(open) = self.open_request.take()
+            && self.completed > 0
+            && seen_now > open.seen_before
         {
             self.replies.push("accepted".to_owned());
-            self.done += 1;
+            self.completed += 1;
         }
     }
 }
 
-/// Whether an event of a history tells that this message was taken.
-pub(super) fn tells_of(event: &Value, message: &Message) -> bool {
+/// True if an event of a history records this message.
+pub(super) fn records_message(event: &Value, message: &Message) -> bool {
     let kind = event.get("eventType").and_then(Value::as_str).unwrap_or_default();
     match message {
         Message::EventRaised { name, payload } => {

@@ -1,77 +1,77 @@
-//! What a process does for its shards, and the points it comes to over it.
+//! Executes the effects of a process's shards, and counts the crash points that it reaches.
 
-use abide_runtime::{Effect, Event, Notice, Stopped};
+use abide_runtime::{Effect, Event, OperatorEvent, StopReason};
 use abide_store::rows::CommitOutcome;
 
-use super::points::Point;
-use super::process::{Happening, Process, STORE_US};
-use crate::cluster::ready;
+use super::crash_points::CrashPoint;
+use super::process::{CaseProcess, ProcessEvent, STORE_US};
+use crate::cluster::poll_ready;
 
-impl Process<'_> {
-    /// Begins what a shard wants. True if the process ended over it.
-    pub(super) fn begin(&mut self, shard: usize, effect: Effect) -> bool {
+impl CaseProcess<'_> {
+    /// Begins an effect of a shard. Returns true if the process crashed.
+    pub(super) fn begin_effect(&mut self, shard: usize, effect: Effect) -> bool {
         let point = match &effect {
-            Effect::Commit(..) => Some(Point::BeforeCommit),
-            Effect::Post(..) => Some(Point::BeforePost),
-            Effect::DropArrivals(_) => Some(Point::BeforeDrop),
-            Effect::Feed(..) => Some(Point::BeforeFeed),
-            Effect::Reply(..) => Some(Point::BeforeReply),
-            Effect::Call(..) => Some(Point::BeforeCall),
+            Effect::Commit(..) => Some(CrashPoint::BeforeCommit),
+            Effect::SendMessages(..) => Some(CrashPoint::BeforeRunMessage),
+            Effect::DeleteInbound(_) => Some(CrashPoint::BeforeInboundDelete),
+            Effect::WritePublicIndex(..) => Some(CrashPoint::BeforePublicWrite),
+            Effect::Reply(..) => Some(CrashPoint::BeforeReply),
+            Effect::StartAttempt(..) => Some(CrashPoint::BeforeCall),
             _ => None,
         };
-        if point.is_some_and(|point| self.dies_at(point)) {
+        if point.is_some_and(|point| self.crash_at(point)) {
             return true;
         }
         match effect {
-            Effect::Reply(ticket, reply) => self.reply(ticket, &reply),
-            Effect::Call(id, call) => self.deliver(shard, id, &call),
-            Effect::CancelCall(id) => self.cancel(&id),
-            Effect::Tell(Notice::Parked { instance_id, reason }) => {
-                self.wrong.push(format!("{instance_id} was parked: {reason}"));
+            Effect::Reply(request_id, reply) => self.on_client_reply(request_id, &reply),
+            Effect::StartAttempt(id, call) => self.deliver_call(shard, id, &call),
+            Effect::CancelAttempt(id) => self.cancel(&id),
+            Effect::Notify(OperatorEvent::Parked { instance_id, reason }) => {
+                self.violations.push(format!("{instance_id} was parked: {reason}"));
             }
-            Effect::Tell(Notice::Unreadable { reason }) => self.wrong.push(reason),
-            Effect::Tell(_) => {}
-            Effect::Stopped(why) => self.wrong.push(match why {
-                Stopped::Broken(reason) => format!("a shard broke: {reason}"),
-                Stopped::Lost | Stopped::Drained => format!("a shard stopped: {why:?}"),
+            Effect::Notify(OperatorEvent::Unreadable { reason }) => self.violations.push(reason),
+            Effect::Notify(_) => {}
+            Effect::Stopped(why) => self.violations.push(match why {
+                StopReason::Broken(reason) => format!("a shard broke: {reason}"),
+                StopReason::Lost | StopReason::Drained => format!("a shard stopped: {why:?}"),
             }),
-            other => self.later(STORE_US, Happening::Execute(shard, other)),
+            other => self.schedule_in(STORE_US, ProcessEvent::Execute(shard, other)),
         }
         false
     }
 
-    /// Something reaches the store.
-    pub(super) fn execute(&mut self, shard: usize, effect: Effect) {
-        let id = self.stage.shard(shard);
+    /// An effect reaches the store.
+    pub(super) fn execute_effect(&mut self, shard: usize, effect: Effect) {
+        let id = self.case_store.shard(shard);
         let batch = if let Effect::Commit(_, batch) = &effect { Some(batch.clone()) } else { None };
-        let target = if let Effect::Post(target, _) = &effect { Some(*target) } else { None };
-        let event = match ready(self.stage.hands.carry_out(id, effect)) {
+        let target = if let Effect::SendMessages(target, _) = &effect { Some(*target) } else { None };
+        let event = match poll_ready(self.case_store.store_io.execute(id, effect)) {
             Ok(event) => event,
-            Err(effect) => return self.wrong.push(format!("nobody carries out {effect:?}")),
+            Err(effect) => return self.violations.push(format!("no executor for {effect:?}")),
         };
         match (&event, &batch) {
-            (Event::CommitAnswered(_, CommitOutcome::Committed(_)), Some(batch)) => {
-                self.stage.note_commit(id, batch);
+            (Event::CommitFinished(_, CommitOutcome::Committed(_)), Some(batch)) => {
+                self.case_store.record_commit(id, batch);
             }
-            // Nobody else writes here, and nothing of an earlier life is on its way.
-            (Event::CommitAnswered(_, outcome), _) => {
-                self.wrong.push(format!("a commit was answered with {outcome:?}"));
+            // There is no other writer, and nothing from an earlier incarnation is in flight.
+            (Event::CommitFinished(_, outcome), _) => {
+                self.violations.push(format!("a commit had the outcome {outcome:?}"));
             }
             _ => {}
         }
         let point = match &event {
-            Event::CommitAnswered(..) => Some(Point::AfterCommit),
-            Event::Posted(..) => Some(Point::AfterPost),
-            Event::ArrivalsDropped(_) => Some(Point::AfterDrop),
-            Event::Fed(_) => Some(Point::AfterFeed),
+            Event::CommitFinished(..) => Some(CrashPoint::AfterCommit),
+            Event::MessagesSent(..) => Some(CrashPoint::AfterRunMessage),
+            Event::InboundDeleted(_) => Some(CrashPoint::AfterInboundDelete),
+            Event::PublicIndexWritten(_) => Some(CrashPoint::AfterPublicWrite),
             _ => None,
         };
-        if point.is_some_and(|point| self.dies_at(point)) {
+        if point.is_some_and(|point| self.crash_at(point)) {
             return;
         }
-        self.later(STORE_US, Happening::Hear(shard, event));
+        self.schedule_in(STORE_US, ProcessEvent::Deliver(shard, event));
         if let Some(target) = target {
-            self.later(STORE_US, Happening::Hear(target.number() as usize, Event::ArrivalsHinted));
+            self.schedule_in(STORE_US, ProcessEvent::Deliver(target.number() as usize, Event::InboundHinted));
         }
     }
 }

@@ -1,22 +1,26 @@
-//! What a run must have come to: without a crash what its author says, with crashes the same as without.
+//! Judges the runs of a case: the run without a crash must end as its author expects, and every run with crashes must
+//! be the same as that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use abide_workflow::history::Fact;
 use abide_workflow::rehearse::Rehearsal;
-use abide_workflow::{Authored, Plan, Registry};
+use abide_workflow::{ParsedDefinition, Plan, Registry};
 use serde_json::Value;
 
-use super::Played;
-use super::cases::Case;
-use super::process::{INSTANCE, Process};
-use super::story::Story;
-use super::world::Delivered;
+use super::CaseRun;
+use super::case_activities::ReceivedAttempt;
+use super::case_files::Case;
+use super::normalised_history::NormalisedHistory;
+use super::process::{CaseProcess, INSTANCE};
 
-/// What is other than in a rehearsal, which knows no storage, no process and no crash.
-pub(super) fn unlike_rehearsal(case: &Case, process: &Process<'_>) -> Result<Vec<String>, String> {
+/// Differences from a rehearsal, which has no storage, no process and no crash.
+pub(super) fn differences_from_rehearsal(
+    case: &Case,
+    process: &CaseProcess<'_>,
+) -> Result<Vec<String>, String> {
     let registry = Registry::parse(&case.activities).map_err(|error| error.to_string())?;
-    let compile = |text: &String| match Authored::parse(text).validate(Some(&registry)) {
+    let compile = |text: &String| match ParsedDefinition::parse(text).validate(Some(&registry)) {
         Ok(validated) => Ok(validated.compile()),
         Err(rejected) => Err(format!("{:?}", rejected.findings)),
     };
@@ -38,103 +42,113 @@ pub(super) fn unlike_rehearsal(case: &Case, process: &Process<'_>) -> Result<Vec
             numbers.insert(id.to_string(), run.0);
         }
         let number = numbers.get(id.as_str()).copied().unwrap_or(1);
-        let mut told = serde_json::to_value(event).unwrap_or_default();
-        // A rehearsal does not hand the trace on to children.
-        if let Some(trace) = told.get_mut("correlationId") {
+        let mut event = serde_json::to_value(event).unwrap_or_default();
+        // A rehearsal does not pass the correlation id on to children.
+        if let Some(trace) = event.get_mut("correlationId") {
             *trace = INSTANCE.into();
         }
-        runs.entry(format!("{id}/{number}")).or_default().push(told);
+        runs.entry(format!("{id}/{number}")).or_default().push(event);
     }
-    let mut rehearsed = Story::default();
+    let mut rehearsed = NormalisedHistory::default();
     for (run, history) in &runs {
         rehearsed.add(run, history);
     }
-    Ok(rehearsed.differences(&process.stage.told_story()))
+    Ok(rehearsed.differences(&process.case_store.normalised_history()))
 }
 
-/// What is other than the author of the case says, without any crash.
-pub(super) fn unexpected(case: &Case, process: &Process<'_>) -> Vec<String> {
-    let Some((status, output, error)) = process.stage.ending(&process.id) else {
-        return vec!["it was never there".to_owned()];
+/// Differences of the run without a crash from `expect.json`.
+pub(super) fn differences_from_expected(case: &Case, process: &CaseProcess<'_>) -> Vec<String> {
+    let Some((status, output, error)) = process.case_store.run_outcome(&process.id) else {
+        return vec!["the instance does not exist".to_owned()];
     };
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     let expected = |name: &str| case.expected.get(name);
     if expected("status").is_some_and(|expected| *expected != status) {
-        found.push(format!("it is {status}"));
+        differences.push(format!("its status is {status}"));
     }
     if expected("output").is_some() && expected("output") != output.as_ref() {
-        found.push(format!("its output is {output:?}"));
+        differences.push(format!("its output is {output:?}"));
     }
     if expected("error").is_some_and(|expected| expected.as_str() != error.as_deref()) {
-        found.push(format!("its error is {error:?}"));
+        differences.push(format!("its error is {error:?}"));
     }
     if let Some(activities) = expected("activities").and_then(Value::as_array) {
         let mut called: Vec<&str> =
-            process.world.deliveries.iter().map(|delivery| delivery.activity.as_str()).collect();
+            process.activities.attempts.iter().map(|attempt| attempt.activity.as_str()).collect();
         let mut expected: Vec<&str> = activities.iter().filter_map(Value::as_str).collect();
-        // What happens at the same time in different branches has no order.
+        // Calls of different branches at the same time have no order.
         called.sort_unstable();
         expected.sort_unstable();
         if called != expected {
-            found.push(format!("it called {called:?}"));
+            differences.push(format!("it called {called:?}"));
         }
     }
-    found
+    differences
 }
 
-/// Deliveries that the receiver could not tell apart.
-pub(super) fn doubled(deliveries: &[Delivered]) -> Vec<String> {
-    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
-    for Delivered { key, attempt, activity } in deliveries {
+/// Attempts with the same key and number, which the receiver could not tell apart.
+pub(super) fn duplicate_attempts(attempts: &[ReceivedAttempt]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut differences = Vec::new();
+    for ReceivedAttempt { key, attempt, activity } in attempts {
         if !seen.insert((key, attempt)) {
-            found.push(format!("{activity} was delivered as attempt {attempt} twice"));
+            differences.push(format!("{activity} got attempt {attempt} twice"));
         }
     }
-    found
+    differences
 }
 
-/// How many attempts a run with crashes has more than one without, and what else is other than it must be.
-pub(super) fn compare(whole: &Played, played: &Played, crashes: usize) -> (u64, Vec<String>) {
-    let mut found = played.wrong.clone();
-    found.extend(whole.story.differences(&played.story));
-    if whole.replies != played.replies {
-        found.push(format!("the client was told {:?}, not {:?}", played.replies, whole.replies));
+/// How many more attempts a run with crashes has than the run without, and the differences between them.
+pub(super) fn compare_with_crash_free(
+    crash_free: &CaseRun,
+    played: &CaseRun,
+    crashes: usize,
+) -> (u64, Vec<String>) {
+    let mut differences = played.violations.clone();
+    differences.extend(crash_free.story.differences(&played.story));
+    if crash_free.replies != played.replies {
+        differences.push(format!(
+            "the client got the replies {:?}; expected {:?}",
+            played.replies, crash_free.replies
+        ));
     }
-    if played.out_at_crash.len() != crashes {
-        found.push("it never came to the crash".to_owned());
+    if played.open_calls_at_crash.len() != crashes {
+        differences.push("it never reached the crash point".to_owned());
     }
-    let (before, after) = (work(&whole.deliveries), work(&played.deliveries));
+    let before = count_work(&crash_free.attempts);
+    let after = count_work(&played.attempts);
     let mut extra = 0;
     for (key, done) in after {
         let known = before.get(&key).copied().unwrap_or_default();
-        let more = Work {
+        let more = WorkCounts {
             deliveries: done.deliveries.saturating_sub(known.deliveries),
             attempts: done.attempts.saturating_sub(known.attempts),
         };
-        let explained = played.out_at_crash.iter().filter(|out| out.contains(&key)).count() as u64;
+        let explained =
+            played.open_calls_at_crash.iter().filter(|open_calls| open_calls.contains(&key)).count() as u64;
         if more.attempts > explained || more.deliveries > more.attempts {
-            found.push(format!("key {key} has {more:?} more, and the crashes explain {explained}"));
+            differences.push(format!("key {key} has {} more attempts received and {} more counted, but the crashes explain {explained}", more.deliveries, more.attempts));
         }
         extra += more.attempts;
     }
-    (extra, found)
+    (extra, differences)
 }
 
-/// What was done for one key.
+/// The attempts of one key.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    /// Deliveries that arrived.
+struct WorkCounts {
+    /// Attempts that arrived.
     deliveries: u64,
-    /// Deliveries that were counted.
+    /// Attempts that the caller counted, by the highest attempt number.
     attempts: u64,
 }
 
-fn work(deliveries: &[Delivered]) -> BTreeMap<String, Work> {
-    let mut work: BTreeMap<String, Work> = BTreeMap::new();
-    for delivery in deliveries {
-        let done = work.entry(delivery.key.clone()).or_default();
+fn count_work(attempts: &[ReceivedAttempt]) -> BTreeMap<String, WorkCounts> {
+    let mut work: BTreeMap<String, WorkCounts> = BTreeMap::new();
+    for attempt in attempts {
+        let done = work.entry(attempt.key.clone()).or_default();
         done.deliveries += 1;
-        done.attempts = done.attempts.max(u64::from(delivery.attempt) + 1);
+        done.attempts = done.attempts.max(u64::from(attempt.attempt) + 1);
     }
     work
 }

@@ -1,88 +1,87 @@
-//! The crash matrix: every case of an example, the process stopped at every point every time it comes to one, and the same story each time.
+//! The crash matrix: plays every case of an example, crashes the process every time it reaches a crash point, and
+//! expects the same history each time.
 //!
-//! A case is played once without a crash. That run writes down what every activity answers when, and how often each point is reached. Then it
-//! is played once per point and time, and must end with the same normalised history, with no attempt that no crash explains, and with a store
-//! in order.
+//! A case is first played without a crash. That run records the results of every activity with their times, and how
+//! often each crash point is reached. The case is then played once for each time a point was reached. It must end with
+//! the same normalised history, without attempts that no crash explains, and with a store in which fsck finds nothing.
 
-pub mod cases;
+mod case_activities;
+pub mod case_files;
+mod case_store;
 mod client;
+mod client_requests;
+mod crash_points;
 mod effects;
 mod judge;
-mod points;
+mod normalised_history;
 mod process;
-mod stage;
-mod story;
-mod traffic;
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use abide_runtime::planted::Bug;
+use abide_runtime::fault_injection::Fault;
 
-pub use cases::{Case, Children, cases_of, folders};
-pub use points::{Crash, Point};
+pub use case_files::{Case, ChildPlacement, folders, load_cases};
+pub use crash_points::{CrashPoint, PlannedCrash};
 
-use process::Process;
-use stage::Stage;
-use story::Story;
-use world::{Delivered, Script};
+use case_activities::{ReceivedAttempt, ResultScript};
+use case_store::CaseStore;
+use normalised_history::NormalisedHistory;
+use process::CaseProcess;
 
-/// How often a process is stopped in one run.
+/// How often the process crashes in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Crashes {
-    /// Once.
+pub enum CrashesPerRun {
     One,
-    /// Once, and again soon after it has come back.
+    /// The second crash comes soon after the restart.
     Two,
 }
 
-/// What one case has come to.
+/// The result of one case.
 #[derive(Clone, Debug)]
-pub struct Line {
-    /// The example.
+pub struct CaseReport {
     pub example: String,
-    /// The case.
     pub case: String,
-    /// How often each point was reached without a crash.
-    pub reached: BTreeMap<Point, u64>,
-    /// Runs with a crash.
+    /// How often each crash point was reached in the run without a crash.
+    pub reached: BTreeMap<CrashPoint, u64>,
+    /// How many runs had a crash.
     pub crash_runs: u64,
-    /// Attempts that there would not have been without the crashes.
+    /// Attempts that were made only because of the crashes.
     pub extra_attempts: u64,
-    /// What was other than it must be, after which crashes.
+    /// Differences from the expected result.
     pub differences: Vec<Difference>,
 }
 
-/// Something that is other than it must be.
+/// A difference from the expected result.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Where the process was stopped.
-    pub crashes: Vec<Crash>,
-    /// What is other.
+    /// The crashes of the run.
+    pub crashes: Vec<PlannedCrash>,
+    /// A description of the difference.
     pub what: String,
 }
 
 /// One run of a case.
-struct Played {
-    story: Story,
-    script: Script,
-    deliveries: Vec<Delivered>,
+struct CaseRun {
+    story: NormalisedHistory,
+    result_script: ResultScript,
+    attempts: Vec<ReceivedAttempt>,
     replies: Vec<String>,
-    /// How often each point was reached, in each life.
-    reached: Vec<BTreeMap<Point, u64>>,
-    /// The calls that were out at each crash there was.
-    out_at_crash: Vec<BTreeSet<String>>,
-    wrong: Vec<String>,
+    /// How often each crash point was reached, by incarnation.
+    reached: Vec<BTreeMap<CrashPoint, u64>>,
+    /// The keys of the unsettled calls at each crash.
+    open_calls_at_crash: Vec<BTreeSet<String>>,
+    violations: Vec<String>,
 }
 
-/// A second crash is tried at each of the first times a point is reached in the second life: taking the shards, recovering, going on.
-const SECOND_TIMES: u64 = 8;
+/// In the second incarnation, a crash is tried at the first so many times that each point is reached. That covers
+/// taking the shards, recovering and continuing.
+const SECOND_CRASH_TIMES: u64 = 8;
 
-/// Plays a case with every crash there can be. A mistake can be planted, to see that it is found.
-pub fn try_case(case: &Case, crashes: Crashes, bug: Option<Bug>) -> Line {
-    let mut line = Line {
+/// Plays a case with every possible crash. A fault can be planted, to prove that the matrix finds it.
+pub fn try_case(case: &Case, crashes: CrashesPerRun, fault: Option<Fault>) -> CaseReport {
+    let mut report = CaseReport {
         example: case.example.clone(),
         case: case.name.clone(),
         reached: BTreeMap::new(),
@@ -90,103 +89,109 @@ pub fn try_case(case: &Case, crashes: Crashes, bug: Option<Bug>) -> Line {
         extra_attempts: 0,
         differences: Vec::new(),
     };
-    if let Err(what) = fill(&mut line, case, crashes, bug) {
-        line.differences.push(Difference { crashes: Vec::new(), what });
+    if let Err(what) = run_crashes(&mut report, case, crashes, fault) {
+        report.differences.push(Difference { crashes: Vec::new(), what });
     }
-    line
+    report
 }
 
-fn fill(line: &mut Line, case: &Case, crashes: Crashes, bug: Option<Bug>) -> Result<(), String> {
-    let mut stage = Stage::new(&case.definitions, &case.activities)?;
-    let whole = play(case, &mut stage, None, &[], bug)?;
-    line.note(&[], whole.wrong.clone());
-    if !whole.wrong.is_empty() {
+fn run_crashes(
+    report: &mut CaseReport,
+    case: &Case,
+    crashes: CrashesPerRun,
+    fault: Option<Fault>,
+) -> Result<(), String> {
+    let mut case_store = CaseStore::new(&case.definitions, &case.activities)?;
+    let crash_free = play(case, &mut case_store, None, &[], fault)?;
+    report.add_differences(&[], crash_free.violations.clone());
+    if !crash_free.violations.is_empty() {
         return Ok(());
     }
-    line.reached = whole.reached.first().cloned().unwrap_or_default();
-    let script = Arc::new(whole.script.clone());
-    let mut crash = |line: &mut Line, crashes: &[Crash]| {
-        let played = play(case, &mut stage, Some(Arc::clone(&script)), crashes, bug)?;
-        let (extra, found) = judge::compare(&whole, &played, crashes.len());
-        line.crash_runs += 1;
-        line.extra_attempts += extra;
-        line.note(crashes, found);
+    report.reached = crash_free.reached.first().cloned().unwrap_or_default();
+    let script = Arc::new(crash_free.result_script.clone());
+    let mut crash = |report: &mut CaseReport, crashes: &[PlannedCrash]| {
+        let played = play(case, &mut case_store, Some(Arc::clone(&script)), crashes, fault)?;
+        let (extra, differences) = judge::compare_with_crash_free(&crash_free, &played, crashes.len());
+        report.crash_runs += 1;
+        report.extra_attempts += extra;
+        report.add_differences(crashes, differences);
         Ok::<_, String>(played)
     };
-    for first in times(&line.reached.clone(), u64::MAX) {
-        let played = crash(line, &[first])?;
-        if crashes == Crashes::Two
+    for first in crashes_in(&report.reached.clone(), u64::MAX) {
+        let played = crash(report, &[first])?;
+        if crashes == CrashesPerRun::Two
             && let Some(reached) = played.reached.get(1)
         {
-            for second in times(reached, SECOND_TIMES) {
-                crash(line, &[first, second])?;
+            for second in crashes_in(reached, SECOND_CRASH_TIMES) {
+                crash(report, &[first, second])?;
             }
         }
     }
     Ok(())
 }
 
-/// Every crash there can be in a life that reaches points so often.
-fn times(reached: &BTreeMap<Point, u64>, most: u64) -> Vec<Crash> {
-    let of_point = |(point, times): (&Point, &u64)| {
+/// Every possible crash in an incarnation that reaches the points so often, at most `most` of each point.
+fn crashes_in(reached: &BTreeMap<CrashPoint, u64>, most: u64) -> Vec<PlannedCrash> {
+    let of_point = |(point, times): (&CrashPoint, &u64)| {
         let point = *point;
-        (1..=(*times).min(most)).map(move |time| Crash { point, time })
+        (1..=(*times).min(most)).map(move |time| PlannedCrash { point, occurrence: time })
     };
     reached.iter().flat_map(of_point).collect()
 }
 
 fn play(
     case: &Case,
-    stage: &mut Stage,
-    script: Option<Arc<Script>>,
-    crashes: &[Crash],
-    bug: Option<Bug>,
-) -> Result<Played, String> {
-    stage.clear()?;
-    let mut process = Process::new(case, stage, script, crashes, bug)?;
+    case_store: &mut CaseStore,
+    script: Option<Arc<ResultScript>>,
+    crashes: &[PlannedCrash],
+    fault: Option<Fault>,
+) -> Result<CaseRun, String> {
+    case_store.clear()?;
+    let mut process = CaseProcess::new(case, case_store, script, crashes, fault)?;
     process.run();
-    let mut wrong = std::mem::take(&mut process.wrong);
-    if process.client.wants().is_some() {
-        wrong.push("its client never got through".to_owned());
+    let mut violations = std::mem::take(&mut process.violations);
+    if process.client.next_request().is_some() {
+        violations.push("its client never finished its requests".to_owned());
     }
-    let story = process.stage.story(&mut wrong);
-    wrong.extend(process.stage.check());
-    wrong.extend(judge::doubled(&process.world.deliveries));
+    let story = process.case_store.full_history(&mut violations);
+    violations.extend(process.case_store.check());
+    violations.extend(judge::duplicate_attempts(&process.activities.attempts));
     if crashes.is_empty() {
-        wrong.extend(judge::unexpected(case, &process));
-        wrong.extend(judge::unlike_rehearsal(case, &process)?);
+        violations.extend(judge::differences_from_expected(case, &process));
+        violations.extend(judge::differences_from_rehearsal(case, &process)?);
     }
-    Ok(Played {
+    Ok(CaseRun {
         story,
-        script: process.world.written,
-        deliveries: process.world.deliveries,
+        result_script: process.activities.recorded_script,
+        attempts: process.activities.attempts,
         replies: process.client.replies,
         reached: process.reached,
-        out_at_crash: process.out_at_crash,
-        wrong,
+        open_calls_at_crash: process.open_calls_at_crash,
+        violations,
     })
 }
 
-impl Line {
-    /// The head of the table.
-    pub const HEAD: &str = "| example | case | commits | calls | crash runs | extra attempts | differences |\n\
+impl CaseReport {
+    /// The header of the table of reports.
+    pub const TABLE_HEADER: &str = "| example | case | commits | calls | crash runs | extra attempts | differences |\n\
                             |---|---|--:|--:|--:|--:|--:|";
 
-    /// How often a point was reached without a crash.
-    pub fn times(&self, point: Point) -> u64 {
+    pub fn times_reached(&self, point: CrashPoint) -> u64 {
         self.reached.get(&point).copied().unwrap_or(0)
     }
 
-    fn note(&mut self, crashes: &[Crash], found: Vec<String>) {
+    fn add_differences(&mut self, crashes: &[PlannedCrash], differences: Vec<String>) {
         let crashes = crashes.to_vec();
-        self.differences.extend(found.into_iter().map(|what| Difference { crashes: crashes.clone(), what }));
+        self.differences
+            .extend(differences.into_iter().map(|what| Difference { crashes: crashes.clone(), what }));
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for CaseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { example, case, crash_runs, extra_attempts, differences, .. } = self;
-        let (commits, calls) = (self.times(Point::AfterCommit), self.times(Point::BeforeCall));
+        let commits = self.times_reached(CrashPoint::AfterCommit);
+        let calls = self.times_reached(CrashPoint::BeforeCall);
         let differences = differences.len();
         write!(
             f,

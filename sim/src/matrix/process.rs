@@ -1,102 +1,101 @@
-//! One process and its lives: all shards of a store, one queue of what is going to happen, simulated time, and a crash at the end of each life
-//! but the last.
+//! One process across its incarnations: all shards of a store, one queue of events, simulated time, and a crash at the
+//! end of each incarnation but the last.
 //!
-//! Time is in microseconds, so that a recovery takes less time than anything in a case. The store takes its requests one at a time. After
-//! a crash the next life begins at the same moment.
+//! Time is in microseconds, so that a recovery is faster than anything in a case. The store takes its requests one at a
+//! time. After a crash the next incarnation begins at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_dispatch::Answer;
-use abide_runtime::event::CallId;
+use abide_dispatch::AttemptResult;
+use abide_runtime::event::AttemptId;
+use abide_runtime::fault_injection::Fault;
 use abide_runtime::lease::Monotonic;
-use abide_runtime::planted::Bug;
-use abide_runtime::{Config, Effect, Event, Moment, Shard};
+use abide_runtime::{Effect, Event, Now, Shard, ShardConfig};
 use abide_store::rows::PrivateRows;
 use abide_workflow::{InstanceId, Timestamp};
 
-use super::cases::Case;
-use super::client::Client;
-use super::points::{Crash, Point};
-use super::stage::{EPOCH_MS, Stage};
-use super::world::{Script, World};
+use super::case_activities::{CaseActivities, ResultScript};
+use super::case_files::Case;
+use super::case_store::{CaseStore, EPOCH_MS};
+use super::client::CaseClient;
+use super::crash_points::{CrashPoint, PlannedCrash};
 
-/// How long the store takes for anything, in microseconds.
+/// How long the store takes for any request, in microseconds.
 pub(super) const STORE_US: u64 = 1;
-/// When the client starts the run: everything is up by then.
+/// When the client starts the run: the process is up by then.
 pub(super) const START_US: u64 = 1_000_000;
-/// A wake this far away, in milliseconds, says that the shard has nothing to do.
+/// A shard whose next wake is at least this far away, in milliseconds, is idle.
 const IDLE_MS: u64 = 5_000;
-/// How long before the next thing is due an idle process is looked at again, in milliseconds.
-const AHEAD_MS: u64 = 1_000;
-/// A shard that is woken so often in a row without wanting anything turns in circles.
-const FOR_NOTHING_MAX: u32 = 50;
-/// What happens in one case is less than this.
+/// How long before the next due time an idle process is woken, in milliseconds.
+const LOOKAHEAD_MS: u64 = 1_000;
+/// A shard that is woken so often in a row without any effect is in a busy loop.
+const IDLE_WAKES_MAX: u32 = 50;
+/// No case has more events than this.
 const STEPS_MAX: u64 = 5_000;
-/// The instance every case starts; a rehearsal calls it so.
+/// The id of the instance that every case starts; a rehearsal uses the same id.
 pub(super) const INSTANCE: &str = "rehearsal";
 
-/// A process at work.
+/// A running process.
 #[derive(Debug)]
-pub(super) struct Process<'c> {
+pub(super) struct CaseProcess<'c> {
     pub(super) case: &'c Case,
-    pub(super) stage: &'c mut Stage,
-    pub(super) world: World,
-    pub(super) client: Client,
-    /// The instance that is started.
+    pub(super) case_store: &'c mut CaseStore,
+    pub(super) activities: CaseActivities,
+    pub(super) client: CaseClient,
     pub(super) id: InstanceId,
     shards: Vec<Shard>,
     wakes: Vec<Wake>,
     booted_us: u64,
-    queue: BTreeMap<(u64, u64), Happening>,
+    queue: BTreeMap<(u64, u64), ProcessEvent>,
     sequence: u64,
     pub(super) now_us: u64,
-    /// The crashes to come, one in each life.
-    crashes: VecDeque<Crash>,
-    bug: Option<Bug>,
-    /// How often each point was reached, in each life.
-    pub(super) reached: Vec<BTreeMap<Point, u64>>,
-    /// The calls that were out at each crash there was.
-    pub(super) out_at_crash: Vec<BTreeSet<String>>,
-    /// What is wrong, seen while it happened.
-    pub(super) wrong: Vec<String>,
+    /// The crashes to come, one in each incarnation.
+    crashes: VecDeque<PlannedCrash>,
+    injected_fault: Option<Fault>,
+    /// How often each crash point was reached, by incarnation.
+    pub(super) reached: Vec<BTreeMap<CrashPoint, u64>>,
+    /// The keys of the unsettled calls at each crash.
+    pub(super) open_calls_at_crash: Vec<BTreeSet<String>>,
+    /// Violations seen while the process ran.
+    pub(super) violations: Vec<String>,
 }
 
-/// When a shard is to be woken.
+/// The next wake of a shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wake {
     stamp: u64,
     idle: bool,
-    /// Times in a row that it was woken soon, and wanted nothing.
-    for_nothing: u32,
+    /// How often in a row it was woken soon and had no effects.
+    idle_wakes: u32,
 }
 
-/// Something that is going to happen.
+/// A scheduled event.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum ProcessEvent {
     Wake(usize, u64),
     Execute(usize, Effect),
-    Hear(usize, Event),
+    Deliver(usize, Event),
     /// With the call's idempotency key.
-    Answered(usize, CallId, String, Answer),
-    Ask,
+    CallResult(usize, AttemptId, String, AttemptResult),
+    ClientRequest,
 }
 
-impl<'c> Process<'c> {
-    /// A process that has not begun.
+impl<'c> CaseProcess<'c> {
+    /// A process in its first incarnation, with the client's start scheduled.
     pub(super) fn new(
         case: &'c Case,
-        stage: &'c mut Stage,
-        script: Option<Arc<Script>>,
-        crashes: &[Crash],
-        bug: Option<Bug>,
+        case_store: &'c mut CaseStore,
+        script: Option<Arc<ResultScript>>,
+        crashes: &[PlannedCrash],
+        fault: Option<Fault>,
     ) -> Result<Self, String> {
         let mut process = Self {
             case,
-            stage,
-            world: World::new(case.mocks.clone(), script),
-            client: Client::new(&case.stimuli),
+            case_store,
+            activities: CaseActivities::new(case.mocks.clone(), script),
+            client: CaseClient::new(&case.stimuli),
             id: InstanceId::new(INSTANCE).map_err(|error| error.to_string())?,
             shards: Vec::new(),
             wakes: Vec::new(),
@@ -105,73 +104,75 @@ impl<'c> Process<'c> {
             sequence: 0,
             now_us: 0,
             crashes: crashes.iter().copied().collect(),
-            bug,
+            injected_fault: fault,
             reached: Vec::new(),
-            out_at_crash: Vec::new(),
-            wrong: Vec::new(),
+            open_calls_at_crash: Vec::new(),
+            violations: Vec::new(),
         };
         process.boot();
-        process.at(START_US, Happening::Ask);
+        process.schedule_at(START_US, ProcessEvent::ClientRequest);
         Ok(process)
     }
 
-    /// Until nothing is left to happen.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            let Some(((at, _), happening)) = self.queue.pop_first() else { return };
-            if matches!(happening, Happening::Wake(..)) && self.is_idle() {
+            let Some(((at, _), process_event)) = self.queue.pop_first() else { return };
+            if matches!(process_event, ProcessEvent::Wake(..)) && self.is_idle() {
                 match self.next_due_us() {
                     None => return,
                     Some(due) if due > at + IDLE_MS * 1_000 => {
-                        self.skip_to(due - AHEAD_MS * 1_000);
+                        self.skip_to(due - LOOKAHEAD_MS * 1_000);
                         continue;
                     }
                     Some(_) => {}
                 }
             }
             self.now_us = at;
-            self.happen(happening);
+            self.handle(process_event);
         }
-        self.wrong.push("it never came to rest".to_owned());
+        self.violations.push("it never became quiescent".to_owned());
     }
 
-    pub(super) fn at(&mut self, at_us: u64, happening: Happening) {
+    pub(super) fn schedule_at(&mut self, at_us: u64, process_event: ProcessEvent) {
         self.sequence += 1;
-        self.queue.insert((at_us.max(self.now_us), self.sequence), happening);
+        self.queue.insert((at_us.max(self.now_us), self.sequence), process_event);
     }
 
-    /// The answer of a call is not wanted any more.
-    pub(super) fn cancel(&mut self, id: &CallId) {
-        let cancelled =
-            |happening: &Happening| matches!(happening, Happening::Answered(_, known, ..) if known == id);
-        self.queue.retain(|_, happening| !cancelled(happening));
+    /// Cancels an attempt: its result is dropped.
+    pub(super) fn cancel(&mut self, id: &AttemptId) {
+        let cancelled = |process_event: &ProcessEvent| matches!(process_event, ProcessEvent::CallResult(_, known, ..) if known == id);
+        self.queue.retain(|_, process_event| !cancelled(process_event));
     }
 
-    pub(super) fn later(&mut self, by_us: u64, happening: Happening) {
-        self.at(self.now_us + by_us, happening);
+    pub(super) fn schedule_in(&mut self, by_us: u64, process_event: ProcessEvent) {
+        self.schedule_at(self.now_us + by_us, process_event);
     }
 
-    /// Whether no shard has anything to do and the store has nothing under way.
+    /// True if no shard has anything to do and the store has nothing under way.
     fn is_idle(&self) -> bool {
-        let busy = |happening: &Happening| matches!(happening, Happening::Execute(..) | Happening::Hear(..));
+        let busy = |process_event: &ProcessEvent| {
+            matches!(process_event, ProcessEvent::Execute(..) | ProcessEvent::Deliver(..))
+        };
         self.wakes.iter().all(|wake| wake.idle) && !self.queue.values().any(busy)
     }
 
-    /// When something happens that no shard need be woken for, or something stored is due.
+    /// The time of the next event that is not a wake, or of the next due row in the store.
     fn next_due_us(&self) -> Option<u64> {
-        let wakes = |happening: &Happening| matches!(happening, Happening::Wake(..));
-        let queued = self.queue.iter().find(|(_, happening)| !wakes(happening)).map(|((at, _), _)| *at);
-        let stored = self.stage.next_due_ms().map(|ms| ms * 1_000);
+        let wakes = |process_event: &ProcessEvent| matches!(process_event, ProcessEvent::Wake(..));
+        let queued =
+            self.queue.iter().find(|(_, process_event)| !wakes(process_event)).map(|((at, _), _)| *at);
+        let stored = self.case_store.next_due_ms().map(|ms| ms * 1_000);
         queued.into_iter().chain(stored).min()
     }
 
-    /// Lets idle time pass.
+    /// Skips idle time.
     fn skip_to(&mut self, at_us: u64) {
         self.now_us = self.now_us.max(at_us);
-        let life = self.reached.len();
+        let incarnation = self.reached.len();
         for shard in 0..self.shards.len() {
-            if self.reached.len() == life {
-                self.step(shard, Event::Tick);
+            if self.reached.len() == incarnation {
+                self.deliver_event(shard, Event::Tick);
             }
         }
     }
@@ -181,109 +182,111 @@ impl<'c> Process<'c> {
         Timestamp(EPOCH_MS + i64::try_from(START_US / 1_000).unwrap_or(0))
     }
 
-    fn moment(&self) -> Moment {
+    fn now(&self) -> Now {
         let wall = EPOCH_MS + i64::try_from(self.now_us / 1_000).unwrap_or(i64::MAX);
         let mono = Duration::from_micros(self.now_us - self.booted_us);
-        Moment { wall: Timestamp(wall), mono: Monotonic(mono) }
+        Now { wall: Timestamp(wall), mono: Monotonic(mono) }
     }
 
     fn boot(&mut self) {
         self.reached.push(BTreeMap::new());
-        let life = self.reached.len() as u64;
+        let incarnation = self.reached.len() as u64;
         self.booted_us = self.now_us;
-        let shards = self.stage.shards;
-        let node = format!("life-{life}");
-        let mut config = Config::new(node, life, shards, &self.stage.store.capabilities());
-        // Activities answer by their script, whatever they are given.
+        let shards = self.case_store.shards;
+        let node = format!("life-{incarnation}");
+        let mut config = ShardConfig::new(node, incarnation, shards, &self.case_store.store.capabilities());
+        // Activities answer from their script, whatever their input is.
         config.resolves_secrets = true;
-        config.alone = true;
-        config.bug = self.bug;
-        // Runs are dropped from memory soon, so that what happens next happens to a run from the store.
-        config.resting_max = Duration::from_secs(1);
-        let now = self.moment();
+        config.exclusive = true;
+        config.fault = self.injected_fault;
+        // Runs are evicted soon, so that the next event finds a run that must be loaded from the store.
+        config.idle_max = Duration::from_secs(1);
+        let now = self.now();
         self.shards = shards.shards().map(|id| Shard::new(id, config.clone(), now)).collect();
         self.wakes = vec![Wake::default(); self.shards.len()];
         for shard in 0..self.shards.len() {
-            self.step(shard, Event::Tick);
+            self.deliver_event(shard, Event::Tick);
         }
     }
 
-    /// Comes to a point. True if the process ends here; then the next life has begun.
-    pub(super) fn dies_at(&mut self, point: Point) -> bool {
+    /// Counts that a crash point is reached. Returns true if the process crashes here; the next incarnation has then
+    /// begun.
+    pub(super) fn crash_at(&mut self, point: CrashPoint) -> bool {
         let Some(reached) = self.reached.last_mut() else { return false };
         let times = reached.entry(point).or_default();
         *times += 1;
-        let dies = self.crashes.front() == Some(&Crash { point, time: *times });
-        if dies {
-            self.die();
+        let crashes = self.crashes.front() == Some(&PlannedCrash { point, occurrence: *times });
+        if crashes {
+            self.crash_and_reboot();
         }
-        dies
+        crashes
     }
 
-    fn die(&mut self) {
+    fn crash_and_reboot(&mut self) {
         self.crashes.pop_front();
-        self.out_at_crash.push(self.stage.calls_out());
-        self.queue.retain(|_, happening| matches!(happening, Happening::Ask));
-        if self.client.waits() {
-            let told = self.told_of_wanted();
-            self.client.lost_answer(told);
-            self.ask_when_wanted();
+        self.open_calls_at_crash.push(self.case_store.unsettled_calls());
+        self.queue.retain(|_, process_event| matches!(process_event, ProcessEvent::ClientRequest));
+        if self.client.is_waiting() {
+            let seen_now = self.count_wanted_in_history();
+            self.client.on_reply_lost(seen_now);
+            self.schedule_client_request();
         }
         self.boot();
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Wake(shard, stamp) => {
+    fn handle(&mut self, process_event: ProcessEvent) {
+        match process_event {
+            ProcessEvent::Wake(shard, stamp) => {
                 if self.wakes[shard].stamp == stamp {
-                    self.step(shard, Event::Tick);
+                    self.deliver_event(shard, Event::Tick);
                 }
             }
-            Happening::Execute(shard, effect) => self.execute(shard, effect),
-            Happening::Hear(shard, event) => self.step(shard, event),
-            Happening::Answered(shard, id, key, answer) => {
-                if !self.stage.has_call(&key) {
-                    self.wrong.push(format!("{id:?} was given up, and not cancelled"));
+            ProcessEvent::Execute(shard, effect) => self.execute_effect(shard, effect),
+            ProcessEvent::Deliver(shard, event) => self.deliver_event(shard, event),
+            ProcessEvent::CallResult(shard, id, key, result) => {
+                if !self.case_store.has_call(&key) {
+                    self.violations
+                        .push(format!("{id:?} has no call record any more, but was not cancelled"));
                 }
-                if !self.dies_at(Point::AfterCall) {
-                    self.step(shard, Event::Answered(id, answer));
+                if !self.crash_at(CrashPoint::AfterCall) {
+                    self.deliver_event(shard, Event::AttemptFinished(id, result));
                 }
             }
-            Happening::Ask => self.ask(),
+            ProcessEvent::ClientRequest => self.send_client_request(),
         }
     }
 
-    /// An event reaches a shard, and what it wants is begun.
-    pub(super) fn step(&mut self, shard: usize, event: Event) {
-        let now = self.moment();
-        let follows_commit = matches!(event, Event::CommitAnswered(..));
+    /// Delivers an event to a shard and begins its effects.
+    pub(super) fn deliver_event(&mut self, shard: usize, event: Event) {
+        let now = self.now();
+        let follows_commit = matches!(event, Event::CommitFinished(..));
         let ticks = matches!(event, Event::Tick);
         let fires = ticks
             && self.shards[shard].is_working()
-            && self.stage.timer_is_due(self.stage.shard(shard), now.wall);
-        let carried = &mut self.shards[shard];
-        carried.handle(event, now);
-        let effects = carried.flush(now);
-        let wake_ms = carried.next_wake_ms().max(1);
+            && self.case_store.timer_is_due(self.case_store.shard(shard), now.wall);
+        let target = &mut self.shards[shard];
+        target.handle(event, now);
+        let effects = target.flush(now);
+        let wake_ms = target.next_wake_ms().max(1);
         let nothing = ticks && effects.is_empty() && wake_ms < IDLE_MS;
-        let for_nothing = if nothing { self.wakes[shard].for_nothing + 1 } else { 0 };
-        if for_nothing == FOR_NOTHING_MAX {
-            self.wrong.push(format!("shard {shard} is woken again and again, and does nothing"));
+        let idle_wakes = if nothing { self.wakes[shard].idle_wakes + 1 } else { 0 };
+        if idle_wakes == IDLE_WAKES_MAX {
+            self.violations.push(format!("shard {shard} is woken again and again and does nothing"));
         }
         self.sequence += 1;
-        let idle = wake_ms >= IDLE_MS || for_nothing >= FOR_NOTHING_MAX;
-        self.wakes[shard] = Wake { stamp: self.sequence, idle, for_nothing };
-        self.later(wake_ms * 1_000, Happening::Wake(shard, self.wakes[shard].stamp));
-        if fires && self.dies_at(Point::TimerFired) {
+        let idle = wake_ms >= IDLE_MS || idle_wakes >= IDLE_WAKES_MAX;
+        self.wakes[shard] = Wake { stamp: self.sequence, idle, idle_wakes };
+        self.schedule_in(wake_ms * 1_000, ProcessEvent::Wake(shard, self.wakes[shard].stamp));
+        if fires && self.crash_at(CrashPoint::TimerFired) {
             return;
         }
         for effect in effects {
-            if self.begin(shard, effect) {
+            if self.begin_effect(shard, effect) {
                 return;
             }
         }
         if follows_commit {
-            self.dies_at(Point::AfterEffects);
+            self.crash_at(CrashPoint::AfterEffects);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Abide as it is measured: one process on the embedded store, activities inside it or in a process beside it, called over a wire.
+//! Abide as a measured system: one server process on the embedded store, with activities in process or in a separate
+//! process, called over a wire.
 
 use std::fs;
 use std::io;
@@ -8,66 +9,70 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::http::{Answer, Request};
-use crate::load::Verdict;
+use crate::http::{BenchRequest, BenchResponse};
+use crate::load::ResponseVerdict;
 use crate::process::Place;
 use crate::system::{BRANCHES, KEYS, System, Workload};
 
-/// The activity of every task, in process and beside it: both return their input.
+/// The activity of every task, in process and in a separate process: both return their input.
 const ACTIVITY: &str = "core.echo";
-const ACTIVITY_BESIDE: &str = "bench.echo";
-/// Calls under way to the process beside it: as many as a node has under way altogether.
+const EXTERNAL_ACTIVITY: &str = "bench.echo";
+/// The concurrency of the external activity: as high as that of the whole node.
 const CONCURRENCY: usize = 1_000;
 const WORKFLOW: &str = "workload";
 const EVENT: &str = "Go";
 
-/// A wire that activities are called over.
+/// A wire to external activities.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Over {
+pub(crate) enum HandlerWire {
     Rest,
     Grpc,
 }
 
-pub(crate) struct Abide {
+pub(crate) struct AbideSystem {
     program: PathBuf,
-    /// What serves the activities, and how it is called; none if they are in process.
-    beside: Option<(PathBuf, Over)>,
+    /// The program that serves the activities, and its wire; `None` if they are in process.
+    external_handlers: Option<(PathBuf, HandlerWire)>,
     label: String,
 }
 
-impl Abide {
+impl AbideSystem {
     pub(crate) fn new(program: PathBuf) -> Self {
         Self {
             program,
-            beside: None,
+            external_handlers: None,
             label: format!("Abide {}, embedded store, activities in process", env!("CARGO_PKG_VERSION")),
         }
     }
 
-    /// With activities in a process beside it.
-    pub(crate) fn calling(program: PathBuf, handlers: PathBuf, over: Over) -> Self {
-        let wire = if over == Over::Rest { "REST" } else { "gRPC" };
+    /// With activities in a separate process.
+    pub(crate) fn with_external_handlers(
+        program: PathBuf,
+        handlers: PathBuf,
+        wire_format: HandlerWire,
+    ) -> Self {
+        let wire = if wire_format == HandlerWire::Rest { "REST" } else { "gRPC" };
         let version = env!("CARGO_PKG_VERSION");
-        let label = format!("Abide {version}, embedded store, activities in a process beside it, {wire}");
-        Self { program, beside: Some((handlers, over)), label }
+        let label = format!("Abide {version}, embedded store, activities in a separate process, {wire}");
+        Self { program, external_handlers: Some((handlers, wire_format)), label }
     }
 
     fn activity(&self) -> &'static str {
-        if self.beside.is_some() { ACTIVITY_BESIDE } else { ACTIVITY }
+        if self.external_handlers.is_some() { EXTERNAL_ACTIVITY } else { ACTIVITY }
     }
 }
 
 /// The configuration that declares the activity at this port.
-pub(crate) fn configuration(over: Over, port: u16) -> String {
-    let (transport, path) = match over {
-        Over::Rest => ("rest", "/activities/bench.echo"),
-        Over::Grpc => ("grpc", ""),
+pub(crate) fn configuration(wire_format: HandlerWire, port: u16) -> String {
+    let (transport, path) = match wire_format {
+        HandlerWire::Rest => ("rest", "/activities/bench.echo"),
+        HandlerWire::Grpc => ("grpc", ""),
     };
     format!(
         "[dispatch]\n\
          allow = [\"127.0.0.1\"]\n\
          [[activities]]\n\
-         name = \"{ACTIVITY_BESIDE}\"\n\
+         name = \"{EXTERNAL_ACTIVITY}\"\n\
          category = \"other\"\n\
          transport = \"{transport}\"\n\
          endpoint = \"http://127.0.0.1:{port}{path}\"\n\
@@ -75,12 +80,12 @@ pub(crate) fn configuration(over: Over, port: u16) -> String {
     )
 }
 
-impl System for Abide {
+impl System for AbideSystem {
     fn key(&self) -> &'static str {
-        match self.beside {
+        match self.external_handlers {
             None => "abide",
-            Some((_, Over::Rest)) => "abideRest",
-            Some((_, Over::Grpc)) => "abideGrpc",
+            Some((_, HandlerWire::Rest)) => "abideRest",
+            Some((_, HandlerWire::Grpc)) => "abideGrpc",
         }
     }
 
@@ -92,83 +97,86 @@ impl System for Abide {
         let mut server = Command::new(&self.program);
         server.arg("serve").arg("--data").arg(place.folder().join("data"));
         server.arg("--listen").arg(format!("127.0.0.1:{}", place.api));
-        let Some((handlers, over)) = &self.beside else { return Ok(vec![server]) };
+        let Some((handlers, wire_format)) = &self.external_handlers else { return Ok(vec![server]) };
         let config = place.folder().join("abide.toml");
-        fs::write(&config, configuration(*over, place.service))?;
+        fs::write(&config, configuration(*wire_format, place.service))?;
         server.arg("--config").arg(config);
         let mut service = Command::new(handlers);
         service.arg(format!("127.0.0.1:{}", place.service));
         Ok(vec![server, service])
     }
 
-    fn takes(&self, workload: Workload) -> bool {
-        // The others call no activity.
-        self.beside.is_none() || matches!(workload, Workload::W1 | Workload::W4)
+    fn supports(&self, workload: Workload) -> bool {
+        // The other workloads call no activity.
+        self.external_handlers.is_none() || matches!(workload, Workload::W1 | Workload::W4)
     }
 
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)> {
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)> {
         let definition = match workload {
             Workload::W2 => {
                 let route = json!({"entityType": "log", "action": "record"}).to_string();
-                return vec![(place.api, Request::put(&format!("/api/routes/{EVENT}"), &route))];
+                return vec![(place.api, BenchRequest::put(&format!("/api/routes/{EVENT}"), &route))];
             }
             Workload::W1 => abide_bench::three_tasks_of(self.activity()),
             Workload::W3 => abide_bench::waiting(EVENT),
             Workload::W4 => abide_bench::parallel_of(self.activity(), BRANCHES),
         };
-        vec![(place.api, Request::post("/api/workflows", &definition.to_string()))]
+        vec![(place.api, BenchRequest::post("/api/workflows", &definition.to_string()))]
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> Request {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
         if workload == Workload::W2 {
             let event = json!({
                 "specversion": "1.0", "source": "/bench", "id": number.to_string(), "type": EVENT,
                 "subject": format!("key-{}", number % KEYS), "data": format!("event-{number}"),
             });
-            return Request::post("/api/events", &event.to_string());
+            return BenchRequest::post("/api/events", &event.to_string());
         }
         let body = json!({"workflow": WORKFLOW, "input": {"id": format!("dev-{number}")}});
-        Request::post("/api/instances?wait=PT60S", &body.to_string())
+        BenchRequest::post("/api/instances?wait=PT60S", &body.to_string())
     }
 
-    fn start_waiting(&self, number: u64) -> Request {
+    fn start_waiting(&self, number: u64) -> BenchRequest {
         let input = json!({"id": format!("dev-{number}")});
         let body = json!({"workflow": WORKFLOW, "instanceId": instance(number), "input": input});
-        Request::post("/api/instances", &body.to_string())
+        BenchRequest::post("/api/instances", &body.to_string())
     }
 
-    fn raise(&self, number: u64) -> Request {
+    fn raise(&self, number: u64) -> BenchRequest {
         let payload = json!({"id": format!("dev-{number}")});
-        Request::post(&format!("/api/instances/{}/events/{EVENT}", instance(number)), &payload.to_string())
+        BenchRequest::post(
+            &format!("/api/instances/{}/events/{EVENT}", instance(number)),
+            &payload.to_string(),
+        )
     }
 
-    fn outcome(&self, number: u64) -> Request {
-        Request::get(&format!("/api/instances/{}", instance(number)))
+    fn outcome(&self, number: u64) -> BenchRequest {
+        BenchRequest::get(&format!("/api/instances/{}", instance(number)))
     }
 
-    fn judge(&self, answer: &Answer) -> Verdict {
-        if !answer.is_success() {
-            return Verdict::Refused;
+    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+        if !response.is_success() {
+            return ResponseVerdict::Refused;
         }
-        // An event is answered with what became of it, a run with how it stands.
-        match serde_json::from_slice(&answer.body) {
-            Ok(Envelope { data: Run { status: None, accepted: Some(1) } }) => Verdict::Done,
-            Ok(Envelope { data: Run { status: Some("Completed"), .. } }) => Verdict::Done,
-            Ok(Envelope { data: Run { status: Some("Pending" | "Running"), .. } }) => Verdict::NotYet,
-            _ => Verdict::Refused,
+        // The response to an event has a count, the response to a run has its status.
+        match serde_json::from_slice(&response.body) {
+            Ok(Envelope { data: Run { status: None, accepted: Some(1) } }) => ResponseVerdict::Done,
+            Ok(Envelope { data: Run { status: Some("Completed"), .. } }) => ResponseVerdict::Done,
+            Ok(Envelope { data: Run { status: Some("Pending" | "Running"), .. } }) => ResponseVerdict::NotYet,
+            _ => ResponseVerdict::Refused,
         }
     }
 
-    fn counters(&self) -> Option<Request> {
-        Some(Request::get("/metrics"))
+    fn counters(&self) -> Option<BenchRequest> {
+        Some(BenchRequest::get("/metrics"))
     }
 
-    fn calls(&self) -> Option<Request> {
-        self.beside.as_ref().map(|_| Request::get("/counts"))
+    fn calls(&self) -> Option<BenchRequest> {
+        self.external_handlers.as_ref().map(|_| BenchRequest::get("/counts"))
     }
 }
 
-/// As much of an answer as is looked at.
+/// The fields of a response that are read.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]

@@ -1,8 +1,9 @@
-//! The figures of runs: what there is, the median and the spread over runs, tables for people and JSON for machines.
+//! The figures of runs: their names, median and spread over runs, as tables for people and JSON for machines. It does
+//! not know how figures are measured.
 
 use serde_json::{Map, Value, json};
 
-/// What is measured, in the order of the tables.
+/// The measured figures, in the order of the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
     WorkflowsPerSecond,
@@ -61,7 +62,7 @@ impl Figure {
         Self::Errors,
     ];
 
-    /// The name in JSON, the name in tables, and the digits behind the point there.
+    /// The name in JSON, the name in tables, and the number of decimals in tables.
     fn names(self) -> (&'static str, &'static str, usize) {
         match self {
             Self::WorkflowsPerSecond => ("workflowsPerSecond", "workflows/s", 0),
@@ -70,30 +71,29 @@ impl Figure {
             Self::P99Ms => ("p99Ms", "p99 ms", 2),
             Self::StartSeconds => ("startSeconds", "start all, s", 2),
             Self::FinishSeconds => ("finishSeconds", "raise all until all have ended, s", 2),
-            Self::WaitingGrownMib => ("waitingGrownMib", "RSS grown while they wait, MiB", 0),
+            Self::WaitingGrownMib => ("waitingGrownMib", "RSS growth while waiting, MiB", 0),
             Self::CpuMs => ("cpuMsPerWorkflow", "CPU ms per workflow", 3),
-            Self::CpuServerMs => ("cpuMsPerWorkflowServer", "  of it the server's", 3),
-            Self::StepServerUs => ("cpuUsPerStepServer", "CPU µs per step, the server's", 1),
-            Self::StepServiceUs => ("cpuUsPerStepService", "CPU µs per step, the called process's", 1),
-            Self::CallsPerStep => ("roundTripsPerStep", "round trips to it per step", 3),
+            Self::CpuServerMs => ("cpuMsPerWorkflowServer", "  of which the server", 3),
+            Self::StepServerUs => ("cpuUsPerStepServer", "CPU µs per step, server", 1),
+            Self::StepServiceUs => ("cpuUsPerStepService", "CPU µs per step, called process", 1),
+            Self::CallsPerStep => ("roundTripsPerStep", "round trips per step", 3),
             Self::PeakMib => ("peakRssMib", "peak RSS, MiB", 0),
-            Self::PeakServerMib => ("peakRssMibServer", "  of it the server's", 0),
-            Self::ReadySeconds => ("readySeconds", "from nothing to the first workflow, s", 2),
-            Self::SyncsPerSecond => ("fdatasyncPerSecond", "fdatasync/s (own run, strace)", 0),
-            Self::SyncsPerWorkflow => ("fdatasyncPerWorkflow", "fdatasync per workflow (the same)", 3),
+            Self::PeakServerMib => ("peakRssMibServer", "  of which the server", 0),
+            Self::ReadySeconds => ("readySeconds", "from process start to the first workflow, s", 2),
+            Self::SyncsPerSecond => ("fdatasyncPerSecond", "fdatasync/s (separate run, strace)", 0),
+            Self::SyncsPerWorkflow => ("fdatasyncPerWorkflow", "fdatasync per workflow (same run)", 3),
             Self::CommitsPerSecond => ("commitsPerSecond", "commits/s", 0),
             Self::CommitsPerWorkflow => ("commitsPerWorkflow", "commits per workflow", 2),
             Self::RowsPerWorkflow => ("rowsPerWorkflow", "rows per workflow", 2),
-            Self::CallsRunning => ("callsRunning", "calls under way at the end", 0),
-            Self::CallsWaiting => ("callsWaiting", "calls that wait at the end", 0),
-            Self::OthersPercent => ("othersPercent", "CPU taken by others, % of a core", 0),
+            Self::CallsRunning => ("callsRunning", "calls in flight at the end", 0),
+            Self::CallsWaiting => ("callsWaiting", "calls waiting at the end", 0),
+            Self::OthersPercent => ("othersPercent", "CPU used by other processes, % of a core", 0),
             Self::StolenPercent => ("stolenPercent", "CPU stolen by the host, % of a core", 1),
             Self::Errors => ("errors", "errors", 0),
         }
     }
 }
 
-/// The figures of one run.
 #[derive(Default)]
 pub(crate) struct Figures(Vec<(Figure, f64)>);
 
@@ -107,7 +107,7 @@ impl Figures {
 #[derive(Default)]
 pub(crate) struct Runs(Vec<Figures>);
 
-/// A figure over its runs.
+/// A figure over all runs.
 struct Spread {
     median: f64,
     lowest: f64,
@@ -130,13 +130,14 @@ impl Runs {
         let runs: Vec<f64> = all.map(|(_, value)| *value).collect();
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
-        let (lowest, highest) = (*sorted.first()?, *sorted.last()?);
+        let lowest = *sorted.first()?;
+        let highest = *sorted.last()?;
         let low = sorted.get((sorted.len() - 1) / 2)?;
         let high = sorted.get(sorted.len() / 2)?;
         Some(Spread { median: f64::midpoint(*low, *high), lowest, highest, runs })
     }
 
-    /// Every figure there is: its median, its spread, and the runs in their order.
+    /// Every measured figure: its median, its spread, and the runs in order.
     pub(crate) fn json(&self) -> Value {
         let mut all = Map::new();
         for figure in Figure::ALL {
@@ -149,7 +150,8 @@ impl Runs {
     }
 }
 
-/// A table: a row for each figure, a column for each system, the median and in brackets the lowest and the highest run.
+/// A table with a row for each figure and a column for each system: the median, and in brackets the lowest and the
+/// highest run.
 pub(crate) fn table(columns: &[(&str, &Runs)]) -> String {
     let mut rows = vec![vec![String::new()]];
     for (label, _) in columns {

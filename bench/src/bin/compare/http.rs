@@ -1,5 +1,6 @@
-//! The client, the same for every system: HTTP/1.1 on a connection that stays open, one request at a time, and no more of the
-//! protocol than the measured servers speak. Both cores of a small machine are shared with it, so it does little.
+//! The client, the same for every system: HTTP/1.1 on a kept-alive connection, one request at a time. It implements
+//! only as much of the protocol as the measured servers use, and does little work, because it shares the cores with
+//! them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,30 +9,30 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// No answer is larger than this; a hundred branches are about ten KiB.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// No response is larger than this; a hundred branches are about ten KiB.
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
-/// A port of this machine.
+/// The loopback address with this port.
 pub(crate) fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// A request as it goes over the wire.
-pub(crate) struct Request {
+/// The bytes of a request.
+pub(crate) struct BenchRequest {
     bytes: Vec<u8>,
 }
 
-impl Request {
+impl BenchRequest {
     pub(crate) fn get(path: &str) -> Self {
         Self { bytes: format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes() }
     }
 
-    /// With a body of JSON.
+    /// With a JSON body.
     pub(crate) fn post(path: &str, body: &str) -> Self {
         Self::with("POST", path, body)
     }
 
-    /// With a body of JSON.
+    /// With a JSON body.
     pub(crate) fn put(path: &str, body: &str) -> Self {
         Self::with("PUT", path, body)
     }
@@ -44,71 +45,70 @@ impl Request {
     }
 }
 
-/// What came back.
-pub(crate) struct Answer {
+pub(crate) struct BenchResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl BenchResponse {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// For people: the status and the beginning of the body.
+    /// The status and the beginning of the body, for error messages.
     pub(crate) fn excerpt(&self) -> String {
         let body: String = String::from_utf8_lossy(&self.body).chars().take(300).collect();
         format!("{} {body}", self.status)
     }
 }
 
-/// One request, on a connection of its own, within this time.
-pub(crate) async fn once(port: u16, request: &Request, within: Duration) -> io::Result<Answer> {
-    let mut line = Line::new(local(port), within);
-    line.send(request).await
+/// Sends one request on a new connection, with this timeout.
+pub(crate) async fn once(port: u16, request: &BenchRequest, within: Duration) -> io::Result<BenchResponse> {
+    let mut client = KeepAliveClient::new(local(port), within);
+    client.send(request).await
 }
 
-/// A line to a server: opened when it is needed, and anew after it broke.
-pub(crate) struct Line {
+/// A client with one connection: opened when needed, and reopened after it failed.
+pub(crate) struct KeepAliveClient {
     address: SocketAddr,
     within: Duration,
     connection: Option<Connection>,
 }
 
-impl Line {
+impl KeepAliveClient {
     pub(crate) fn new(address: SocketAddr, within: Duration) -> Self {
         Self { address, within, connection: None }
     }
 
-    pub(crate) async fn send(&mut self, request: &Request) -> io::Result<Answer> {
-        let taken = self.connection.take();
+    pub(crate) async fn send(&mut self, request: &BenchRequest) -> io::Result<BenchResponse> {
+        let open = self.connection.take();
         let exchange = async {
-            let mut connection = match taken {
+            let mut connection = match open {
                 Some(connection) => connection,
                 None => Connection::open(self.address).await?,
             };
-            let answer = connection.exchange(request).await?;
-            Ok((connection, answer))
+            let response = connection.exchange(request).await?;
+            Ok((connection, response))
         };
-        let (connection, answer) = tokio::time::timeout(self.within, exchange)
+        let (connection, response) = tokio::time::timeout(self.within, exchange)
             .await
-            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))?;
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no response in time")))?;
         if !connection.closing {
             self.connection = Some(connection);
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
 struct Connection {
     stream: TcpStream,
-    /// Read and not yet consumed.
+    /// Bytes that are read and not yet consumed.
     buffer: Vec<u8>,
-    /// The server has said that it closes.
+    /// True if the server closes the connection after this response.
     closing: bool,
 }
 
-/// How long the body is.
+/// The length of a body.
 enum Body {
     Bytes(usize),
     Chunks,
@@ -121,18 +121,20 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(4096), closing: false })
     }
 
-    async fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
+    async fn exchange(&mut self, request: &BenchRequest) -> io::Result<BenchResponse> {
         self.stream.write_all(&request.bytes).await?;
         let head = self.until(b"\r\n\r\n").await?;
-        let head = std::str::from_utf8(&head).map_err(|_| broken("a head that is no text"))?;
+        let head = std::str::from_utf8(&head).map_err(|_| broken("the response head is not UTF-8"))?;
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        let status: u16 = status.ok_or_else(|| broken("no status"))?;
+        let status: u16 = status.ok_or_else(|| broken("the response has no status"))?;
         let mut length = Body::Bytes(0);
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            let (name, value) = (name.trim(), value.trim());
+            let name = name.trim();
+            let value = value.trim();
             if name.eq_ignore_ascii_case("content-length") {
-                length = Body::Bytes(value.parse().map_err(|_| broken("no length"))?);
+                length =
+                    Body::Bytes(value.parse().map_err(|_| broken("the content-length is not a number"))?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked")
             {
                 length = Body::Chunks;
@@ -144,7 +146,7 @@ impl Connection {
             Body::Bytes(bytes) => self.exactly(bytes).await?,
             Body::Chunks => self.chunks().await?,
         };
-        Ok(Answer { status, body })
+        Ok(BenchResponse { status, body })
     }
 
     async fn chunks(&mut self) -> io::Result<Vec<u8>> {
@@ -154,7 +156,7 @@ impl Connection {
             let size = std::str::from_utf8(&line).ok().and_then(|line| {
                 usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16).ok()
             });
-            let size = size.ok_or_else(|| broken("a chunk without a size"))?;
+            let size = size.ok_or_else(|| broken("a chunk has no size"))?;
             let chunk = self.exactly(size).await?;
             self.until(b"\r\n").await?;
             if size == 0 {
@@ -164,15 +166,15 @@ impl Connection {
         }
     }
 
-    /// Everything before this mark, which is consumed too.
+    /// Reads everything before this mark; the mark is consumed too.
     async fn until(&mut self, mark: &[u8]) -> io::Result<Vec<u8>> {
         let mut searched = 0;
         loop {
             let fresh = self.buffer.get(searched..).unwrap_or_default();
             if let Some(found) = fresh.windows(mark.len()).position(|window| window == mark) {
-                let mut taken: Vec<u8> = self.buffer.drain(..searched + found + mark.len()).collect();
-                taken.truncate(searched + found);
-                return Ok(taken);
+                let mut bytes: Vec<u8> = self.buffer.drain(..searched + found + mark.len()).collect();
+                bytes.truncate(searched + found);
+                return Ok(bytes);
             }
             searched = (self.buffer.len() + 1).saturating_sub(mark.len());
             self.more().await?;
@@ -180,8 +182,8 @@ impl Connection {
     }
 
     async fn exactly(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
-        if bytes > ANSWER_BYTES_MAX {
-            return Err(broken("an answer too large"));
+        if bytes > RESPONSE_BYTES_MAX {
+            return Err(broken("the response is too large"));
         }
         while self.buffer.len() < bytes {
             self.more().await?;
@@ -190,8 +192,8 @@ impl Connection {
     }
 
     async fn more(&mut self) -> io::Result<()> {
-        if self.buffer.len() > ANSWER_BYTES_MAX {
-            return Err(broken("an answer too large"));
+        if self.buffer.len() > RESPONSE_BYTES_MAX {
+            return Err(broken("the response is too large"));
         }
         match self.stream.read_buf(&mut self.buffer).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,39 +1,39 @@
-//! One run of one workload on one system, from an empty folder to figures.
+//! Measures one run of one workload on one system, from an empty folder to figures.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::figures::{Figure, Figures};
-use crate::http::{self, Request};
-use crate::load::{self, ClosedLoop, Load, Tally};
+use crate::http::{self, BenchRequest};
+use crate::load::{self, BenchLoad, ClosedLoop, LoadTally};
 use crate::process::{self, Machine, Running, Usage};
 use crate::system::{self, System, Workload, accepted};
 use crate::trace;
 
-/// Connections that start, raise and ask in W3.
+/// Connections that start, raise and poll in W3.
 const W3_IN_FLIGHT: usize = 256;
-/// How long all wait before memory is looked at and they are raised.
+/// How long all instances wait before memory is measured and they are raised.
 const SETTLE: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A workload, and how many at once.
+/// A workload and its size.
 #[derive(Clone, Copy)]
-pub(crate) struct Cell {
+pub(crate) struct WorkloadSize {
     pub(crate) workload: Workload,
-    /// W3: how many wait. Otherwise: how many are in flight.
+    /// W3: how many instances wait. Otherwise: how many are in flight.
     pub(crate) count: usize,
 }
 
-/// How long a closed loop runs.
+/// The durations of a closed loop.
 #[derive(Clone, Copy)]
 pub(crate) struct Spans {
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
 }
 
-/// The figures of one run.
-pub(crate) async fn run(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> io::Result<Figures> {
+/// Measures one run.
+pub(crate) async fn run(system: &Arc<dyn System>, cell: WorkloadSize, spans: Spans) -> io::Result<Figures> {
     let (running, ready_seconds) = system::start(system, cell.workload, false).await?;
     let mut figures = match cell.workload {
         Workload::W3 => waiting(system, &running, cell.count).await,
@@ -48,16 +48,17 @@ pub(crate) async fn run(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> i
     Ok(figures)
 }
 
-/// The syncs of a run, and nothing else: tracing costs time.
-pub(crate) async fn syncs(system: &Arc<dyn System>, cell: Cell, spans: Spans) -> io::Result<Figures> {
+/// Counts the syncs of a run, and nothing else: tracing costs time.
+pub(crate) async fn syncs(system: &Arc<dyn System>, cell: WorkloadSize, spans: Spans) -> io::Result<Figures> {
     let (running, _) = system::start(system, cell.workload, true).await?;
     let load = looped(system, &running, cell);
     let closed_loop = ClosedLoop::start(&load);
     tokio::time::sleep(spans.warm_up).await;
-    let from = trace::moment();
+    let from = trace::now_seconds();
     closed_loop.begin();
     tokio::time::sleep(spans.measured).await;
-    let (tally, until) = (closed_loop.end(), trace::moment());
+    let tally = closed_loop.end();
+    let until = trace::now_seconds();
     let syncs = trace::syncs(running.place.folder(), from, until)? as f64;
     let mut figures = Figures::default();
     figures.set(Figure::SyncsPerSecond, syncs / (until - from));
@@ -65,27 +66,33 @@ pub(crate) async fn syncs(system: &Arc<dyn System>, cell: Cell, spans: Spans) ->
     Ok(figures)
 }
 
-fn looped(system: &Arc<dyn System>, running: &Running, cell: Cell) -> Load {
-    let (make, judge) = (Arc::clone(system), Arc::clone(system));
-    Load {
+fn looped(system: &Arc<dyn System>, running: &Running, cell: WorkloadSize) -> BenchLoad {
+    let make = Arc::clone(system);
+    let judge = Arc::clone(system);
+    BenchLoad {
         port: running.place.api,
         in_flight: cell.count,
         make: Arc::new(move |number| make.start_and_wait(cell.workload, number)),
-        judge: Arc::new(move |answer| judge.judge(answer)),
+        judge: Arc::new(move |response| judge.judge(response)),
     }
 }
 
-async fn closed_loop(system: &Arc<dyn System>, running: &Running, cell: Cell, spans: Spans) -> Figures {
+async fn closed_loop(
+    system: &Arc<dyn System>,
+    running: &Running,
+    cell: WorkloadSize,
+    spans: Spans,
+) -> Figures {
     let nothing = |_: &Running| std::future::ready(());
     looped_beside(system, running, cell, spans, nothing).await.0
 }
 
-/// The figures of a closed loop beside something else, which is begun between warming up and measuring. What the server calls and counts about
-/// that is in the figures too.
+/// Measures a closed loop next to another load, which `begin` starts between warm-up and measurement. The figures
+/// include the calls and counters of that load.
 pub(crate) async fn beside<F: Future<Output = io::Result<()>>>(
     system: &Arc<dyn System>,
     running: &Running,
-    cell: Cell,
+    cell: WorkloadSize,
     spans: Spans,
     begin: impl FnOnce(&Running) -> F,
 ) -> io::Result<Figures> {
@@ -101,33 +108,36 @@ pub(crate) async fn beside<F: Future<Output = io::Result<()>>>(
 async fn looped_beside<F: Future>(
     system: &Arc<dyn System>,
     running: &Running,
-    cell: Cell,
+    cell: WorkloadSize,
     spans: Spans,
     begin: impl FnOnce(&Running) -> F,
 ) -> (Figures, F::Output) {
     let closed_loop = ClosedLoop::start(&looped(system, running, cell));
     tokio::time::sleep(spans.warm_up).await;
     let begun = begin(running).await;
-    let (counted, called) = (counters(system, running).await, calls(system, running).await);
-    let watch = Watch::begin(running);
+    let counters_before = counters(system, running).await;
+    let calls_before = calls(system, running).await;
+    let watch = UsageWatch::begin(running);
     closed_loop.begin();
     tokio::time::sleep(spans.measured).await;
     let mut tally = closed_loop.end();
-    let (workflows, mut figures) = (finished(&tally), Figures::default());
+    let workflows = finished(&tally);
+    let mut figures = Figures::default();
     let seconds = watch.end(running, workflows, cell.workload.steps(), &mut figures);
-    let (now_counted, now_called) = (counters(system, running).await, calls(system, running).await);
+    let counters_after = counters(system, running).await;
+    let calls_after = calls(system, running).await;
     figures.set(Figure::WorkflowsPerSecond, workflows / seconds);
     if cell.workload == Workload::W4 {
         figures.set(Figure::StepsPerSecond, workflows * system::BRANCHES as f64 / seconds);
     }
     figures.set(Figure::P50Ms, tally.percentile_ms(0.50));
     figures.set(Figure::P99Ms, tally.percentile_ms(0.99));
-    if let (Some(before), Some(after)) = (counted, now_counted) {
+    if let (Some(before), Some(after)) = (counters_before, counters_after) {
         figures.set(Figure::CommitsPerSecond, (after.commits - before.commits) / seconds);
         figures.set(Figure::CommitsPerWorkflow, (after.commits - before.commits) / workflows);
         figures.set(Figure::RowsPerWorkflow, (after.rows - before.rows) / workflows);
     }
-    if let (Some(before), Some(after)) = (called, now_called) {
+    if let (Some(before), Some(after)) = (calls_before, calls_after) {
         figures.set(Figure::CallsPerStep, (after - before) / (workflows * cell.workload.steps() as f64));
     }
     errors(&mut figures, &tally);
@@ -135,7 +145,7 @@ async fn looped_beside<F: Future>(
 }
 
 async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> Figures {
-    let load = |make: load::Make, judge: load::Judge| Load {
+    let load = |make: load::Make, judge: load::Judge| BenchLoad {
         port: running.place.api,
         in_flight: W3_IN_FLIGHT,
         make,
@@ -144,11 +154,14 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
     let [starting, raising, asking, judging] = std::array::from_fn(|_| Arc::clone(system));
     let start = load(Arc::new(move |number| starting.start_waiting(number)), Arc::new(accepted));
     let raise = load(Arc::new(move |number| raising.raise(number)), Arc::new(accepted));
-    let ask =
-        load(Arc::new(move |number| asking.outcome(number)), Arc::new(move |answer| judging.judge(answer)));
+    let ask = load(
+        Arc::new(move |number| asking.outcome(number)),
+        Arc::new(move |response| judging.judge(response)),
+    );
 
     let resident = |running: &Running| running.usage().iter().map(|usage| usage.resident_mib).sum::<f64>();
-    let (watch, resident_before) = (Watch::begin(running), resident(running));
+    let watch = UsageWatch::begin(running);
+    let resident_before = resident(running);
     let (start_seconds, mut tally) = load::each(&start, count as u64).await;
     tokio::time::sleep(SETTLE).await;
     let resident_waiting = resident(running);
@@ -167,30 +180,32 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
     figures
 }
 
-fn finished(tally: &Tally) -> f64 {
+fn finished(tally: &LoadTally) -> f64 {
     tally.latencies_us.len() as f64
 }
 
-/// CPU time and real time from one moment to another.
-struct Watch {
+/// Measures CPU time and real time between `begin` and `end`.
+struct UsageWatch {
     used: Vec<Usage>,
     machine: Machine,
     began: f64,
 }
 
-impl Watch {
+impl UsageWatch {
     fn begin(running: &Running) -> Self {
-        Self { used: running.usage(), machine: process::machine(), began: trace::moment() }
+        Self { used: running.usage(), machine: process::machine(), began: trace::now_seconds() }
     }
 
-    /// Sets what a workflow cost and what others took meanwhile. Returns the seconds that have passed.
+    /// Sets the cost of a workflow and the CPU time of other processes. Returns the elapsed seconds.
     fn end(self, running: &Running, workflows: f64, steps: usize, figures: &mut Figures) -> f64 {
-        let (seconds, machine, used) = (trace::moment() - self.began, process::machine(), running.usage());
+        let seconds = trace::now_seconds() - self.began;
+        let machine = process::machine();
+        let used = running.usage();
         let spent = self.used.iter().zip(used).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
         let spent: Vec<f64> = spent.collect();
         let total = spent.iter().sum::<f64>();
         figures.set(Figure::CpuMs, total * 1000.0 / workflows);
-        // What the server calls is a process of its own in most of the systems: say whose time it was.
+        // In most systems the server calls a separate process: the figures tell the two apart.
         let step_us = |seconds: f64| seconds * 1e6 / (workflows * steps as f64);
         if let [server, _, ..] = spent.as_slice() {
             figures.set(Figure::CpuServerMs, server * 1000.0 / workflows);
@@ -209,10 +224,10 @@ impl Watch {
     }
 }
 
-fn errors(figures: &mut Figures, tally: &Tally) {
+fn errors(figures: &mut Figures, tally: &LoadTally) {
     figures.set(Figure::Errors, tally.errors as f64);
     if let Some(error) = &tally.first_error {
-        eprintln!("    {} errors, the first: {error}", tally.errors);
+        eprintln!("    {} errors; the first: {error}", tally.errors);
     }
 }
 
@@ -222,9 +237,9 @@ struct Counters {
 }
 
 async fn metrics(system: &Arc<dyn System>, running: &Running) -> Option<String> {
-    let request: Request = system.counters()?;
-    let answer = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
-    String::from_utf8(answer.body).ok()
+    let request: BenchRequest = system.counters()?;
+    let response = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
+    String::from_utf8(response.body).ok()
 }
 
 async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counters> {
@@ -235,17 +250,17 @@ async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counter
     })
 }
 
-/// How many calls the process that the server calls has had.
+/// How many calls the separate process has received.
 async fn calls(system: &Arc<dyn System>, running: &Running) -> Option<f64> {
-    let answer = http::once(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
-    serde_json::from_slice::<serde_json::Value>(&answer.body).ok()?.get("calls")?.as_f64()
+    let response = http::once(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
+    serde_json::from_slice::<serde_json::Value>(&response.body).ok()?.get("calls")?.as_f64()
 }
 
 /// The sum over all labels of a counter in the text format of Prometheus.
 fn sum(text: &str, name: &str) -> Option<f64> {
     let of_it = text.lines().filter_map(|line| line.strip_prefix(name));
     let values = of_it.filter(|rest| rest.starts_with(['{', ' '])).filter_map(|rest| {
-        // Behind the labels, or behind the name; a time may follow.
+        // The value is after the labels, or after the name; a timestamp may follow.
         let rest = rest.rsplit_once('}').map_or(rest, |(_, rest)| rest);
         rest.split_whitespace().next()?.parse::<f64>().ok()
     });

@@ -1,4 +1,4 @@
-//! Processes under measurement: started in a folder of their own, looked at through /proc, ended by their id.
+//! The measured processes: started in a fresh folder, measured through /proc, killed by their id.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::http::local;
 /// The kernel's unit for CPU time in /proc, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Where a system runs: a fresh folder, and ports that were free a moment ago.
+/// The folder and ports of a system: the folder is fresh, and the ports were free when they were chosen.
 pub(crate) struct Place {
     folder: TempDir,
     pub(crate) api: u16,
@@ -25,15 +25,15 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> io::Result<Self> {
-        // All four are held while they are chosen, or the same one could come twice.
-        let held: Vec<TcpListener> =
+        // All four are bound at the same time, or the same port could be chosen twice.
+        let listeners: Vec<TcpListener> =
             (0..4).map(|_| TcpListener::bind(local(0))).collect::<io::Result<_>>()?;
         let mut ports = Vec::new();
-        for listener in &held {
+        for listener in &listeners {
             ports.push(listener.local_addr()?.port());
         }
         let [api, admin, node, service] =
-            ports.try_into().map_err(|_| io::Error::other("four ports were asked for"))?;
+            ports.try_into().map_err(|_| io::Error::other("four ports were requested"))?;
         Ok(Self { folder: tempfile::tempdir()?, api, admin, node, service })
     }
 
@@ -42,19 +42,19 @@ impl Place {
     }
 }
 
-/// The processes of a system. Dropping ends them and removes their folder.
+/// The processes of a system. Dropping this kills them and removes their folder.
 pub(crate) struct Running {
     children: Vec<Child>,
     pub(crate) place: Place,
 }
 
 impl Running {
-    /// Starts these programs in this order.
+    /// Starts the programs in this order.
     pub(crate) fn start(place: Place, programs: Vec<Command>) -> io::Result<Self> {
         let mut running = Self { children: Vec::new(), place };
         for (number, mut program) in programs.into_iter().enumerate() {
             let log = File::create(running.log(number))?;
-            // Restate leaves folders in the one for temporary files.
+            // Restate leaves folders in the folder for temporary files.
             program.current_dir(running.place.folder()).env("TMPDIR", running.place.folder());
             program.stdin(Stdio::null());
             program.stdout(log.try_clone()?).stderr(log);
@@ -66,7 +66,7 @@ impl Running {
         Ok(running)
     }
 
-    /// What a process said last, if one of them has ended by itself.
+    /// The end of the log of a process that has ended by itself, if any.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let mut ended = None;
         for (number, child) in self.children.iter_mut().enumerate() {
@@ -77,7 +77,7 @@ impl Running {
         ended.map(|(number, status)| format!("a process ended: {status}\n{}", self.last_words(number)))
     }
 
-    /// The end of the server's log.
+    /// The last lines of a process's log.
     pub(crate) fn last_words(&self, number: usize) -> String {
         let log = fs::read(self.log(number)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -85,7 +85,7 @@ impl Running {
         lines.iter().skip(lines.len().saturating_sub(20)).map(|line| format!("  {line}\n")).collect()
     }
 
-    /// What each process has used until now, with its children.
+    /// The resources that each process has used so far, including its children.
     pub(crate) fn usage(&self) -> Vec<Usage> {
         let parents = parents();
         self.children.iter().map(|child| Usage::of(&tree(child.id(), &parents))).collect()
@@ -99,14 +99,15 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // Its data are thrown away: no need to ask nicely. One that has ended already has no id to misuse.
+            // Its data are deleted, so it is killed without a graceful shutdown. A child that has ended is not killed
+            // again.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// What a process and its children have used.
+/// The resources used by a process and its children.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu_seconds: f64,
@@ -128,10 +129,10 @@ impl Usage {
     }
 }
 
-/// CPU time of the whole machine, and of this process, which is the client.
+/// CPU time of the whole machine and of this process, which is the client.
 pub(crate) struct Machine {
     pub(crate) busy_seconds: f64,
-    /// Of them, given to other machines by the host.
+    /// The part of it that the host gave to other machines.
     pub(crate) stolen_seconds: f64,
     pub(crate) client_seconds: f64,
 }
@@ -139,7 +140,7 @@ pub(crate) struct Machine {
 pub(crate) fn machine() -> Machine {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
-    // user nice system idle iowait irq softirq steal; what follows is part of the first two.
+    // user nice system idle iowait irq softirq steal; the later fields are part of the first two.
     let fields = first.split_whitespace().skip(1).take(8).map(|field| field.parse().unwrap_or(0.0));
     let (mut busy, mut stolen): (f64, f64) = (0.0, 0.0);
     for (number, ticks) in fields.enumerate().filter(|(number, _)| !matches!(number, 3 | 4)) {
@@ -158,7 +159,7 @@ fn kib(status: &str, name: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// The numbers of /proc/PID/stat behind the name, from the state on; what is no number is zero.
+/// The fields of /proc/PID/stat after the name, beginning with the state; a field that is not a number is 0.
 fn stat(pid: u32) -> Option<Vec<u64>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

@@ -1,7 +1,7 @@
-//! Restate as it is measured: its server from npm, and the service of bench/peers/restate beside it.
+//! Restate as a measured system: its server from npm, and the service of bench/peers/restate.
 //!
-//! Its defaults, which sync before they acknowledge, with four partitions: its best setting on two cores. Its W1 is a plain
-//! service and not a keyed workflow, which costs it more.
+//! It runs with its defaults, which sync before they acknowledge, and with four partitions: its best setting on two
+//! cores. Its W1 is a plain service and not a keyed workflow, which would cost it more.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::http::{Answer, Request};
-use crate::load::Verdict;
+use crate::http::{BenchRequest, BenchResponse};
+use crate::load::ResponseVerdict;
 use crate::process::Place;
 use crate::system::{BRANCHES, KEYS, System, Workload};
 
@@ -30,7 +30,7 @@ impl Restate {
         let version = version.unwrap_or_default();
         let number = version.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
         let label = format!(
-            "Restate {}, {PARTITIONS} partitions, service in a process beside it",
+            "Restate {}, {PARTITIONS} partitions, service in a separate process",
             number.unwrap_or("of unknown version")
         );
         Self { server, service, label }
@@ -57,40 +57,42 @@ impl System for Restate {
         Ok(vec![server, service])
     }
 
-    fn preparations(&self, place: &Place, _: Workload) -> Vec<(u16, Request)> {
+    fn preparations(&self, place: &Place, _: Workload) -> Vec<(u16, BenchRequest)> {
         let deployment = json!({"uri": format!("http://127.0.0.1:{}", place.service), "force": true});
-        vec![(place.admin, Request::post("/deployments", &deployment.to_string()))]
+        vec![(place.admin, BenchRequest::post("/deployments", &deployment.to_string()))]
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> Request {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
         let id = format!("dev-{number}");
         match workload {
-            Workload::W4 => Request::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string()),
+            Workload::W4 => {
+                BenchRequest::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string())
+            }
             Workload::W2 => {
                 let event = json!(format!("event-{number}"));
-                Request::post(&format!("/Log/key-{}/append", number % KEYS), &event.to_string())
+                BenchRequest::post(&format!("/Log/key-{}/append", number % KEYS), &event.to_string())
             }
-            _ => Request::post("/Tasks/three", &json!({"id": id}).to_string()),
+            _ => BenchRequest::post("/Tasks/three", &json!({"id": id}).to_string()),
         }
     }
 
-    fn start_waiting(&self, number: u64) -> Request {
+    fn start_waiting(&self, number: u64) -> BenchRequest {
         let body = json!({"id": format!("dev-{number}")});
-        Request::post(&format!("/Waiting/{number}/run/send"), &body.to_string())
+        BenchRequest::post(&format!("/Waiting/{number}/run/send"), &body.to_string())
     }
 
-    fn raise(&self, number: u64) -> Request {
+    fn raise(&self, number: u64) -> BenchRequest {
         let body = json!({"id": format!("dev-{number}")});
-        Request::post(&format!("/Waiting/{number}/raise"), &body.to_string())
+        BenchRequest::post(&format!("/Waiting/{number}/raise"), &body.to_string())
     }
 
-    /// Attaching answers when the run has ended, so nothing is asked twice.
-    fn outcome(&self, number: u64) -> Request {
-        Request::get(&format!("/restate/workflow/Waiting/{number}/attach"))
+    /// Attaching responds when the run has ended, so no request is repeated.
+    fn outcome(&self, number: u64) -> BenchRequest {
+        BenchRequest::get(&format!("/restate/workflow/Waiting/{number}/attach"))
     }
 
-    fn judge(&self, answer: &Answer) -> Verdict {
-        if answer.is_success() { Verdict::Done } else { Verdict::Refused }
+    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+        if response.is_success() { ResponseVerdict::Done } else { ResponseVerdict::Refused }
     }
 }
 

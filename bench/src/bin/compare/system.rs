@@ -1,4 +1,4 @@
-//! What is measured: a system says how it is started, what it is told first, and which request asks for what. It measures nothing.
+//! The interface of a measured system: its programs, its preparations and its requests. It measures nothing.
 
 use std::fmt;
 use std::io;
@@ -8,39 +8,38 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::http::{self, Answer, Request};
-use crate::load::Verdict;
+use crate::http::{self, BenchRequest, BenchResponse};
+use crate::load::ResponseVerdict;
 use crate::process::{Place, Running};
 use crate::trace;
 
 /// Branches of the parallel workload.
 pub(crate) const BRANCHES: usize = 100;
-/// A number that no load reaches, for the first request of all.
+/// The number of the first request: no load reaches it.
 const FIRST: u64 = u64::MAX;
-/// From the start of the processes to the first answer of a workflow.
+/// How long a system may take from the start of its processes to the end of the first workflow.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// One attempt at it. A server that is not ready may take a request and keep it.
+/// The timeout of one request in that time. A server that is not ready may accept a request and never respond.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Keys that events are spread over.
+/// The number of keys over which events are spread.
 pub(crate) const KEYS: u64 = 200;
 
-/// The workloads.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// Three tasks, one after the other: start and wait.
     W1,
-    /// Events for keyed state, each recorded under its key and answered.
+    /// Events for keyed state, each recorded under its key and acknowledged.
     W2,
-    /// Many instances that wait for an event each; then all are raised.
+    /// Many instances that each wait for an event; then all events are raised.
     W3,
-    /// A hundred branches at once, a task in each: start and wait.
+    /// A hundred branches at once with one task each: start and wait.
     W4,
 }
 
 impl Workload {
-    /// Tasks of one run.
+    /// The number of tasks of one run.
     pub(crate) fn steps(self) -> usize {
         match self {
             Self::W1 => 3,
@@ -54,53 +53,54 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::W1 => "W1 three sequential tasks, start and wait",
-            Self::W2 => "W2 events over 200 keys, recorded in order and answered",
+            Self::W2 => "W2 events over 200 keys, recorded in order and acknowledged",
             Self::W3 => "W3 waiting instances, started, then all raised",
             Self::W4 => "W4 parallel of 100 branches, start and wait",
         })
     }
 }
 
-/// Requests to a system. All go to its `api` port, apart from the preparations.
+/// A measured system. All requests go to its `api` port, except the preparations.
 pub(crate) trait System: Send + Sync {
-    /// In the JSON.
+    /// The name in JSON.
     fn key(&self) -> &'static str;
-    /// In the tables: with everything a reader must know to compare fairly.
+    /// The name in tables, with everything that a reader needs for a fair comparison.
     fn label(&self) -> &str;
-    /// Whether it is measured under this workload.
-    fn takes(&self, _: Workload) -> bool {
+    /// True if it is measured with this workload.
+    fn supports(&self, _: Workload) -> bool {
         true
     }
-    /// What runs: the server first, then what it calls, if that is a process of its own.
+    /// The programs to run: the server first, then the separate process that it calls, if any.
     fn programs(&self, place: &Place) -> io::Result<Vec<Command>>;
-    /// Ports and requests that make a workload known; repeated until they succeed.
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)>;
-    /// W1, W2 and W4: answered when the run has ended, or the event is recorded.
-    fn start_and_wait(&self, workload: Workload, number: u64) -> Request;
-    /// W3: answered when the start is durable.
-    fn start_waiting(&self, number: u64) -> Request;
-    /// W3: the event that the instance waits for.
-    fn raise(&self, number: u64) -> Request;
-    /// W3: how the instance ended.
-    fn outcome(&self, number: u64) -> Request;
-    /// Of the answer to `start_and_wait` or `outcome`: has the run ended well?
-    fn judge(&self, answer: &Answer) -> Verdict;
-    /// Where the server counts its commits and their rows, if it does.
-    fn counters(&self) -> Option<Request> {
+    /// Ports and requests that set a workload up; they are repeated until they succeed.
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)>;
+    /// W1, W2 and W4: the response comes when the run has ended or the event is recorded.
+    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest;
+    /// W3: the response comes when the start is durable.
+    fn start_waiting(&self, number: u64) -> BenchRequest;
+    /// W3: raises the event that the instance waits for.
+    fn raise(&self, number: u64) -> BenchRequest;
+    /// W3: reads how the instance ended.
+    fn outcome(&self, number: u64) -> BenchRequest;
+    /// Judges the response to `start_and_wait` or `outcome`: done if the run has completed.
+    fn judge(&self, response: &BenchResponse) -> ResponseVerdict;
+    /// Reads the server's counters of commits and rows, if it has them.
+    fn counters(&self) -> Option<BenchRequest> {
         None
     }
-    /// Where the process that the server calls counts the calls, if it does.
-    fn calls(&self) -> Option<Request> {
+    /// Reads the separate process's counter of calls, if it has one.
+    fn calls(&self) -> Option<BenchRequest> {
         None
     }
 }
 
-/// Any success will do.
-pub(crate) fn accepted(answer: &Answer) -> Verdict {
-    if answer.is_success() { Verdict::Done } else { Verdict::Refused }
+/// Judges any success as done.
+pub(crate) fn accepted(response: &BenchResponse) -> ResponseVerdict {
+    if response.is_success() { ResponseVerdict::Done } else { ResponseVerdict::Refused }
 }
 
-/// A system that answers, and how long that took from nothing: for W1 and W4 the first workflow has ended, for W2 the first event is recorded, for W3 it has begun.
+/// Starts a system, and returns the seconds until it was ready. Ready means: for W1 and W4 the first workflow has
+/// ended, for W2 the first event is recorded, for W3 the first workflow has started.
 pub(crate) async fn start(
     system: &Arc<dyn System>,
     workload: Workload,
@@ -122,7 +122,7 @@ pub(crate) async fn start(
             until_accepted(&mut running, started, port, &system.start_waiting(FIRST), &accepted).await?;
         }
         _ => {
-            let judge = |answer: &Answer| system.judge(answer);
+            let judge = |response: &BenchResponse| system.judge(response);
             let request = system.start_and_wait(workload, FIRST);
             until_accepted(&mut running, started, port, &request, &judge).await?;
         }
@@ -134,20 +134,20 @@ async fn until_accepted(
     running: &mut Running,
     started: Instant,
     port: u16,
-    request: &Request,
-    judge: &(dyn Fn(&Answer) -> Verdict + Sync),
+    request: &BenchRequest,
+    judge: &(dyn Fn(&BenchResponse) -> ResponseVerdict + Sync),
 ) -> io::Result<()> {
     loop {
-        let answer = http::once(port, request, ATTEMPT_WITHIN).await;
-        if matches!(answer.as_ref().map(judge), Ok(Verdict::Done)) {
+        let response = http::once(port, request, ATTEMPT_WITHIN).await;
+        if matches!(response.as_ref().map(judge), Ok(ResponseVerdict::Done)) {
             return Ok(());
         }
         if let Some(ended) = running.ended() {
             return Err(io::Error::other(ended));
         }
         if started.elapsed() > READY_WITHIN {
-            let said = answer.map_or_else(|error| error.to_string(), |answer| answer.excerpt());
-            return Err(io::Error::other(format!("not ready: {said}\n{}", running.last_words(0))));
+            let last = response.map_or_else(|error| error.to_string(), |response| response.excerpt());
+            return Err(io::Error::other(format!("not ready: {last}\n{}", running.last_words(0))));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,8 +1,9 @@
-//! `scripts/bench targets`: what a slow or dead target leaves of the throughput of other activities.
+//! `scripts/bench targets`: measures how much a slow or dead target reduces the throughput of other activities.
 //!
-//! Three sequential tasks over REST are measured alone, then each time with a number of instances that keep calling one bad target: a call, its failure,
-//! two seconds, the next call. Measuring begins as soon as they are started, so that the first deliveries, which hang as long as an attempt may
-//! take, are part of it. Every run begins with an empty folder; the kinds take turns.
+//! Three sequential tasks over REST are measured alone, and then together with instances that keep calling one bad
+//! target: a call, its failure, two seconds, the next call. The measurement begins as soon as they are started, so that
+//! it includes the first attempts, which hang for the whole attempt timeout. Every run begins with an empty folder; the
+//! kinds alternate.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,29 +12,29 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_bench::bad_target::Kind;
+use abide_bench::bad_target::BadTargetKind;
 use clap::Args;
 use serde_json::json;
 
-use crate::abide::{Abide, Over};
+use crate::abide::{AbideSystem, HandlerWire};
 use crate::figures::{Figure, Runs, table};
-use crate::http::{Answer, Request};
-use crate::load::{self, Load, Verdict};
-use crate::measure::{self, Cell, Spans};
+use crate::http::{BenchRequest, BenchResponse};
+use crate::load::{self, BenchLoad, ResponseVerdict};
+use crate::measure::{self, Spans, WorkloadSize};
 use crate::process::{Place, Running};
 use crate::system::{self, System, Workload, accepted};
 
-const TROUBLED: &str = "troubled";
+const BAD_TARGET_WORKFLOW: &str = "troubled";
 /// Connections that start the instances.
 const STARTING: usize = 16;
 
-/// Measures what a bad target leaves of others' throughput.
+/// Measures how much a bad target reduces the throughput of other activities.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Instances that keep calling the bad target.
     #[arg(long, default_value_t = 200)]
     instances: u64,
-    /// Of the good ones at once.
+    /// Requests in flight of the measured workload.
     #[arg(long, default_value_t = 64)]
     in_flight: usize,
     #[arg(long, default_value_t = 12)]
@@ -42,12 +43,11 @@ pub(crate) struct Options {
     warm_up: u64,
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// Kinds of trouble.
+    /// Kinds of bad targets.
     #[arg(long, value_delimiter = ',', default_value = "unanswered,silent,trickle,reset,endless")]
-    kinds: Vec<Kind>,
+    kinds: Vec<BadTargetKind>,
 }
 
-/// The programs.
 pub(crate) struct Programs {
     pub(crate) abide: PathBuf,
     pub(crate) handlers: PathBuf,
@@ -56,26 +56,26 @@ pub(crate) struct Programs {
 
 pub(crate) async fn run(options: &Options, programs: &Programs) -> io::Result<()> {
     let Options { instances, in_flight, seconds, warm_up, runs, kinds } = options;
-    let cell = Cell { workload: Workload::W1, count: *in_flight };
+    let cell = WorkloadSize { workload: Workload::W1, count: *in_flight };
     let spans = Spans { warm_up: Duration::from_secs(*warm_up), measured: Duration::from_secs(*seconds) };
     let alone = std::iter::once(None);
-    let all: Vec<Option<Kind>> = alone.chain(kinds.iter().copied().map(Some)).collect();
-    println!("{}, over REST, {in_flight} in flight, alone and beside", Workload::W1);
+    let all: Vec<Option<BadTargetKind>> = alone.chain(kinds.iter().copied().map(Some)).collect();
+    println!("{}, over REST, {in_flight} in flight, alone and together with", Workload::W1);
     println!(
-        "{instances} instances that keep calling a bad target; {runs} runs each, in turns, {seconds} s from their start on"
+        "{instances} instances that keep calling a bad target; {runs} runs each, alternating, {seconds} s from their start on"
     );
     let mut measured: Vec<Runs> = all.iter().map(|_| Runs::default()).collect();
     for run in 1..=*runs {
         for (kind, figures) in all.iter().zip(&mut measured) {
-            eprintln!("  run {run}, {}", kind.map_or("alone", Kind::name));
-            let system: Arc<dyn System> = Arc::new(Troubled::new(programs, *kind));
+            eprintln!("  run {run}, {}", kind.map_or("alone", BadTargetKind::name));
+            let system: Arc<dyn System> = Arc::new(AbideWithBadTarget::new(programs, *kind));
             let (running, _) = system::start(&system, cell.workload, false).await?;
             let count = if kind.is_some() { *instances } else { 0 };
             let starting = |running: &Running| start_all(running.place.api, count);
             figures.push(measure::beside(&system, &running, cell, spans, starting).await?);
         }
     }
-    let names: Vec<&str> = all.iter().map(|kind| kind.map_or("alone", Kind::name)).collect();
+    let names: Vec<&str> = all.iter().map(|kind| kind.map_or("alone", BadTargetKind::name)).collect();
     let columns: Vec<(&str, &Runs)> = names.iter().copied().zip(&measured).collect();
     println!("\n{}", table(&columns));
     let medians: Vec<f64> =
@@ -90,10 +90,10 @@ pub(crate) async fn run(options: &Options, programs: &Programs) -> io::Result<()
 /// Starts this many instances that call the bad target.
 async fn start_all(port: u16, count: u64) -> io::Result<()> {
     let make = |number: u64| {
-        let body = json!({"workflow": TROUBLED, "input": {"id": number}});
-        Request::post("/api/instances", &body.to_string())
+        let body = json!({"workflow": BAD_TARGET_WORKFLOW, "input": {"id": number}});
+        BenchRequest::post("/api/instances", &body.to_string())
     };
-    let load = Load { port, in_flight: STARTING, make: Arc::new(make), judge: Arc::new(accepted) };
+    let load = BenchLoad { port, in_flight: STARTING, make: Arc::new(make), judge: Arc::new(accepted) };
     let (_, tally) = load::each(&load, count).await;
     match tally.first_error {
         None => Ok(()),
@@ -101,21 +101,21 @@ async fn start_all(port: u16, count: u64) -> io::Result<()> {
     }
 }
 
-/// Abide with a good target, and a bad one beside it.
-struct Troubled {
-    abide: Abide,
-    bad: Option<(PathBuf, Kind)>,
+/// Abide with a good target, and a bad one as well.
+struct AbideWithBadTarget {
+    abide: AbideSystem,
+    bad: Option<(PathBuf, BadTargetKind)>,
 }
 
-impl Troubled {
-    fn new(programs: &Programs, kind: Option<Kind>) -> Self {
+impl AbideWithBadTarget {
+    fn new(programs: &Programs, kind: Option<BadTargetKind>) -> Self {
         let Programs { abide, handlers, bad_targets } = programs;
-        let abide = Abide::calling(abide.clone(), handlers.clone(), Over::Rest);
+        let abide = AbideSystem::with_external_handlers(abide.clone(), handlers.clone(), HandlerWire::Rest);
         Self { abide, bad: kind.map(|kind| (bad_targets.clone(), kind)) }
     }
 }
 
-impl System for Troubled {
+impl System for AbideWithBadTarget {
     fn key(&self) -> &'static str {
         self.bad.as_ref().map_or("alone", |(_, kind)| kind.name())
     }
@@ -134,7 +134,7 @@ impl System for Troubled {
         Ok(programs)
     }
 
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, Request)> {
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)> {
         let mut preparations = self.abide.preparations(place, workload);
         if self.bad.is_some() {
             let again = json!({"type": "wait", "waitType": "duration", "duration": "PT2S", "next": "Call"});
@@ -143,40 +143,40 @@ impl System for Troubled {
                 "retryPolicy": {"maxAttempts": 1}, "onError": "Pause", "next": "End",
             });
             let definition = json!({
-                "$schema": "workflow-schema-v1.json", "id": TROUBLED, "version": "1.0.0", "startAt": "Call",
+                "$schema": "workflow-schema-v1.json", "id": BAD_TARGET_WORKFLOW, "version": "1.0.0", "startAt": "Call",
                 "states": {"Call": call, "Pause": again, "End": {"type": "succeed"}},
             });
-            preparations.push((place.api, Request::post("/api/workflows", &definition.to_string())));
+            preparations.push((place.api, BenchRequest::post("/api/workflows", &definition.to_string())));
         }
         preparations
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> Request {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
         self.abide.start_and_wait(workload, number)
     }
 
-    fn start_waiting(&self, number: u64) -> Request {
+    fn start_waiting(&self, number: u64) -> BenchRequest {
         self.abide.start_waiting(number)
     }
 
-    fn raise(&self, number: u64) -> Request {
+    fn raise(&self, number: u64) -> BenchRequest {
         self.abide.raise(number)
     }
 
-    fn outcome(&self, number: u64) -> Request {
+    fn outcome(&self, number: u64) -> BenchRequest {
         self.abide.outcome(number)
     }
 
-    fn judge(&self, answer: &Answer) -> Verdict {
-        self.abide.judge(answer)
+    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+        self.abide.judge(response)
     }
 
-    fn counters(&self) -> Option<Request> {
+    fn counters(&self) -> Option<BenchRequest> {
         self.abide.counters()
     }
 }
 
-/// Adds the bad target to the configuration, with as many places as an activity has if nothing is said.
+/// Adds the bad target to the configuration, with the default concurrency.
 fn declare(config: &Path, port: u16) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().append(true).open(config)?;
     write!(

@@ -1,7 +1,7 @@
-//! Counts the syncs of a server with strace, in a run of its own: a traced server is slower.
+//! Counts the syncs of a server with strace, in a separate run: a traced server is slower.
 //!
-//! The server is started under strace with a filter in the kernel, so that only these two calls stop it. Every call is a line with
-//! the time: those of the measured while are counted, and what happened before and after is not.
+//! The server is started under strace with a filter in the kernel, so that only fdatasync and fsync stop it. Every call
+//! is a line with its time; only the calls in the measured span are counted.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const LOG: &str = "strace.log";
 
-/// Whether strace can be used here at all.
+/// True if strace works on this machine.
 pub(crate) fn is_possible() -> bool {
     let trivial = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-e", "trace=fdatasync", "-o", "/dev/null", "true"])
@@ -22,7 +22,7 @@ pub(crate) fn is_possible() -> bool {
     trivial.is_ok_and(|status| status.success())
 }
 
-/// The same program under strace. The server stays our child (`-D`), so that it is ended and looked at as without.
+/// The same program under strace. The server stays our child (`-D`), so that it is killed and measured as usual.
 pub(crate) fn traced(program: &Command, folder: &Path) -> Command {
     let mut strace = Command::new("strace");
     strace.args([
@@ -47,18 +47,18 @@ pub(crate) fn traced(program: &Command, folder: &Path) -> Command {
     strace
 }
 
-/// The moment as strace writes it.
-pub(crate) fn moment() -> f64 {
+/// The current time in the format of strace.
+pub(crate) fn now_seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The calls begun between these two moments.
+/// The number of calls that began between these two times.
 pub(crate) fn syncs(folder: &Path, from: f64, until: f64) -> io::Result<u64> {
     let log = fs::read_to_string(log(folder))?;
     let calls = log.lines().filter(|line| {
         let mut words = line.split_whitespace().skip(1);
         let at = words.next().and_then(|at| at.parse::<f64>().ok());
-        // A call that another thread interrupted has a second line, `<... fdatasync resumed>`, which is not counted.
+        // A call interrupted by another thread has a second line, `<... fdatasync resumed>`, which is not counted.
         let called =
             words.next().is_some_and(|call| call.starts_with("fdatasync(") || call.starts_with("fsync("));
         called && at.is_some_and(|at| (from..until).contains(&at))

@@ -1,4 +1,5 @@
-//! `abide backup` and `abide restore`: copies of a data folder that no server uses.
+//! `abide backup` and `abide restore`: copy a data folder that no server uses, and put a copy back. Neither overwrites
+//! anything.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,57 +9,57 @@ use anstream::eprintln;
 use serde_json::json;
 
 use super::exit;
-use crate::problem::with_sources;
+use crate::errors::error_chain;
+use crate::output::{escape_control_chars, outln};
 use crate::progress::Progress;
-use crate::say::{say, visible};
-use crate::table::grouped;
+use crate::table::group_digits;
 
 #[derive(clap::Args)]
 pub(crate) struct BackupArgs {
-    /// Where to put the copy; nothing may be there
+    /// The folder for the copy; it must not exist
     #[arg(value_name = "DIR")]
     to: PathBuf,
-    /// The folder that the server keeps everything in; the server must be stopped
+    /// The data folder of the server; the server must be stopped
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA", default_value = "./abide-data")]
     data: PathBuf,
-    /// Print JSON for machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RestoreArgs {
-    /// The copy to put back; it is only read
+    /// The copy to restore; it is only read
     #[arg(value_name = "DIR")]
     from: PathBuf,
-    /// Where the server will look for it; nothing may be there
+    /// The data folder to create; it must not exist
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA", default_value = "./abide-data")]
     data: PathBuf,
-    /// Print JSON for machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn backup(args: &BackupArgs) -> ExitCode {
-    let mut progress = Progress::begin("bytes", None);
+    let mut progress = Progress::start("bytes", None);
     let mut bytes = 0;
-    let copied = |more| {
+    let on_copied = |more| {
         bytes += more;
         progress.add(more);
     };
-    let made = backup::backup(&args.data, &args.to, copied);
+    let copied = backup::backup(&args.data, &args.to, on_copied);
     drop(progress);
-    if let Err(error) = made {
-        return failed(&error);
+    if let Err(error) = copied {
+        return report_error(&error);
     }
     let folder = args.to.display().to_string();
     if args.json {
-        say!("{}", json!({"folder": folder, "bytes": bytes}));
+        outln!("{}", json!({"folder": folder, "bytes": bytes}));
     } else {
-        say!(
-            "backed up to {}, {} bytes of rows; `abide restore {0}` puts it back",
-            visible(&folder),
-            grouped(bytes)
+        outln!(
+            "backed up to {}, {} bytes of rows; `abide restore {0}` restores it",
+            escape_control_chars(&folder),
+            group_digits(bytes)
         );
     }
     exit::OK.into()
@@ -69,42 +70,47 @@ pub(crate) fn restore(args: &RestoreArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("abide: {error}");
-            return exit::UNUSABLE.into();
+            return exit::USAGE_ERROR.into();
         }
     };
-    let mut progress = Progress::begin("bytes", Some(backup::size(&args.from)));
+    let mut progress = Progress::start("bytes", Some(backup::folder_size(&args.from)));
     let restored = runtime.block_on(backup::restore(&args.from, &args.data, |more| progress.add(more)));
     drop(progress);
     let report = match restored {
         Ok(report) => report,
-        Err(error) => return failed(&error),
+        Err(error) => return report_error(&error),
     };
-    let (folder, findings) = (args.data.display().to_string(), report.findings.len());
+    let folder = args.data.display().to_string();
+    let findings = report.findings.len();
     if args.json {
         let counts = json!({"folder": folder, "instances": report.instances, "live": report.live, "findings": findings});
-        say!("{counts}");
+        outln!("{counts}");
     } else {
-        let (instances, live) = (report.instances, report.live);
-        say!("restored to {}: {instances} instances ({live} live), {findings} findings", visible(&folder));
+        let instances = report.instances;
+        let live = report.live;
+        outln!(
+            "restored to {}: {instances} instances ({live} live), {findings} findings",
+            escape_control_chars(&folder)
+        );
         if findings > 0 {
-            say!("`abide fsck --data {}` lists them", visible(&folder));
+            outln!("`abide fsck --data {}` lists them", escape_control_chars(&folder));
         }
     }
-    if findings == 0 { exit::OK.into() } else { exit::NOT_OK.into() }
+    if findings == 0 { exit::OK.into() } else { exit::FAILED.into() }
 }
 
-fn failed(error: &BackupError) -> ExitCode {
-    eprintln!("abide: {}", visible(&with_sources(error)));
+fn report_error(error: &BackupError) -> ExitCode {
+    eprintln!("abide: {}", escape_control_chars(&error_chain(error)));
     let hint = match error {
-        BackupError::Exists { .. } => Some("choose another folder, or move what is there out of the way"),
-        BackupError::Open(abide_server::OpenError::InUse { .. }) | BackupError::InUse { .. } => {
-            Some("stop the server first: abide copies folders that nobody uses")
+        BackupError::Exists { .. } => Some("choose another folder, or move the existing one away"),
+        BackupError::Open(abide_server::StoreOpenError::InUse { .. }) | BackupError::InUse { .. } => {
+            Some("stop the server first: a folder in use cannot be copied")
         }
-        BackupError::Layout(_) => Some("is it the folder that `abide serve` or `abide backup` made?"),
+        BackupError::Layout(_) => Some("give a folder that `abide serve` or `abide backup` created"),
         _ => None,
     };
     if let Some(hint) = hint {
-        eprintln!("  do: {hint}");
+        eprintln!("  hint: {hint}");
     }
-    exit::UNUSABLE.into()
+    exit::USAGE_ERROR.into()
 }

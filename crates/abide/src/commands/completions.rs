@@ -1,15 +1,15 @@
-//! `abide completions`: what a shell needs to complete commands.
+//! `abide completions`: prints the completion script of a shell.
 
 use std::process::ExitCode;
 
 use clap_complete::Shell;
 
 use super::exit;
-use crate::say::say;
+use crate::output::outln;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// The shell to complete commands in
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -17,6 +17,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, mut command: clap::Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "abide", &mut script);
-    say!("{}", String::from_utf8_lossy(&script).trim_end());
+    outln!("{}", String::from_utf8_lossy(&script).trim_end());
     exit::OK.into()
 }

@@ -1,4 +1,5 @@
-//! `abide doctor`: looks at the data folder and at the server, and says what to do about what it finds.
+//! `abide doctor`: checks the data folder and the server, and prints every finding with advice. The checks themselves
+//! are in [`crate::doctor`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,51 +8,54 @@ use anstyle::AnsiColor;
 use serde_json::json;
 
 use super::exit;
-use crate::checkup::{Finding, Verdict, folder, server};
-use crate::remote::Remote;
-use crate::say::{say, visible};
+use crate::doctor::{CheckStatus, DoctorFinding, folder, server};
+use crate::output::{escape_control_chars, outln};
+use crate::server_args::ServerArgs;
 use crate::styles::FAINT;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder that the server keeps everything in
+    /// The data folder of the server
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA", default_value = "./abide-data")]
     data: PathBuf,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     args.remote.run(async |client| {
-        // What is wrong is to be seen at once, not after repeats.
+        // Without retries, so that problems show at once.
         let client = client.clone().with_retries(0);
-        let (seen, found) = server::examine(&client).await;
-        let mut findings = folder::examine(&args.data, seen);
-        findings.extend(found);
-        findings.iter().for_each(|finding| if args.remote.json { machine(finding) } else { people(finding) });
+        let (reachability, server_findings) = server::check_server(&client).await;
+        let mut findings = folder::check_folder(&args.data, reachability);
+        findings.extend(server_findings);
+        findings
+            .iter()
+            .for_each(|finding| if args.remote.json { print_json(finding) } else { print_text(finding) });
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-        let (bad, doubtful) = (count(Verdict::Bad), count(Verdict::Doubtful));
+        let errors = count(CheckStatus::Error);
+        let warnings = count(CheckStatus::Warning);
         if !args.remote.json {
-            say!("");
-            say!("{bad} to mend, {doubtful} to look at, {} fine", count(Verdict::Fine));
+            outln!("");
+            outln!("errors: {errors}, warnings: {warnings}, ok: {}", count(CheckStatus::Ok));
         }
-        Ok(if bad == 0 { exit::OK } else { exit::NOT_OK })
+        Ok(if errors == 0 { exit::OK } else { exit::FAILED })
     })
 }
 
-fn machine(finding: &Finding) {
-    let Finding { check, verdict, found, advice } = finding;
-    say!("{}", json!({"check": check, "verdict": verdict.word(), "found": found, "do": advice}));
+fn print_json(finding: &DoctorFinding) {
+    let DoctorFinding { check, verdict, message, advice } = finding;
+    outln!("{}", json!({"check": check, "verdict": verdict.as_str(), "found": message, "do": advice}));
 }
 
-fn people(finding: &Finding) {
-    let (sign, style) = match finding.verdict {
-        Verdict::Fine => ("✓", AnsiColor::Green.on_default()),
-        Verdict::Doubtful => ("!", AnsiColor::Yellow.on_default().bold()),
-        Verdict::Bad => ("✗", AnsiColor::Red.on_default().bold()),
+fn print_text(finding: &DoctorFinding) {
+    let (symbol, style) = match finding.verdict {
+        CheckStatus::Ok => ("✓", AnsiColor::Green.on_default()),
+        CheckStatus::Warning => ("!", AnsiColor::Yellow.on_default().bold()),
+        CheckStatus::Error => ("✗", AnsiColor::Red.on_default().bold()),
     };
-    say!("{style}{sign}{style:#} {:<12} {}", finding.check, visible(&finding.found));
+    outln!("{style}{symbol}{style:#} {:<12} {}", finding.check, escape_control_chars(&finding.message));
     if let Some(advice) = &finding.advice {
-        say!("  {FAINT}{:<12} do: {}{FAINT:#}", "", visible(advice));
+        outln!("  {FAINT}{:<12} hint: {}{FAINT:#}", "", escape_control_chars(advice));
     }
 }

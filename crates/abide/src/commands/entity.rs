@@ -1,69 +1,69 @@
-//! `abide entity`: entities, the events they hold, and operations on them.
+//! `abide entity`: lists and shows entities and their events, and calls operations on them.
 
 use std::process::ExitCode;
 
-use abide_client::{Called, Entity, EntityEvent, EntitySummary};
+use abide_client::{Entity, EntityCallOutput, EntityEvent, EntitySummary};
 
+use crate::errors::ResourceKind;
 use crate::files;
-use crate::problem::Sought;
-use crate::remote::{Extent, Remote};
-use crate::say::{pretty, say, visible};
+use crate::output::{escape_control_chars, outln, pretty_json};
+use crate::server_args::{LimitArgs, ServerArgs};
 use crate::styles::{BOLD, FAINT};
-use crate::table::{Cell, Table, grouped};
-use crate::timeline::short;
-use crate::times;
+use crate::table::{TextCell, TextTable, group_digits};
+use crate::time_format;
+use crate::timeline::truncate_json;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List entities
     List {
-        /// Only of this type
+        /// Only entities of this type
         #[arg(long = "type", value_name = "TYPE")]
         entity_type: Option<String>,
         #[command(flatten)]
-        extent: Extent,
+        extent: LimitArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
     /// Show an entity
     Show {
         #[command(flatten)]
-        which: Which,
+        which: EntityArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Show the events an entity holds, oldest first
+    /// List the events of an entity, oldest first
     Events {
         #[command(flatten)]
-        which: Which,
-        /// From this position on
+        which: EntityArgs,
+        /// The position to start at
         #[arg(long, value_name = "POSITION")]
         from: Option<u64>,
         #[command(flatten)]
-        extent: Extent,
+        extent: LimitArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
     /// Call an operation, such as RecordEvent, GetEvents, GetState or Clear
     Call {
         #[command(flatten)]
-        which: Which,
-        /// The operation
+        which: EntityArgs,
+        /// The name of the operation
         #[arg(value_name = "OPERATION")]
         operation: String,
         /// Its input: JSON, @FILE, or @- for standard input
         #[arg(value_name = "INPUT")]
         input: Option<String>,
-        /// A key by which the same call is recognised if it comes again
+        /// An idempotency key, by which the server recognises a repeat of this operation
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Which {
+pub(crate) struct EntityArgs {
     /// The entity's type
     #[arg(value_name = "TYPE")]
     entity_type: String,
@@ -74,35 +74,41 @@ pub(crate) struct Which {
 
 pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
-        Command::List { entity_type, extent, remote } => remote
-            .run(async |client| remote.list(client.entities(entity_type.as_deref()), extent, print).await),
-        Command::Show { which, remote } => remote.run_on(Sought::Entity, async |client| {
-            let call = client.entity(&which.entity_type, &which.entity_key);
-            remote.answer(call, print_one).await
+        Command::List { entity_type, extent, remote } => remote.run(async |client| {
+            remote.print_list(client.entities(entity_type.as_deref()), extent, print).await
         }),
-        Command::Events { which, from, extent, remote } => remote.run_on(Sought::Entity, async |client| {
-            let events = client.entity_events(&which.entity_type, &which.entity_key, *from);
-            remote.list(events, extent, print_events).await
+        Command::Show { which, remote } => remote.run_for_resource(ResourceKind::Entity, async |client| {
+            let request = client.entity(&which.entity_type, &which.entity_key);
+            remote.print_response(request, print_one).await
         }),
+        Command::Events { which, from, extent, remote } => {
+            remote.run_for_resource(ResourceKind::Entity, async |client| {
+                let events = client.entity_events(&which.entity_type, &which.entity_key, *from);
+                remote.print_list(events, extent, print_events).await
+            })
+        }
         Command::Call { which, operation, input, key, remote } => {
-            remote.run_on(Sought::Entity, async |client| {
-                let input = input.as_ref().map(|input| files::json_argument("INPUT", input)).transpose()?;
-                let Which { entity_type, entity_key } = which;
-                let call =
+            remote.run_for_resource(ResourceKind::Entity, async |client| {
+                let input =
+                    input.as_ref().map(|input| files::parse_json_argument("INPUT", input)).transpose()?;
+                let EntityArgs { entity_type, entity_key } = which;
+                let request =
                     client.call_entity(entity_type, entity_key, operation, input.as_ref(), key.as_deref());
-                remote.answer(call, |Called { output }| say!("{}", pretty(output))).await
+                remote
+                    .print_response(request, |EntityCallOutput { output }| outln!("{}", pretty_json(output)))
+                    .await
             })
         }
     }
 }
 
 fn print(entities: &[EntitySummary]) {
-    let mut table = Table::new(["TYPE", "EVENTS", "MOVED", "KEY"]);
+    let mut table = TextTable::new(["TYPE", "EVENTS", "UPDATED", "KEY"]);
     for entity in entities {
-        table.row([
+        table.push_row([
             (&entity.entity_type).into(),
-            Cell::count(entity.event_count),
-            times::ago(entity.last_updated_at_utc).into(),
+            TextCell::count(entity.event_count),
+            time_format::format_age(entity.last_updated_at_utc).into(),
             (&entity.entity_key).into(),
         ]);
     }
@@ -110,22 +116,29 @@ fn print(entities: &[EntitySummary]) {
 }
 
 fn print_one(entity: &Entity) {
-    let field = |name: &str, value: &str| say!("  {FAINT}{name:<12}{FAINT:#} {value}");
-    say!("{BOLD}{} {}{BOLD:#}", visible(&entity.entity_type), visible(&entity.entity_key));
-    field("events", &grouped(entity.event_count));
+    let field = |name: &str, value: &str| outln!("  {FAINT}{name:<12}{FAINT:#} {value}");
+    outln!(
+        "{BOLD}{} {}{BOLD:#}",
+        escape_control_chars(&entity.entity_type),
+        escape_control_chars(&entity.entity_key)
+    );
+    field("events", &group_digits(entity.event_count));
     field("positions", &format!("from {} to before {}", entity.first_position, entity.next_position));
-    field("operations", &grouped(entity.operations));
-    let moved = entity.last_updated_at_utc;
-    field("moved", &format!("{} ({} ago)", times::stamp(moved), times::ago(moved)));
-    field("state", &visible(&short(&entity.state)));
+    field("operations", &group_digits(entity.operations));
+    let updated = entity.last_updated_at_utc;
+    field(
+        "updated",
+        &format!("{} ({} ago)", time_format::format_timestamp(updated), time_format::format_age(updated)),
+    );
+    field("state", &escape_control_chars(&truncate_json(&entity.state)));
 }
 
 fn print_events(events: &[EntityEvent]) {
-    let mut table = Table::new(["POSITION", "RECORDED", "EVENT"]);
+    let mut table = TextTable::new(["POSITION", "RECORDED", "EVENT"]);
     for event in events {
-        table.row([
-            Cell::count(event.position),
-            times::stamp(event.recorded_at_utc).into(),
+        table.push_row([
+            TextCell::count(event.position),
+            time_format::format_timestamp(event.recorded_at_utc).into(),
             event.event.to_string().into(),
         ]);
     }

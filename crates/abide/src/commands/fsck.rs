@@ -1,18 +1,18 @@
-//! `abide fsck`: proves the data folder of a server that is not running.
+//! `abide fsck`: checks every row in the data folder of a stopped server. It repairs nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use abide_server::{CheckError, OpenError, check};
+use abide_server::{CheckError, StoreOpenError, check_data_folder};
 use anstream::eprintln;
 
 use super::exit;
-use crate::problem::with_sources;
-use crate::say::{say, visible};
+use crate::errors::error_chain;
+use crate::output::{escape_control_chars, outln};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder that the server keeps everything in
+    /// The data folder of the server; the server must be stopped
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA", default_value = "./abide-data")]
     data: PathBuf,
 }
@@ -22,45 +22,50 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("abide: {error}");
-            return exit::UNUSABLE.into();
+            return exit::USAGE_ERROR.into();
         }
     };
-    let report = match runtime.block_on(check(&args.data)) {
+    let report = match runtime.block_on(check_data_folder(&args.data)) {
         Ok(report) => report,
-        Err(error) => return failed(&args.data, &error),
+        Err(error) => return report_error(&args.data, &error),
     };
     for finding in &report.findings {
         let instance = finding.instance_id.as_deref().unwrap_or("-");
-        say!("{} {}: {}", finding.shard, visible(instance), visible(&finding.what));
+        outln!(
+            "{} {}: {}",
+            finding.shard,
+            escape_control_chars(instance),
+            escape_control_chars(&finding.problem)
+        );
     }
     let findings = report.findings.len();
-    say!(
+    outln!(
         "{} instances ({} live, {} parked), {} rows: {findings} findings",
         report.instances,
         report.live,
         report.parked,
         report.rows
     );
-    if findings == 0 { exit::OK.into() } else { exit::NOT_OK.into() }
+    if findings == 0 { exit::OK.into() } else { exit::FAILED.into() }
 }
 
-fn failed(data: &Path, error: &CheckError) -> ExitCode {
-    let told = with_sources(error);
-    let told = match error {
-        // They name the folder, or the file in it.
-        CheckError::Store(_) | CheckError::Layout(_) => told,
-        _ => format!("{}: {told}", data.display()),
+fn report_error(data: &Path, error: &CheckError) -> ExitCode {
+    let message = error_chain(error);
+    let message = match error {
+        // These name the folder, or the file in it.
+        CheckError::Store(_) | CheckError::Layout(_) => message,
+        _ => format!("{}: {message}", data.display()),
     };
-    eprintln!("abide: {}", visible(&told));
+    eprintln!("abide: {}", escape_control_chars(&message));
     let hint = match error {
-        CheckError::Store(OpenError::InUse { .. }) => {
-            Some("stop the server first: abide checks folders that nobody uses")
+        CheckError::Store(StoreOpenError::InUse { .. }) => {
+            Some("stop the server first: a folder in use cannot be checked")
         }
-        CheckError::Layout(_) => Some("is it the folder that `abide serve` or `abide backup` made?"),
+        CheckError::Layout(_) => Some("give a folder that `abide serve` or `abide backup` created"),
         _ => None,
     };
     if let Some(hint) = hint {
-        eprintln!("  do: {hint}");
+        eprintln!("  hint: {hint}");
     }
-    exit::UNUSABLE.into()
+    exit::USAGE_ERROR.into()
 }

@@ -1,13 +1,13 @@
-//! `abide graph`: a definition as Mermaid text, valid or not.
+//! `abide graph`: prints a definition as Mermaid text, even if it is not valid.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use abide_workflow::{Authored, graph};
+use abide_workflow::{ParsedDefinition, graph};
 use anstream::eprintln;
 
 use super::exit;
-use crate::say::say;
+use crate::output::outln;
 use crate::{files, findings};
 
 #[derive(clap::Args)]
@@ -22,17 +22,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(text) => text,
         Err(error) => {
             eprintln!("abide: {error}");
-            return exit::UNUSABLE.into();
+            return exit::USAGE_ERROR.into();
         }
     };
-    let authored = Authored::parse(&text);
-    if let Some(definition) = authored.definition() {
-        say!("{}", graph::mermaid(definition).trim_end());
+    let parsed = ParsedDefinition::parse(&text);
+    if let Some(definition) = parsed.definition() {
+        outln!("{}", graph::mermaid(definition).trim_end());
         return exit::OK.into();
     }
     let name = args.file.display().to_string();
-    if let Err(rejected) = authored.validate(None) {
+    if let Err(rejected) = parsed.validate(None) {
         rejected.findings.iter().for_each(|finding| findings::print(&name, &text, finding));
     }
-    exit::NOT_OK.into()
+    exit::FAILED.into()
 }

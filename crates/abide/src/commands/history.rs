@@ -1,54 +1,56 @@
-//! `abide history`: what happened to a run, event by event.
+//! `abide history`: prints the history of a run, event by event.
 
 use std::process::ExitCode;
 
 use super::exit;
-use crate::problem::Sought;
-use crate::remote::Remote;
-use crate::say::say;
+use crate::errors::ResourceKind;
+use crate::output::outln;
+use crate::server_args::ServerArgs;
 use crate::timeline::Timeline;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The instance
+    /// The instance id
     #[arg(value_name = "ID")]
     id: String,
-    /// The number of the run, as long as it is kept; the current one by default
+    /// The run number; without it the current run. Earlier runs are shown until they are deleted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
-    /// Show so many events at most
+    /// The maximum number of events to show
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run_on(Sought::Instance, async |client| {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| {
         let limit = args.limit.unwrap_or(usize::MAX);
         let events = match args.run {
             Some(run) => client.history_of_run(&args.id, run),
             None => client.history(&args.id),
         };
         let events = events.page_size(100);
-        // Histories can be long: each event is printed as it comes.
+        // Histories can be long, so each event is printed as it arrives.
         if args.remote.json {
             let mut events = events.raw();
-            let mut told = 0;
-            while told < limit
+            let mut printed = 0;
+            while printed < limit
                 && let Some(event) = events.next().await?
             {
-                say!("{event}");
-                told += 1;
+                outln!("{event}");
+                printed += 1;
             }
             return Ok(exit::OK);
         }
-        let (mut events, mut timeline, mut told) = (events, Timeline::default(), 0);
-        while told < limit
+        let mut events = events;
+        let mut timeline = Timeline::default();
+        let mut printed = 0;
+        while printed < limit
             && let Some(event) = events.next().await?
         {
-            timeline.tell(&args.id, &event);
-            told += 1;
+            timeline.print_event(&args.id, &event);
+            printed += 1;
         }
         Ok(exit::OK)
     })

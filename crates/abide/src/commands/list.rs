@@ -1,13 +1,13 @@
-//! `abide list`: runs, newest first.
+//! `abide list`: lists runs, newest first.
 
 use std::process::ExitCode;
 
 use abide_client::{InstanceFilter, InstanceSummary, Timestamp};
 use serde_json::Value;
 
-use crate::remote::{Extent, Remote};
-use crate::table::{Cell, Table, status_style};
-use crate::times;
+use crate::server_args::{LimitArgs, ServerArgs};
+use crate::table::{TextCell, TextTable, status_style};
+use crate::time_format;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,22 +20,22 @@ pub(crate) struct Args {
     /// Only runs of this version
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
-    /// Only runs of this trace
+    /// Only runs with this correlation id
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
     /// Only runs about this entity
     #[arg(long, value_name = "ID")]
     entity_id: Option<String>,
-    /// Only runs begun then or later: a timestamp, or how long ago, such as 2h
-    #[arg(long, value_name = "MOMENT", value_parser = times::moment)]
+    /// Only runs started at this time or later: a timestamp, or a duration before now, such as 2h
+    #[arg(long, value_name = "TIMESTAMP", value_parser = time_format::parse_timestamp)]
     created_from: Option<Timestamp>,
-    /// Only runs begun before then
-    #[arg(long, value_name = "MOMENT", value_parser = times::moment)]
+    /// Only runs started before this time: a timestamp, or a duration before now
+    #[arg(long, value_name = "TIMESTAMP", value_parser = time_format::parse_timestamp)]
     created_to: Option<Timestamp>,
     #[command(flatten)]
-    extent: Extent,
+    extent: LimitArgs,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
@@ -48,28 +48,29 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         created_from: args.created_from,
         created_to: args.created_to,
     };
-    args.remote.run(async |client| args.remote.list(client.instances(&filter), &args.extent, print).await)
+    args.remote
+        .run(async |client| args.remote.print_list(client.instances(&filter), &args.extent, print).await)
 }
 
 fn print(runs: &[InstanceSummary]) {
-    let mut table = Table::new(["RUN", "STATUS", "WORKFLOW", "VERSION", "AGE", "MOVED", "ERROR"]);
+    let mut table = TextTable::new(["RUN", "STATUS", "WORKFLOW", "VERSION", "AGE", "UPDATED", "ERROR"]);
     for run in runs {
         let status = run.status.to_string();
-        table.row([
+        table.push_row([
             (&run.execution_id).into(),
-            Cell::styled(&status, status_style(&status)),
+            TextCell::styled(&status, status_style(&status)),
             (&run.workflow).into(),
             (&run.version).into(),
-            times::ago(run.created_at_utc).into(),
-            times::ago(run.last_updated_at_utc).into(),
-            error(run.error.as_ref()).into(),
+            time_format::format_age(run.created_at_utc).into(),
+            time_format::format_age(run.last_updated_at_utc).into(),
+            format_error(run.error.as_ref()).into(),
         ]);
     }
     table.print("runs");
 }
 
-/// Why it failed, in a few words.
-fn error(error: Option<&Value>) -> String {
+/// The error of a failed run on one line.
+fn format_error(error: Option<&Value>) -> String {
     let Some(error) = error else { return String::new() };
     let text = |name: &str| error.get(name).and_then(Value::as_str);
     match (text("code"), text("message")) {

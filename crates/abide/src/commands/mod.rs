@@ -1,8 +1,9 @@
-//! The commands, a file each. What a command prints goes to standard output; why it could not, to standard error.
+//! The commands, one file each. Results go to standard output, errors to standard error.
 
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod conform;
+pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod dispatches;
 pub(crate) mod dlq;
@@ -12,7 +13,6 @@ pub(crate) mod fsck;
 pub(crate) mod graph;
 pub(crate) mod history;
 pub(crate) mod list;
-pub(crate) mod orders;
 pub(crate) mod publish;
 pub(crate) mod purge;
 pub(crate) mod route;
@@ -28,14 +28,14 @@ pub(crate) mod workflows;
 
 /// Exit codes, the same for all commands.
 pub(crate) mod exit {
-    /// It is as asked.
+    /// The result is as requested.
     pub(crate) const OK: u8 = 0;
-    /// It was looked at and is not: findings of error severity, a failed run, a request that the server refused.
-    pub(crate) const NOT_OK: u8 = 1;
-    /// It could not be looked at: unreadable files, unusable arguments.
-    pub(crate) const UNUSABLE: u8 = 2;
-    /// The server could not be reached, or did not answer in time, or is none.
+    /// The command ran, but the result is negative: error findings, a failed run, a request that the server refused.
+    pub(crate) const FAILED: u8 = 1;
+    /// The command could not run: unreadable files, unusable arguments.
+    pub(crate) const USAGE_ERROR: u8 = 2;
+    /// The server could not be reached, did not respond in time, or is not an Abide server.
     pub(crate) const UNREACHABLE: u8 = 3;
-    /// The run goes on: it has not ended within `--wait`.
-    pub(crate) const GOES_ON: u8 = 4;
+    /// The run has not ended within `--wait`.
+    pub(crate) const STILL_RUNNING: u8 = 4;
 }

@@ -1,21 +1,21 @@
-//! `abide publish`: definitions to the server, with the place of every mistake in the file.
+//! `abide publish`: publishes definitions, and shows the place in the file of every finding.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use abide_client::{Client, ClientError, Detail, Published};
+use abide_client::{Client, ClientError, ErrorDetail, PublishedVersion};
 use anstyle::{AnsiColor, Style};
 
 use super::exit;
-use crate::excerpt::Located;
+use crate::errors::{CliError, ResourceKind};
 use crate::files;
-use crate::problem::{Problem, Sought};
-use crate::remote::Remote;
-use crate::say::{say, visible};
+use crate::output::{escape_control_chars, outln};
+use crate::server_args::ServerArgs;
+use crate::source_location::SourceLocation;
 use crate::styles::FAINT;
 
-const GOOD: Style = AnsiColor::Green.on_default().bold();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+const SUCCESS_STYLE: Style = AnsiColor::Green.on_default().bold();
+const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,13 +23,13 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     args.remote.run(async |client| {
         let mut code = exit::OK;
-        // One that is refused does not keep the others from being published.
+        // A rejected definition does not prevent the others from being published.
         for path in &args.files {
             code = code.max(publish(args, client, path).await?);
         }
@@ -37,41 +37,52 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     })
 }
 
-async fn publish(args: &Args, client: &Client, path: &Path) -> Result<u8, Problem> {
+async fn publish(args: &Args, client: &Client, path: &Path) -> Result<u8, CliError> {
     let text = files::read(path)?;
-    let name = visible(&path.display().to_string());
+    let name = escape_control_chars(&path.display().to_string());
     let raw = match client.publish(text.as_str()).raw().await {
         Ok(raw) => raw,
-        Err(ClientError::Refused(refusal)) if !args.remote.json && !refusal.details.is_empty() => {
-            refusal.details.iter().for_each(|detail| tell(&name, &text, detail));
-            say!("{name}: {BAD}refused{BAD:#}, {}", visible(&refusal.message));
-            return Ok(exit::NOT_OK);
+        Err(ClientError::Refused(response)) if !args.remote.json && !response.details.is_empty() => {
+            response.details.iter().for_each(|detail| print_detail(&name, &text, detail));
+            outln!(
+                "{name}: {ERROR_STYLE}rejected{ERROR_STYLE:#}, {}",
+                escape_control_chars(&response.message)
+            );
+            return Ok(exit::FAILED);
         }
         Err(error @ ClientError::Refused(_)) => {
-            return Ok(Problem::from(error).tell(Sought::Unnamed, args.remote.json));
+            return Ok(CliError::from(error).report(ResourceKind::Other, args.remote.json));
         }
         Err(error) => return Err(error.into()),
     };
     if args.remote.json {
-        say!("{raw}");
-    } else if let Ok(Published { id, version, hash }) = serde_json::from_str(raw.get()) {
+        outln!("{raw}");
+    } else if let Ok(PublishedVersion { id, version, hash }) = serde_json::from_str(raw.get()) {
         let hash: String = hash.chars().take(12).collect();
-        say!("{name}: {GOOD}published{GOOD:#} {} {version} {FAINT}({hash}){FAINT:#}", visible(&id));
+        outln!(
+            "{name}: {SUCCESS_STYLE}published{SUCCESS_STYLE:#} {} {version} {FAINT}({hash}){FAINT:#}",
+            escape_control_chars(&id)
+        );
     }
     Ok(exit::OK)
 }
 
-/// One mistake, as `abide validate` shows it.
-fn tell(file: &str, text: &str, detail: &Detail) {
-    say!("{BAD}error{BAD:#}[{}]: {}", detail.code, visible(&detail.message));
-    match Located::find(text, &detail.target) {
-        Some(place) => {
-            say!("  {FAINT}-->{FAINT:#} {file}:{}:{} {}", place.line, place.column, visible(&detail.target));
+/// Prints one finding in the form of `abide validate`.
+fn print_detail(file: &str, text: &str, detail: &ErrorDetail) {
+    outln!("{ERROR_STYLE}error{ERROR_STYLE:#}[{}]: {}", detail.code, escape_control_chars(&detail.message));
+    match SourceLocation::of_pointer(text, &detail.target) {
+        Some(location) => {
+            outln!(
+                "  {FAINT}-->{FAINT:#} {file}:{}:{} {}",
+                location.line,
+                location.column,
+                escape_control_chars(&detail.target)
+            );
         }
-        None => say!("  {FAINT}-->{FAINT:#} {file} {}", visible(&detail.target)),
+        None => outln!("  {FAINT}-->{FAINT:#} {file} {}", escape_control_chars(&detail.target)),
     }
     if let Some(hint) = &detail.hint {
-        say!("  {FAINT}do:{FAINT:#} {}", visible(hint));
+        outln!("  {FAINT}hint:{FAINT:#} {}", escape_control_chars(hint));
     }
-    say!("");
+    outln!("");
 }

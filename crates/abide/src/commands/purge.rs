@@ -1,84 +1,100 @@
-//! `abide purge`: forgets an ended instance, or ended runs by filter. Counts and asks before it forgets many.
+//! `abide purge`: deletes an ended instance, or all ended runs that match a filter. It asks for confirmation first.
 
 use std::process::ExitCode;
 
-use abide_client::{Client, Purge, Purged, Timestamp};
+use abide_client::{Client, PurgeOutcome, PurgeRequest, Timestamp};
 use serde_json::json;
 
 use super::exit;
 use crate::confirm::confirm;
-use crate::problem::{Problem, Sought};
+use crate::errors::{CliError, ResourceKind};
+use crate::output::{escape_control_chars, outln};
 use crate::progress::Progress;
-use crate::remote::Remote;
-use crate::say::{say, visible};
-use crate::table::grouped;
-use crate::times;
+use crate::server_args::ServerArgs;
+use crate::table::group_digits;
+use crate::time_format;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The instance; or filters instead
+    /// The instance id; or use filters instead
     #[arg(value_name = "ID", conflicts_with_all = ["status", "workflow", "created_from", "created_to", "dry_run"])]
     id: Option<String>,
-    /// Only runs that ended so: Completed, Failed or Terminated; may be given several times
+    /// Only runs of this status: Completed, Failed or Terminated; may be given several times
     #[arg(long, value_name = "STATUS")]
     status: Vec<String>,
     /// Only runs of this definition
     #[arg(long, value_name = "WORKFLOW")]
     workflow: Option<String>,
-    /// Only runs begun then or later: a timestamp, or how long ago, such as 30d
-    #[arg(long, value_name = "MOMENT", value_parser = times::moment)]
+    /// Only runs started at this time or later: a timestamp, or a duration before now, such as 30d
+    #[arg(long, value_name = "TIMESTAMP", value_parser = time_format::parse_timestamp)]
     created_from: Option<Timestamp>,
-    /// Only runs begun before then
-    #[arg(long, value_name = "MOMENT", value_parser = times::moment)]
+    /// Only runs started before this time: a timestamp, or a duration before now
+    #[arg(long, value_name = "TIMESTAMP", value_parser = time_format::parse_timestamp)]
     created_to: Option<Timestamp>,
-    /// Only say how many there are
+    /// Only count the runs that match
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run_on(Sought::Instance, async |client| match &args.id {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| match &args.id {
         Some(id) => {
-            confirm(&format!("This forgets {} and its history for good.", visible(id)), args.yes)?;
-            args.remote.answer(client.purge(id), |named| say!("purged {}", visible(&named.instance_id))).await
+            confirm(
+                &format!("This permanently deletes {} and its history.", escape_control_chars(id)),
+                args.yes,
+            )?;
+            args.remote
+                .print_response(client.purge(id), |ack| {
+                    outln!("purged {}", escape_control_chars(&ack.instance_id))
+                })
+                .await
         }
-        None => by_filter(args, client).await,
+        None => purge_matching(args, client).await,
     })
 }
 
-async fn by_filter(args: &Args, client: &Client) -> Result<u8, Problem> {
-    let filter = Purge {
+async fn purge_matching(args: &Args, client: &Client) -> Result<u8, CliError> {
+    let filter = PurgeRequest {
         status: args.status.clone(),
         workflow: args.workflow.clone(),
         created_from: args.created_from,
         created_to: args.created_to,
-        ..Purge::default()
+        ..PurgeRequest::default()
     };
-    if filter == Purge::default() {
-        let message = "say which: an instance, or --status, --workflow, --created-from, --created-to";
-        return Err(Problem::Usage(message.to_owned()));
+    if filter == PurgeRequest::default() {
+        let message =
+            "give an instance id, or at least one of --status, --workflow, --created-from, --created-to";
+        return Err(CliError::Usage(message.to_owned()));
     }
-    let dry = Purge { dry_run: true, ..filter.clone() };
-    let Purged { matched, .. } = all(client, &dry, Progress::begin("runs counted", None)).await?;
+    let dry = PurgeRequest { dry_run: true, ..filter.clone() };
+    let PurgeOutcome { matched, .. } =
+        purge_pages(client, &dry, Progress::start("runs counted", None)).await?;
     if args.dry_run || matched == 0 {
-        return tell(args, matched, 0);
+        return print_counts(args, matched, 0);
     }
-    confirm(&format!("This forgets {} runs and their history for good.", grouped(matched)), args.yes)?;
-    let purged = all(client, &filter, Progress::begin("runs", Some(matched))).await?;
-    tell(args, purged.matched, purged.purged)
+    confirm(
+        &format!("This permanently deletes {} runs and their history.", group_digits(matched)),
+        args.yes,
+    )?;
+    let purged = purge_pages(client, &filter, Progress::start("runs", Some(matched))).await?;
+    print_counts(args, purged.matched, purged.purged)
 }
 
-/// Call after call until there are no more.
-async fn all(client: &Client, purge: &Purge, mut progress: Progress) -> Result<Purged, Problem> {
+/// Sends requests until no run is left to purge.
+async fn purge_pages(
+    client: &Client,
+    purge: &PurgeRequest,
+    mut progress: Progress,
+) -> Result<PurgeOutcome, CliError> {
     let mut purge = purge.clone();
-    let mut total = Purged::default();
+    let mut total = PurgeOutcome::default();
     loop {
-        let Purged { matched, purged, continuation_token } = client.purge_matching(&purge).await?;
+        let PurgeOutcome { matched, purged, continuation_token } = client.purge_matching(&purge).await?;
         total.matched += matched;
         total.purged += purged;
         progress.add(matched);
@@ -89,13 +105,13 @@ async fn all(client: &Client, purge: &Purge, mut progress: Progress) -> Result<P
     }
 }
 
-fn tell(args: &Args, matched: u64, purged: u64) -> Result<u8, Problem> {
+fn print_counts(args: &Args, matched: u64, purged: u64) -> Result<u8, CliError> {
     if args.remote.json {
-        say!("{}", json!({"matched": matched, "purged": purged}));
+        outln!("{}", json!({"matched": matched, "purged": purged}));
     } else if args.dry_run {
-        say!("{} runs would be purged", grouped(matched));
+        outln!("{} runs would be purged", group_digits(matched));
     } else {
-        say!("{} of {} runs purged", grouped(purged), grouped(matched));
+        outln!("{} of {} runs purged", group_digits(purged), group_digits(matched));
     }
     Ok(exit::OK)
 }

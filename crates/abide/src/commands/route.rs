@@ -1,79 +1,79 @@
-//! `abide route`: what events of a type are for.
+//! `abide route`: lists, sets and removes event routes.
 
 use std::process::ExitCode;
 
-use abide_client::{Action, Route};
+use abide_client::{EventRoute, RouteAction};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::problem::Sought;
-use crate::remote::{Extent, Remote};
-use crate::say::{say, visible};
-use crate::table::Table;
+use crate::errors::ResourceKind;
+use crate::output::{escape_control_chars, outln};
+use crate::server_args::{LimitArgs, ServerArgs};
+use crate::table::TextTable;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// List routes
+    /// List event routes
     List {
         #[command(flatten)]
-        extent: Extent,
+        extent: LimitArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Set the route of a type of event
+    /// Set the route of an event type
     Put {
-        /// The type of event
+        /// The event type
         #[arg(value_name = "EVENT_TYPE")]
         event_type: String,
-        /// The type of the entity that holds the events
+        /// The type of the entity that records the events
         #[arg(long, value_name = "TYPE")]
         entity_type: String,
-        /// What is done besides recording them
-        #[arg(long, value_enum, default_value_t = Doing::StartOrRaise)]
-        action: Doing,
-        /// The definition whose runs they start or reach
+        /// The action on an event, in addition to recording it
+        #[arg(long, value_enum, default_value_t = ActionArg::StartOrRaise)]
+        action: ActionArg,
+        /// The definition whose runs the events start or reach
         #[arg(long, value_name = "WORKFLOW")]
         workflow: Option<String>,
-        /// The range of its versions, such as ^1.2
+        /// A version range for runs that are started, such as ^1.2; without it the default version
         #[arg(long, value_name = "RANGE")]
         version: Option<String>,
-        /// The name they are raised under; without it their type
+        /// The name the events are raised under; without it their type
         #[arg(long, value_name = "NAME")]
         event_name: Option<String>,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Remove the route of a type of event
+    /// Remove the route of an event type
     Delete {
-        /// The type of event
+        /// The event type
         #[arg(value_name = "EVENT_TYPE")]
         event_type: String,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
 }
 
-/// What is done with an event besides recording it.
+/// The action on an event, in addition to recording it.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Doing {
-    /// Raise it to the session's live run; without one, start a run
+pub(crate) enum ActionArg {
+    /// Raise the event in the session's live run; without one, start a run
     #[value(name = "startOrRaise")]
     StartOrRaise,
-    /// Start a run, if the session has no live one
+    /// Start a run if the session has no live one
     Start,
-    /// Raise it to the session's live run, if there is one
+    /// Raise the event in the session's live run, if there is one
     Raise,
-    /// Nothing
+    /// Only record the event
     Record,
 }
 
-impl From<Doing> for Action {
-    fn from(doing: Doing) -> Self {
-        match doing {
-            Doing::StartOrRaise => Self::StartOrRaise,
-            Doing::Start => Self::Start,
-            Doing::Raise => Self::Raise,
-            Doing::Record => Self::Record,
+impl From<ActionArg> for RouteAction {
+    fn from(action: ActionArg) -> Self {
+        match action {
+            ActionArg::StartOrRaise => Self::StartOrRaise,
+            ActionArg::Start => Self::Start,
+            ActionArg::Raise => Self::Raise,
+            ActionArg::Record => Self::Record,
         }
     }
 }
@@ -81,10 +81,10 @@ impl From<Doing> for Action {
 pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
         Command::List { extent, remote } => {
-            remote.run(async |client| remote.list(client.routes(), extent, print).await)
+            remote.run(async |client| remote.print_list(client.event_routes(), extent, print).await)
         }
         Command::Put { event_type, entity_type, action, workflow, version, event_name, remote } => {
-            let route = Route {
+            let route = EventRoute {
                 event_type: event_type.clone(),
                 entity_type: entity_type.clone(),
                 workflow: workflow.clone(),
@@ -92,26 +92,29 @@ pub(crate) fn run(command: &Command) -> ExitCode {
                 action: (*action).into(),
                 event_name: event_name.clone(),
             };
-            remote.run_on(Sought::Workflow, async |client| {
-                let told = |_: &Route| say!("{} is routed", visible(event_type));
-                remote.answer(client.put_route(event_type, &route), told).await
+            remote.run_for_resource(ResourceKind::Workflow, async |client| {
+                let print = |_: &EventRoute| outln!("set the route of {}", escape_control_chars(event_type));
+                remote.print_response(client.put_event_route(event_type, &route), print).await
             })
         }
-        Command::Delete { event_type, remote } => remote.run_on(Sought::Route, async |client| {
-            let told = |_: &Value| say!("{} is not routed any more", visible(event_type));
-            remote.answer(client.delete_route(event_type), told).await
-        }),
+        Command::Delete { event_type, remote } => {
+            remote.run_for_resource(ResourceKind::EventRoute, async |client| {
+                let print = |_: &Value| outln!("removed the route of {}", escape_control_chars(event_type));
+                remote.print_response(client.delete_event_route(event_type), print).await
+            })
+        }
     }
 }
 
-fn print(routes: &[Route]) {
-    let mut table = Table::new(["EVENT TYPE", "ENTITY TYPE", "ACTION", "WORKFLOW", "VERSION", "RAISED AS"]);
+fn print(routes: &[EventRoute]) {
+    let mut table =
+        TextTable::new(["EVENT TYPE", "ENTITY TYPE", "ACTION", "WORKFLOW", "VERSION", "RAISED AS"]);
     for route in routes {
         let or_dash = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        table.row([
+        table.push_row([
             (&route.event_type).into(),
             (&route.entity_type).into(),
-            action(route.action).into(),
+            action_name(route.action).into(),
             or_dash(&route.workflow).into(),
             or_dash(&route.version).into(),
             or_dash(&route.event_name).into(),
@@ -120,12 +123,12 @@ fn print(routes: &[Route]) {
     table.print("routes");
 }
 
-fn action(action: Action) -> &'static str {
+fn action_name(action: RouteAction) -> &'static str {
     match action {
-        Action::StartOrRaise => "startOrRaise",
-        Action::Start => "start",
-        Action::Raise => "raise",
-        Action::Record => "record",
-        Action::Unknown => "?",
+        RouteAction::StartOrRaise => "startOrRaise",
+        RouteAction::Start => "start",
+        RouteAction::Raise => "raise",
+        RouteAction::Record => "record",
+        RouteAction::Unknown => "?",
     }
 }

@@ -1,4 +1,4 @@
-//! `abide run`: a rehearsal from the author's files, told as a timeline.
+//! `abide run`: rehearses a definition with the author's mocks and events, and prints the timeline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::exit;
 use crate::files::{self, FileError};
-use crate::say::say;
+use crate::output::outln;
 use crate::{findings, playback};
 
 #[derive(clap::Args)]
@@ -22,51 +22,51 @@ pub(crate) struct Args {
     /// The run's input: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "{}")]
     input: String,
-    /// What happens from outside: [{"at": "PT1H", "event": NAME, "data": …} | {"at": …, "do": "terminate"}]
+    /// Events and control operations: [{"at": "PT1H", "event": NAME, "data": …} | {"at": …, "do": "terminate"}]
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// What activities answer: {"activities": {NAME: {"result": …} | {"error": …} | [ … ]}}
+    /// The results of activities: {"activities": {NAME: {"result": …} | {"error": …} | [ … ]}}
     #[arg(long, value_name = "FILE")]
     mock: Option<PathBuf>,
-    /// Definitions that workflow states start for real
+    /// A definition that workflow states start for real; may be given several times
     #[arg(long = "with", value_name = "FILE")]
     children: Vec<PathBuf>,
-    /// The activities there are: checked by name, with their compensations, time limits and retry policies
+    /// The registered activities: names are checked; compensations, timeouts and retry policies are applied
     #[arg(long, value_name = "FILE")]
     activities: Option<PathBuf>,
-    /// Turns after which to give up on a run that goes on and on
+    /// Stop a run that has not ended after this many turns
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     max_turns: usize,
-    /// When the run starts
+    /// The time at which the run starts
     #[arg(long, value_name = "TIMESTAMP", default_value = "2026-01-01T00:00:00Z")]
     at: String,
-    /// Print JSON for machines
+    /// Print the outcome and the history as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Why there is nothing to play.
+/// Why the definition cannot be rehearsed.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("--at: {0}")]
-    At(#[from] abide_workflow::time::TimeError),
-    #[error("the input does not fit the definition: {}", .0.join("; "))]
+    StartTime(#[from] abide_workflow::time::TimeError),
+    #[error("the input does not match the definition's schema: {}", .0.join("; "))]
     Mismatch(Vec<String>),
-    #[error("the rehearsal broke, which is a defect of abide: {0}")]
-    Broken(#[from] abide_workflow::Corrupt),
+    #[error("internal error in the rehearsal (please report): {0}")]
+    Corrupt(#[from] abide_workflow::CorruptInstance),
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    match play(args) {
+    match rehearse(args) {
         Ok(playback) => {
             if args.json {
-                say!("{:#}", to_json(&playback));
+                outln!("{:#}", to_json(&playback));
             } else {
                 playback::print(&playback);
             }
-            if playback.succeeded() { exit::OK.into() } else { exit::NOT_OK.into() }
+            if playback.succeeded() { exit::OK.into() } else { exit::FAILED.into() }
         }
         Err(error) => {
             if let RunError::File(FileError::Invalid { path, text, reason }) = &error
@@ -76,22 +76,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 reason.findings.iter().for_each(|finding| findings::print(&name, text, finding));
             }
             eprintln!("abide: {error}");
-            exit::UNUSABLE.into()
+            exit::USAGE_ERROR.into()
         }
     }
 }
 
-fn play(args: &Args) -> Result<Playback, RunError> {
-    let registry = files::registry(args.activities.as_ref())?;
-    let plan = files::plan(&args.file, registry.as_ref())?;
+fn rehearse(args: &Args) -> Result<Playback, RunError> {
+    let registry = files::read_registry(args.activities.as_ref())?;
+    let plan = files::read_plan(&args.file, registry.as_ref())?;
     let children: Vec<Plan> = args
         .children
         .iter()
-        .map(|path| files::plan(path, registry.as_ref()))
+        .map(|path| files::read_plan(path, registry.as_ref()))
         .collect::<Result<_, FileError>>()?;
-    let input = files::json_argument("--input", &args.input)?;
+    let input = files::parse_json_argument("--input", &args.input)?;
     let start = Timestamp::parse(&args.at)?;
-    let (mocks, stimuli) = (mocks(args.mock.as_ref())?, stimuli(args.events.as_ref())?);
+    let mocks = read_mocks(args.mock.as_ref())?;
+    let stimuli = read_stimuli(args.events.as_ref())?;
     plan.check_input(&input)
         .map_err(|mismatches| RunError::Mismatch(mismatches.iter().map(ToString::to_string).collect()))?;
     let playback = Rehearsal {
@@ -107,12 +108,12 @@ fn play(args: &Args) -> Result<Playback, RunError> {
     Ok(playback)
 }
 
-fn mocks(path: Option<&PathBuf>) -> Result<Mocks, FileError> {
+fn read_mocks(path: Option<&PathBuf>) -> Result<Mocks, FileError> {
     let Some(path) = path else { return Ok(Mocks::default()) };
     Mocks::parse(&files::read(path)?).map_err(|reason| FileError::Mock { path: path.clone(), reason })
 }
 
-fn stimuli(path: Option<&PathBuf>) -> Result<Vec<(Duration, Stimulus)>, FileError> {
+fn read_stimuli(path: Option<&PathBuf>) -> Result<Vec<(Duration, Stimulus)>, FileError> {
     let Some(path) = path else { return Ok(Vec::new()) };
     parse_stimuli(&files::read(path)?).map_err(|reason| FileError::Mock { path: path.clone(), reason })
 }
@@ -138,12 +139,12 @@ fn to_json(playback: &Playback) -> Value {
         "status": playback.status.to_string(),
         "output": output,
         "error": error,
-        "waiting": playback.waiting.iter().map(|state| state.state.as_str()).collect::<Vec<_>>(),
+        "waiting": playback.current_states.iter().map(|state| state.state.as_str()).collect::<Vec<_>>(),
         "unmocked": playback.unmocked,
         "unusedMocks": playback.unused_mocks,
-        "untakenEvents": playback.untaken_events,
+        "untakenEvents": playback.unconsumed_events,
         "refused": playback.refusals,
-        "gaveUp": playback.gave_up,
+        "gaveUp": playback.turn_limit_reached,
         "history": history,
     })
 }

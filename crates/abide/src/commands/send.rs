@@ -1,180 +1,193 @@
-//! `abide send`: events to the server, from flags, from a file, or line by line from standard input.
+//! `abide send`: sends events that are given by flags, by a file, or line by line on standard input.
 //!
-//! Events go in batches, one after the other, so that those of one session stay in order. Events are recognised by source and id: what
-//! was sent before is answered as before. A line that says no id gets one that is made from its source and its text, so a file can be mended
-//! and sent again after an error; see [`LineIds`].
+//! Batches are sent one after the other, so that the events of a session stay in order. The server recognises an event
+//! by source and id, and a repeated one has no effect. A line of a file without an id gets one made from its source and
+//! its text, so a file can be corrected and sent again after an error; see [`LineIds`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use abide_client::{Client, CloudEvent, Receipt, ReceiptStatus};
+use abide_client::{Client, CloudEvent, EventReceipt, EventReceiptStatus};
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::exit;
+use crate::errors::CliError;
 use crate::files::{self, FileError};
 use crate::line_ids::LineIds;
-use crate::problem::Problem;
+use crate::output::{escape_control_chars, outln};
 use crate::progress::Progress;
-use crate::remote::Remote;
-use crate::say::{say, visible};
-use crate::table::grouped;
+use crate::server_args::ServerArgs;
+use crate::table::group_digits;
 
-const BAD: Style = AnsiColor::Red.on_default();
-/// Bytes of one event's line.
+const ERROR_STYLE: Style = AnsiColor::Red.on_default();
+/// The longest accepted line.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes of a batch; servers take 1 MiB unless told otherwise.
+/// A batch is sent when it reaches this size. Servers accept 1 MiB by default.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Dead letters that are told one by one.
-const TOLD_MAX: u64 = 10;
+/// The number of dead letters that are printed one by one.
+const DEAD_LETTERS_SHOWN_MAX: u64 = 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Events, a JSON object per line, or - for standard input; without it, one event from the flags. A line of a file that says no id has one
-    /// made from its source and its text: sent again, it is there already; another --source sends it anew
+    /// A file with one event (a JSON object) per line, or - for standard input; without it, one event from the flags. A
+    /// line of a file without an id gets one made from its source and its text: sent again, it is a duplicate; with
+    /// another --source it is a new event
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The type of events that do not say theirs
+    /// The type of events without one
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// The source of events that do not say theirs
+    /// The source of events without one
     #[arg(long, value_name = "SOURCE", default_value = "abide-cli")]
     source: String,
-    /// The id of the event; without it a new one
+    /// The id of the event; without it a new one is generated
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     id: Option<String>,
-    /// The subject of events that do not say theirs
+    /// The subject of events without one
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
-    /// The session of events that do not say theirs; without it the subject is
+    /// The session of events without one; without it the subject is the session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     /// The event's data: JSON, or @FILE
     #[arg(long, value_name = "JSON", conflicts_with = "file")]
     data: Option<String>,
-    /// Send so many at once, from 1 to 1000
+    /// The number of events per request, from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     batch: u16,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
-/// What came of it so far.
+/// The outcomes of the events sent so far.
 #[derive(Default)]
-struct Tally {
+struct SendTally {
     recorded: u64,
     duplicate: u64,
-    dead: u64,
+    dead_lettered: u64,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     args.remote.run(async |client| {
-        let mut tally = Tally::default();
+        let mut tally = SendTally::default();
         let sent = match &args.file {
-            None => send(args, client, &[args.single()?], &mut tally).await,
-            Some(path) => lines(args, client, path, &mut tally).await,
+            None => send_batch(args, client, &[args.event_from_args()?], &mut tally).await,
+            Some(path) => send_file(args, client, path, &mut tally).await,
         };
         if !args.remote.json {
-            let Tally { recorded, duplicate, dead } = tally;
-            let [recorded, duplicate, dead] = [recorded, duplicate, dead].map(grouped);
-            say!("{recorded} recorded, {duplicate} there already, {dead} dead-lettered");
-            if tally.dead > 0 {
-                say!("`abide dlq list` shows why; `abide route put` routes a type of event");
+            let SendTally { recorded, duplicate, dead_lettered } = tally;
+            let [recorded, duplicate, dead_lettered] = [recorded, duplicate, dead_lettered].map(group_digits);
+            outln!("{recorded} recorded, {duplicate} duplicate, {dead_lettered} dead-lettered");
+            if tally.dead_lettered > 0 {
+                outln!("`abide dlq list` has the reasons; `abide route put` sets the route of an event type");
             }
         }
         sent?;
-        Ok(if tally.dead == 0 { exit::OK } else { exit::NOT_OK })
+        Ok(if tally.dead_lettered == 0 { exit::OK } else { exit::FAILED })
     })
 }
 
 /// Sends a file's events batch by batch.
-async fn lines(args: &Args, client: &Client, path: &Path, tally: &mut Tally) -> Result<(), Problem> {
+async fn send_file(args: &Args, client: &Client, path: &Path, tally: &mut SendTally) -> Result<(), CliError> {
     let (mut reader, bytes) = open(path)?;
-    let mut progress = Progress::begin(if bytes.is_some() { "bytes" } else { "events" }, bytes);
-    let (mut batch, mut batch_bytes, mut number) = (Vec::new(), 0, 0_u64);
+    let mut progress = Progress::start(if bytes.is_some() { "bytes" } else { "events" }, bytes);
+    let mut batch = Vec::new();
+    let mut batch_bytes = 0;
+    let mut number = 0_u64;
     let mut ids = LineIds::new();
     let is_file = path != Path::new("-");
     while let Some(line) = next_line(&mut *reader, path)? {
         number += 1;
         if !line.trim().is_empty() {
             let event = args
-                .complete(&line, |source| match is_file {
-                    true => ids.next(source, &line, number),
-                    // What comes by a pipe now may have come by another before, and is not the same.
+                .event_from_line(&line, |source| match is_file {
+                    true => ids.next_id(source, &line, number),
+                    // An equal line of another pipe is a different event.
                     false => Uuid::now_v7(),
                 })
-                .map_err(|reason| Problem::Usage(format!("{}, line {number}: {reason}", path.display())));
+                .map_err(|reason| CliError::Usage(format!("{}, line {number}: {reason}", path.display())));
             let event = match event {
                 Ok(event) => event,
-                // What came before it is sent: the file can be mended and sent again.
-                Err(problem) => {
-                    send(args, client, &batch, tally).await?;
-                    return Err(problem);
+                // The events before it are sent: the file can be corrected and sent again.
+                Err(error) => {
+                    send_batch(args, client, &batch, tally).await?;
+                    return Err(error);
                 }
             };
             batch.push(event);
             batch_bytes += line.len();
         }
         if batch.len() >= usize::from(args.batch) || batch_bytes >= BATCH_BYTES_MAX {
-            send(args, client, &batch, tally).await?;
+            send_batch(args, client, &batch, tally).await?;
             progress.add(if bytes.is_some() { batch_bytes as u64 } else { batch.len() as u64 });
             (batch, batch_bytes) = (Vec::new(), 0);
         }
     }
-    send(args, client, &batch, tally).await
+    send_batch(args, client, &batch, tally).await
 }
 
-async fn send(args: &Args, client: &Client, batch: &[CloudEvent], tally: &mut Tally) -> Result<(), Problem> {
+async fn send_batch(
+    args: &Args,
+    client: &Client,
+    batch: &[CloudEvent],
+    tally: &mut SendTally,
+) -> Result<(), CliError> {
     if batch.is_empty() {
         return Ok(());
     }
-    let received = client.send(batch).await?;
-    for receipt in &received.items {
+    let receipts = client.send_events(batch).await?;
+    for receipt in &receipts.items {
         match receipt.status {
-            ReceiptStatus::Recorded => tally.recorded += 1,
-            ReceiptStatus::Duplicate => tally.duplicate += 1,
-            ReceiptStatus::DeadLettered => tally.dead += 1,
-            ReceiptStatus::Unknown => {}
+            EventReceiptStatus::Recorded => tally.recorded += 1,
+            EventReceiptStatus::Duplicate => tally.duplicate += 1,
+            EventReceiptStatus::DeadLettered => tally.dead_lettered += 1,
+            EventReceiptStatus::Unknown => {}
         }
         if args.remote.json {
-            say!("{}", serde_json::to_string(receipt).unwrap_or_default());
-        } else if receipt.status == ReceiptStatus::DeadLettered && tally.dead <= TOLD_MAX {
-            tell_dead(receipt);
+            outln!("{}", serde_json::to_string(receipt).unwrap_or_default());
+        } else if receipt.status == EventReceiptStatus::DeadLettered
+            && tally.dead_lettered <= DEAD_LETTERS_SHOWN_MAX
+        {
+            print_dead_letter(receipt);
         }
     }
     Ok(())
 }
 
-fn tell_dead(receipt: &Receipt) {
+fn print_dead_letter(receipt: &EventReceipt) {
     let reason = receipt.reason.as_deref().unwrap_or("no reason given");
-    say!(
-        "{BAD}dead-lettered{BAD:#} {} of {}: {}",
-        visible(&receipt.id),
-        visible(&receipt.source),
-        visible(reason)
+    outln!(
+        "{ERROR_STYLE}dead-lettered{ERROR_STYLE:#} {} of {}: {}",
+        escape_control_chars(&receipt.id),
+        escape_control_chars(&receipt.source),
+        escape_control_chars(reason)
     );
 }
 
 impl Args {
-    /// The event that the flags describe.
-    fn single(&self) -> Result<CloudEvent, Problem> {
+    /// The event described by the flags.
+    fn event_from_args(&self) -> Result<CloudEvent, CliError> {
         let kind = self.kind.as_deref();
-        let kind = kind.ok_or_else(|| Problem::Usage("say --type, or give a FILE of events".to_owned()))?;
+        let kind = kind.ok_or_else(|| CliError::Usage("give --type, or a FILE of events".to_owned()))?;
         let id = self.id.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let mut event = CloudEvent::new(&self.source, id, kind);
         if let Some(data) = &self.data {
-            event = event.data(files::json_argument("--data", data)?);
+            event = event.data(files::parse_json_argument("--data", data)?);
         }
-        Ok(self.fill(event))
+        Ok(self.apply_defaults(event))
     }
 
-    /// An event from a line, with what it does not say itself. `id` makes one for a line of this source that has none.
-    fn complete(&self, line: &str, id: impl FnOnce(&str) -> Uuid) -> Result<CloudEvent, String> {
+    /// The event of a line, with defaults for missing attributes. `id` makes an id for a line of this source without
+    /// one.
+    fn event_from_line(&self, line: &str, id: impl FnOnce(&str) -> Uuid) -> Result<CloudEvent, String> {
         let json = abide_workflow::json::parse(line).map_err(|error| error.to_string())?;
-        let Value::Object(mut members) = json else { return Err("it is not a JSON object".to_owned()) };
+        let Value::Object(mut members) = json else {
+            return Err("the event is not a JSON object".to_owned());
+        };
         let mut default = |name: &str, value: Option<String>| {
             if let Some(value) = value {
                 members.entry(name).or_insert(Value::String(value));
@@ -189,27 +202,27 @@ impl Args {
             members.insert("id".to_owned(), Value::String(id));
         }
         serde_json::from_value(Value::Object(members))
-            .map(|event| self.fill(event))
+            .map(|event| self.apply_defaults(event))
             .map_err(|error| error.to_string())
     }
 
-    fn fill(&self, mut event: CloudEvent) -> CloudEvent {
+    fn apply_defaults(&self, mut event: CloudEvent) -> CloudEvent {
         if event.subject.is_none() {
             event.subject.clone_from(&self.subject);
         }
         if let Some(session) = &self.session {
-            event.more.entry("sessionid").or_insert(Value::String(session.clone()));
+            event.attributes.entry("sessionid").or_insert(Value::String(session.clone()));
         }
         event
     }
 }
 
-/// A file's reader, and how long it is if that is known.
+/// A reader of the file, and the file's length if it is known.
 fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>), FileError> {
     if path == Path::new("-") {
         return Ok((Box::new(BufReader::new(std::io::stdin())), None));
     }
-    let unreadable = |reason| FileError::Unreadable { path: path.to_owned(), reason };
+    let unreadable = |reason| FileError::Io { path: path.to_owned(), reason };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
     Ok((Box::new(BufReader::new(file)), about.is_file().then_some(about.len())))
@@ -219,7 +232,7 @@ fn next_line(reader: &mut dyn BufRead, path: &Path) -> Result<Option<String>, Fi
     use std::io::Read;
     let mut line = String::new();
     let read = reader.take(LINE_BYTES_MAX).read_line(&mut line);
-    let read = read.map_err(|reason| FileError::Unreadable { path: path.to_owned(), reason })?;
+    let read = read.map_err(|reason| FileError::Io { path: path.to_owned(), reason })?;
     if read as u64 == LINE_BYTES_MAX {
         return Err(FileError::TooLarge { path: path.to_owned(), limit: LINE_BYTES_MAX });
     }

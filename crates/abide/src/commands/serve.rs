@@ -1,45 +1,45 @@
-//! `abide serve`: the server, until it is told to stop.
+//! `abide serve`: runs the server until a signal stops it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_server::config::{Config, ConfigError, Overrides};
-use abide_server::logging::{self, UnknownLevel};
+use abide_server::logging::{self, InvalidLogLevel};
 use abide_server::{ServeError, Server};
 use anstream::eprintln;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
-use crate::problem::with_sources;
-use crate::say::{say, visible};
+use crate::errors::error_chain;
+use crate::output::{escape_control_chars, outln};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder that everything is kept in; made if there is none [default: ./abide-data]
+    /// The data folder; created if it does not exist [default: ./abide-data]
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA")]
     data: Option<PathBuf>,
     /// The address to listen on [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDR", env = "ABIDE_LISTEN")]
     listen: Option<SocketAddr>,
-    /// The configuration file; docs/reference/abide.toml has every key
+    /// The configuration file; docs/reference/abide.toml lists every key
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen on an address that others can reach, though nobody is asked who they are
+    /// Allow an address that other machines can reach, although there is no authentication
     #[arg(long)]
     insecure: bool,
 }
 
-/// Why there is no server, or why it did not stop in order.
+/// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ServeCommandError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Logging(#[from] UnknownLevel),
+    Logging(#[from] InvalidLogLevel),
     #[error(transparent)]
     Serve(#[from] ServeError),
-    #[error("the operating system refused what a server needs")]
+    #[error("operating system error")]
     System(#[from] std::io::Error),
 }
 
@@ -47,24 +47,25 @@ pub(crate) fn run(args: Args) -> ExitCode {
     match serve(args) {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("abide: {}", with_sources(&error));
-            exit::UNUSABLE.into()
+            eprintln!("abide: {}", error_chain(&error));
+            exit::USAGE_ERROR.into()
         }
     }
 }
 
-fn serve(args: Args) -> Result<u8, Failed> {
+fn serve(args: Args) -> Result<u8, ServeCommandError> {
     let Args { data, listen, config, insecure } = args;
     let config = Config::load(config.as_deref(), Overrides { listen, data, insecure })?;
-    logging::begin()?;
+    logging::init()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let code = runtime.block_on(until_stopped(&config))?;
-    // What is left of the server goes with the runtime; the store is closed in order when the last of it has gone.
+    let code = runtime.block_on(serve_until_stopped(&config))?;
+    // The remaining tasks of the server end with the runtime. The store is closed gracefully when the last one has
+    // ended.
     drop(runtime);
     Ok(code)
 }
 
-async fn until_stopped(config: &Config) -> Result<u8, Failed> {
+async fn serve_until_stopped(config: &Config) -> Result<u8, ServeCommandError> {
     let mut stop = StopSignals::listen()?;
     let server = Server::start(config).await?;
     let stopped_early = tokio::select! {
@@ -72,18 +73,19 @@ async fn until_stopped(config: &Config) -> Result<u8, Failed> {
         () = stop.next() => true,
     };
     if !stopped_early {
-        let (address, data) = (server.address(), config.store.data.display().to_string());
-        say!("abide listening on http://{address} (data: {})", visible(&data));
+        let address = server.address();
+        let data = config.store.data.display().to_string();
+        outln!("abide listening on http://{address} (data: {})", escape_control_chars(&data));
         stop.next().await;
     }
     eprintln!("abide: stopping; a second signal stops at once");
     tokio::select! {
         () = server.stop() => Ok(exit::OK),
-        () = stop.next() => Ok(exit::NOT_OK),
+        () = stop.next() => Ok(exit::FAILED),
     }
 }
 
-/// The signals that mean: stop.
+/// SIGTERM and SIGINT.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,

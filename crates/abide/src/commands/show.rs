@@ -1,92 +1,106 @@
-//! `abide show`: an instance as it is, and the path it has taken.
+//! `abide show`: shows an instance and the path its current run has taken.
 
 use std::process::ExitCode;
 
 use abide_client::{Client, Instance};
 
 use super::exit;
-use super::start::ending;
-use crate::drawing;
-use crate::path::Path;
-use crate::problem::{Problem, Sought};
-use crate::remote::Remote;
-use crate::say::{say, visible};
+use super::start::format_status;
+use crate::errors::{CliError, ResourceKind};
+use crate::output::{escape_control_chars, outln};
+use crate::render;
+use crate::run_path::RunPath;
+use crate::server_args::ServerArgs;
 use crate::styles::{BOLD, FAINT};
-use crate::table::grouped;
-use crate::timeline::short;
-use crate::times;
+use crate::table::group_digits;
+use crate::time_format;
+use crate::timeline::truncate_json;
 
-/// Events that a path is drawn from; what comes after them is told as missing.
+/// The number of events the path is made from. If there are more, a note says so.
 const EVENTS_MAX: usize = 20_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The instance
+    /// The instance id
     #[arg(value_name = "ID")]
     id: String,
-    /// Leave out the path it has taken
+    /// Do not show the path it has taken
     #[arg(long)]
     no_path: bool,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run_on(Sought::Instance, async |client| {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| {
         if args.remote.json {
-            say!("{}", client.instance(&args.id).raw().await?);
+            outln!("{}", client.instance(&args.id).raw().await?);
             return Ok(exit::OK);
         }
         let run = client.instance(&args.id).await?;
-        head(&run);
+        print_header(&run);
         if !args.no_path {
-            draw(client, &run).await?;
+            print_path(client, &run).await?;
         }
         Ok(exit::OK)
     })
 }
 
-fn head(run: &Instance) {
-    let field = |name: &str, value: &str| say!("  {FAINT}{name:<12}{FAINT:#} {value}");
-    say!("{BOLD}{}{BOLD:#} {}", visible(&run.execution_id), ending(run));
-    field("workflow", &format!("{} {}", visible(&run.workflow), visible(&run.version)));
+fn print_header(run: &Instance) {
+    let field = |name: &str, value: &str| outln!("  {FAINT}{name:<12}{FAINT:#} {value}");
+    outln!("{BOLD}{}{BOLD:#} {}", escape_control_chars(&run.execution_id), format_status(run));
+    field(
+        "workflow",
+        &format!("{} {}", escape_control_chars(&run.workflow), escape_control_chars(&run.version)),
+    );
     field(
         "created",
-        &format!("{} ({} ago)", times::stamp(run.created_at_utc), times::ago(run.created_at_utc)),
+        &format!(
+            "{} ({} ago)",
+            time_format::format_timestamp(run.created_at_utc),
+            time_format::format_age(run.created_at_utc)
+        ),
     );
-    let moved = run.last_updated_at_utc;
-    field("moved", &format!("{} ({} ago)", times::stamp(moved), times::ago(moved)));
+    let updated = run.last_updated_at_utc;
+    field(
+        "updated",
+        &format!("{} ({} ago)", time_format::format_timestamp(updated), time_format::format_age(updated)),
+    );
     if run.correlation_id != run.instance_id {
-        field("correlation", &visible(&run.correlation_id));
+        field("correlation", &escape_control_chars(&run.correlation_id));
     }
     if let Some(entity) = &run.entity_id {
-        field("entity", &visible(entity));
+        field("entity", &escape_control_chars(entity));
     }
-    field("input", &visible(&short(&run.input)));
+    field("input", &escape_control_chars(&truncate_json(&run.input)));
     if let Some(reason) = &run.parked_reason {
         field(
             "parked",
-            &format!("{}; `abide resume {}` tries again", visible(reason), visible(&run.instance_id)),
+            &format!(
+                "{}; `abide resume {}` tries again",
+                escape_control_chars(reason),
+                escape_control_chars(&run.instance_id)
+            ),
         );
     }
-    say!("");
+    outln!("");
 }
 
-async fn draw(client: &Client, run: &Instance) -> Result<(), Problem> {
-    let mut path = Path::default();
+async fn print_path(client: &Client, run: &Instance) -> Result<(), CliError> {
+    let mut path = RunPath::default();
     let mut events = client.history(&run.instance_id).page_size(100);
-    let mut followed = 0;
-    while followed < EVENTS_MAX
+    let mut applied = 0;
+    while applied < EVENTS_MAX
         && let Some(event) = events.next().await?
     {
-        path.follow(&event);
-        followed += 1;
+        path.apply_event(&event);
+        applied += 1;
     }
-    drawing::print(&path, &run.current_states);
-    if followed == EVENTS_MAX && events.next().await?.is_some() {
-        let told = grouped(followed as u64);
-        say!(
-            "  {FAINT}drawn from its first {told} events; `abide history {}` has all{FAINT:#}",
+    render::print(&path, &run.current_states);
+    if applied == EVENTS_MAX && events.next().await?.is_some() {
+        let count = group_digits(applied as u64);
+        outln!(
+            "  {FAINT}the path of the first {count} events; `abide history {}` shows all events{FAINT:#}",
             run.instance_id
         );
     }

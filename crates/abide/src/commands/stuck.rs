@@ -1,50 +1,50 @@
-//! `abide stuck`: runs that have been alive for longer than they should be, and what they wait for.
+//! `abide stuck`: lists runs that have not ended in the time they should, and what they wait for.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use abide_client::{Stuck, StuckAt, WaitingFor};
+use abide_client::{StuckRun, StuckState, WaitingFor};
 
-use crate::drawing::describe;
-use crate::remote::{Extent, Remote};
-use crate::table::Table;
-use crate::times;
+use crate::render::describe_wait;
+use crate::server_args::{LimitArgs, ServerArgs};
+use crate::table::TextTable;
+use crate::time_format;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    extent: Extent,
+    extent: LimitArgs,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    args.remote.run(async |client| args.remote.list(client.stuck(), &args.extent, print).await)
+    args.remote.run(async |client| args.remote.print_list(client.stuck_runs(), &args.extent, print).await)
 }
 
-fn print(runs: &[Stuck]) {
-    let mut table = Table::new(["INSTANCE", "WORKFLOW", "LATE BY", "WHERE"]);
+fn print(runs: &[StuckRun]) {
+    let mut table = TextTable::new(["INSTANCE", "WORKFLOW", "OVERDUE", "WAITING FOR"]);
     for run in runs {
-        let places: Vec<String> = run.waiting_for.iter().map(place).collect();
-        table.row([
+        let states: Vec<String> = run.waiting_for.iter().map(describe_state).collect();
+        table.push_row([
             (&run.instance_id).into(),
             (&run.workflow).into(),
-            times::short(Duration::from_secs(run.stuck_for_seconds)).into(),
-            places.join("; ").into(),
+            time_format::format_duration(Duration::from_secs(run.stuck_for_seconds)).into(),
+            states.join("; ").into(),
         ]);
     }
     table.print("stuck runs");
 }
 
-fn place(at: &StuckAt) -> String {
+fn describe_state(stuck: &StuckState) -> String {
     let waiting = WaitingFor {
-        kind: at.kind.clone(),
-        activity: at.activity.clone(),
-        attempt: at.attempt,
-        name: at.event.clone(),
-        child_instance_id: at.child.clone(),
-        until: at.until,
+        kind: stuck.kind.clone(),
+        activity: stuck.activity.clone(),
+        attempt: stuck.attempt,
+        name: stuck.event.clone(),
+        child_instance_id: stuck.child.clone(),
+        until: stuck.until,
         ..WaitingFor::default()
     };
-    format!("{} {}", at.state, describe(&waiting))
+    format!("{} {}", stuck.state, describe_wait(&waiting))
 }

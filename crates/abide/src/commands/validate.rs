@@ -1,15 +1,15 @@
-//! `abide validate`: findings for people or for machines.
+//! `abide validate`: validates definitions and prints the findings as text or JSON.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use abide_workflow::{Authored, Finding, Severity};
+use abide_workflow::{Finding, ParsedDefinition, Severity};
 use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
-use crate::excerpt::Located;
-use crate::say::say;
+use crate::output::outln;
+use crate::source_location::SourceLocation;
 use crate::{files, findings};
 
 #[derive(clap::Args)]
@@ -17,23 +17,23 @@ pub(crate) struct Args {
     /// Definitions to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The activities there are; without it their names are not checked
+    /// The registered activities; without it their names are not checked
     #[arg(long, value_name = "FILE")]
     activities: Option<PathBuf>,
-    /// Warnings refuse as errors do
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// Print JSON for machines
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let registry = match files::registry(args.activities.as_ref()) {
+    let registry = match files::read_registry(args.activities.as_ref()) {
         Ok(registry) => registry,
         Err(error) => {
             eprintln!("abide: {error}");
-            return exit::UNUSABLE.into();
+            return exit::USAGE_ERROR.into();
         }
     };
     let mut code = exit::OK;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         let text = match files::read(path) {
             Ok(text) => text,
             Err(error) => {
-                code = exit::UNUSABLE;
+                code = exit::USAGE_ERROR;
                 if args.json {
                     reports.push(
                         json!({"file": name, "valid": false, "error": error.to_string(), "findings": []}),
@@ -54,41 +54,41 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 continue;
             }
         };
-        let found = check(&text, registry.as_ref());
-        let refuses = if args.strict { Severity::Warning } else { Severity::Error };
-        let valid = found.iter().all(|finding| finding.severity() < refuses);
+        let findings = validate(&text, registry.as_ref());
+        let rejecting = if args.strict { Severity::Warning } else { Severity::Error };
+        let valid = findings.iter().all(|finding| finding.severity() < rejecting);
         if !valid {
-            code = code.max(exit::NOT_OK);
+            code = code.max(exit::FAILED);
         }
         if args.json {
-            let listed: Vec<Value> = found.iter().map(|finding| to_json(&text, finding)).collect();
+            let listed: Vec<Value> = findings.iter().map(|finding| finding_json(&text, finding)).collect();
             reports.push(json!({"file": name, "valid": valid, "findings": listed}));
         } else {
-            found.iter().for_each(|finding| findings::print(&name, &text, finding));
-            findings::summarise(&name, &found, valid);
+            findings.iter().for_each(|finding| findings::print(&name, &text, finding));
+            findings::print_summary(&name, &findings, valid);
         }
     }
     if args.json {
-        say!("{:#}", Value::Array(reports));
+        outln!("{:#}", Value::Array(reports));
     }
     code.into()
 }
 
-fn check(text: &str, registry: Option<&abide_workflow::Registry>) -> Vec<Finding> {
-    match Authored::parse(text).validate(registry) {
+fn validate(text: &str, registry: Option<&abide_workflow::Registry>) -> Vec<Finding> {
+    match ParsedDefinition::parse(text).validate(registry) {
         Ok(validated) => validated.findings().to_vec(),
         Err(rejected) => rejected.findings,
     }
 }
 
-fn to_json(text: &str, finding: &Finding) -> Value {
-    let located = Located::of(text, finding);
+fn finding_json(text: &str, finding: &Finding) -> Value {
+    let location = SourceLocation::of_finding(text, finding);
     json!({
         "code": finding.code.as_str(),
         "severity": finding.severity().to_string(),
         "pointer": finding.pointer,
-        "line": located.as_ref().map(|located| located.line),
-        "column": located.as_ref().map(|located| located.column),
+        "line": location.as_ref().map(|location| location.line),
+        "column": location.as_ref().map(|location| location.column),
         "message": finding.message,
         "hint": finding.hint,
         "consequences": finding.consequences,

@@ -1,69 +1,69 @@
-//! `abide workflows`: which definitions there are, in which versions, and which of them runs have.
+//! `abide workflows`: lists and shows definitions and their versions, sets default versions and retires versions.
 
 use std::process::ExitCode;
 
-use abide_client::{Version, Workflow};
+use abide_client::{Workflow, WorkflowVersion};
 use anstyle::AnsiColor;
 use serde_json::Value;
 
-use crate::problem::Sought;
-use crate::remote::{Extent, Remote};
-use crate::say::{pretty, say, visible};
-use crate::table::{Cell, Table};
-use crate::times;
+use crate::errors::ResourceKind;
+use crate::output::{escape_control_chars, outln, pretty_json};
+use crate::server_args::{LimitArgs, ServerArgs};
+use crate::table::{TextCell, TextTable};
+use crate::time_format;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List definitions
     List {
         #[command(flatten)]
-        extent: Extent,
+        extent: LimitArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Print a definition as it was published
+    /// Print a published definition
     Show {
-        /// The definition
+        /// The id of the definition
         #[arg(value_name = "WORKFLOW")]
         id: String,
         /// The version; without it the default version
         #[arg(long, value_name = "VERSION")]
         version: Option<String>,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// List the versions of a definition, and how many runs of each are alive
+    /// List the versions of a definition with their numbers of live runs
     Versions {
-        /// The definition
+        /// The id of the definition
         #[arg(value_name = "WORKFLOW")]
         id: String,
         #[command(flatten)]
-        extent: Extent,
+        extent: LimitArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Make a version the one that runs have unless they ask for another
+    /// Set the default version, which runs have unless they request another one
     Default {
         #[command(flatten)]
-        which: Which,
+        which: VersionArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
-    /// Take a version out of use; refused while it is the default or runs of it are alive
+    /// Retire a version; refused while it is the default or runs of it are live
     Retire {
         #[command(flatten)]
-        which: Which,
+        which: VersionArgs,
         #[command(flatten)]
-        remote: Remote,
+        remote: ServerArgs,
     },
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Which {
-    /// The definition
+pub(crate) struct VersionArgs {
+    /// The id of the definition
     #[arg(value_name = "WORKFLOW")]
     id: String,
-    /// The version
+    /// The version of the definition
     #[arg(value_name = "VERSION")]
     version: String,
 }
@@ -71,53 +71,66 @@ pub(crate) struct Which {
 pub(crate) fn run(command: &Command) -> ExitCode {
     match command {
         Command::List { extent, remote } => {
-            remote.run(async |client| remote.list(client.workflows(), extent, print).await)
+            remote.run(async |client| remote.print_list(client.workflows(), extent, print).await)
         }
-        Command::Show { id, version, remote } => remote.run_on(Sought::Workflow, async |client| {
-            let call = client.workflow(id, version.as_deref());
-            remote
-                .answer(call, |shown: &Value| say!("{}", pretty(shown.get("definition").unwrap_or(shown))))
-                .await
-        }),
-        Command::Versions { id, extent, remote } => remote.run_on(Sought::Workflow, async |client| {
-            remote.list(client.versions(id), extent, print_versions).await
-        }),
-        Command::Default { which: Which { id, version }, remote } => {
-            remote.run_on(Sought::Workflow, async |client| {
-                let told = |_: &Value| say!("{} runs {} from now on", visible(id), visible(version));
-                remote.answer(client.set_default_version(id, version), told).await
+        Command::Show { id, version, remote } => {
+            remote.run_for_resource(ResourceKind::Workflow, async |client| {
+                let request = client.workflow(id, version.as_deref());
+                remote
+                    .print_response(request, |shown: &Value| {
+                        outln!("{}", pretty_json(shown.get("definition").unwrap_or(shown)))
+                    })
+                    .await
             })
         }
-        Command::Retire { which: Which { id, version }, remote } => {
-            remote.run_on(Sought::Workflow, async |client| {
-                let told = |_: &Value| say!("{} {} is retired", visible(id), visible(version));
-                remote.answer(client.retire(id, version), told).await
+        Command::Versions { id, extent, remote } => remote
+            .run_for_resource(ResourceKind::Workflow, async |client| {
+                remote.print_list(client.workflow_versions(id), extent, print_versions).await
+            }),
+        Command::Default { which: VersionArgs { id, version }, remote } => {
+            remote.run_for_resource(ResourceKind::Workflow, async |client| {
+                let print = |_: &Value| {
+                    outln!(
+                        "{}: the default version is now {}",
+                        escape_control_chars(id),
+                        escape_control_chars(version)
+                    )
+                };
+                remote.print_response(client.set_default_version(id, version), print).await
+            })
+        }
+        Command::Retire { which: VersionArgs { id, version }, remote } => {
+            remote.run_for_resource(ResourceKind::Workflow, async |client| {
+                let print = |_: &Value| {
+                    outln!("retired {} {}", escape_control_chars(id), escape_control_chars(version))
+                };
+                remote.print_response(client.retire_version(id, version), print).await
             })
         }
     }
 }
 
 fn print(workflows: &[Workflow]) {
-    let mut table = Table::new(["WORKFLOW", "DEFAULT VERSION"]);
+    let mut table = TextTable::new(["WORKFLOW", "DEFAULT VERSION"]);
     for workflow in workflows {
-        table.row([(&workflow.id).into(), workflow.default_version.as_deref().unwrap_or("-").into()]);
+        table.push_row([(&workflow.id).into(), workflow.default_version.as_deref().unwrap_or("-").into()]);
     }
     table.print("workflows");
 }
 
-fn print_versions(versions: &[Version]) {
-    let mut table = Table::new(["VERSION", "LIVE RUNS", "PUBLISHED", "HASH", "STATE"]);
+fn print_versions(versions: &[WorkflowVersion]) {
+    let mut table = TextTable::new(["VERSION", "LIVE RUNS", "PUBLISHED", "HASH", "STATE"]);
     for version in versions {
         let state = match (version.default, version.retired) {
-            (true, _) => Cell::styled("default", AnsiColor::Green.on_default()),
-            (false, true) => Cell::styled("retired", AnsiColor::Yellow.on_default()),
+            (true, _) => TextCell::styled("default", AnsiColor::Green.on_default()),
+            (false, true) => TextCell::styled("retired", AnsiColor::Yellow.on_default()),
             (false, false) => "".into(),
         };
         let hash: String = version.hash.chars().take(12).collect();
-        table.row([
+        table.push_row([
             (&version.version).into(),
-            Cell::count(version.live),
-            times::stamp(version.published_at_utc).into(),
+            TextCell::count(version.live),
+            time_format::format_timestamp(version.published_at_utc).into(),
             hash.into(),
             state,
         ]);

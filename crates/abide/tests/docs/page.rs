@@ -1,37 +1,34 @@
-//! A page of documentation as a test sees it: sections with blocks of code, the commands in them, the files they show.
-//!
-//! Knows nothing of running them.
+//! Parses a documentation page into sections, code blocks, commands and files. It runs nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
-/// A page.
 pub(crate) struct Page {
-    /// Where it is, from the root of the repository.
+    /// Its path from the root of the repository.
     pub(crate) path: String,
     pub(crate) sections: Vec<Section>,
 }
 
-/// What stands under a heading; before the first one, under none.
+/// The blocks under one heading. The heading is empty before the first one.
 pub(crate) struct Section {
     pub(crate) heading: String,
     pub(crate) blocks: Vec<Block>,
 }
 
-/// A block of code.
+/// A code block.
 pub(crate) struct Block {
     pub(crate) language: String,
-    /// The file that it is, if the page says so.
+    /// The name of the file that it is, from the mark before it.
     pub(crate) file: Option<String>,
     pub(crate) text: String,
-    /// The line of the page that its first line is.
+    /// The line number of its first line in the page.
     line: usize,
-    /// Whether nothing stands between it and the block before it.
+    /// True if there is no text between this block and the block before it.
     follows: bool,
 }
 
-/// A command, which may have several lines.
-pub(crate) struct Command {
+/// A command, possibly of several lines.
+pub(crate) struct PageCommand {
     pub(crate) line: usize,
     pub(crate) text: String,
 }
@@ -54,7 +51,7 @@ fn find(folder: &Path, prefix: &str, found: &mut Vec<String>) {
         let name = entry.file_name().into_string().unwrap();
         let path = format!("{prefix}{name}");
         if entry.file_type().unwrap().is_dir() {
-            // What builds leave is not documentation, and neither is what others have written.
+            // Build output and dependencies are not part of the documentation.
             if !name.starts_with('.') && !name.starts_with("target") && name != "node_modules" {
                 find(&entry.path(), &format!("{path}/"), found);
             }
@@ -86,7 +83,9 @@ impl Page {
                 }
                 (None, Some(language)) => {
                     let language = language.trim().to_owned();
-                    let (text, line, file) = (String::new(), index + 2, file.take());
+                    let text = String::new();
+                    let line = index + 2;
+                    let file = file.take();
                     open = Some(Block { language, file, text, line, follows });
                     follows = true;
                 }
@@ -103,12 +102,12 @@ impl Page {
                 }
             }
         }
-        assert!(open.is_none(), "{path}: a block has no end");
+        assert!(open.is_none(), "{path}: a code block is not closed");
         Self { path: path.to_owned(), sections }
     }
 
     /// All commands, in order.
-    pub(crate) fn commands(&self) -> Vec<Command> {
+    pub(crate) fn commands(&self) -> Vec<PageCommand> {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         blocks.filter(|block| block.is_shell()).flat_map(Block::commands).collect()
     }
@@ -120,36 +119,34 @@ impl Page {
             sections.flat_map(|section| &section.blocks).filter(|block| block.language == "json");
         match (blocks.next(), blocks.next()) {
             (Some(block), None) => &block.text,
-            _ => panic!("{}: there is one block of JSON under {heading:?}", self.path),
+            _ => panic!("{}: expected exactly one block of JSON under {heading:?}", self.path),
         }
     }
 }
 
 impl Block {
-    /// Whether it has commands.
     pub(crate) fn is_shell(&self) -> bool {
         self.language == "sh"
     }
 
-    /// Whether it has commands and calls them something else.
+    /// True if it is a shell block with another mark than `sh`.
     pub(crate) fn is_shell_by_another_name(&self) -> bool {
         ["bash", "console", "shell", "zsh"].contains(&self.language.as_str())
     }
 
-    /// Whether it shows what the block right before it prints.
-    pub(crate) fn is_told(&self) -> bool {
+    /// True if it shows the output of the block right before it.
+    pub(crate) fn is_expected_output(&self) -> bool {
         self.language == "text" && self.follows
     }
 
-    /// The line of the page that it begins in.
     pub(crate) fn line(&self) -> usize {
         self.line
     }
 
-    /// The commands, in order: lines that belong together are one.
-    pub(crate) fn commands(&self) -> Vec<Command> {
+    /// The commands, in order. Lines that belong together are one command.
+    pub(crate) fn commands(&self) -> Vec<PageCommand> {
         let mut commands = Vec::new();
-        let mut open = Command { line: 0, text: String::new() };
+        let mut open = PageCommand { line: 0, text: String::new() };
         let mut lines = self.text.lines().enumerate().peekable();
         while let Some((index, line)) = lines.next() {
             if open.text.is_empty() {
@@ -160,7 +157,7 @@ impl Block {
             }
             open.text.push_str(line);
             if lines.peek().is_none() || is_whole(&open.text) {
-                commands.push(std::mem::replace(&mut open, Command { line: 0, text: String::new() }));
+                commands.push(std::mem::replace(&mut open, PageCommand { line: 0, text: String::new() }));
             } else {
                 open.text.push('\n');
             }
@@ -169,13 +166,12 @@ impl Block {
     }
 }
 
-impl Command {
-    /// Whether it runs a server.
+impl PageCommand {
     pub(crate) fn is_server(&self) -> bool {
         is_server(&self.text)
     }
 
-    /// How it ends, as the page says.
+    /// The expected exit code, if the page has one.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         let digits = self.text.split("# exits with ").nth(1)?;
         let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
@@ -183,12 +179,12 @@ impl Command {
     }
 }
 
-/// Whether a command runs a server.
+/// True if the command runs a server.
 pub(crate) fn is_server(command: &str) -> bool {
     command.contains("abide serve")
 }
 
-/// Whether a shell would not wait for another line.
+/// True if a shell would not wait for another line.
 fn is_whole(text: &str) -> bool {
     let mut shell = Process::new("bash");
     let status = shell.args(["-n", "-c", text]).stderr(Stdio::null()).status().unwrap();
@@ -196,7 +192,7 @@ fn is_whole(text: &str) -> bool {
 }
 
 #[test]
-fn a_page_is_read_as_people_read_it() {
+fn a_page_is_parsed_into_sections_blocks_and_commands() {
     let text = "\
 # Title
 
@@ -225,7 +221,7 @@ done
     assert_eq!(page.sections[1].blocks[0].file.as_deref(), Some("a.json"));
     assert_eq!((page.json_in("Title"), page.json_in("Part")), ("{}\n", "# not a heading\n"));
     let commands = page.sections[2].blocks[0].commands();
-    let seen: Vec<_> = commands.iter().map(|command| (command.line, command.exit_code())).collect();
-    assert_eq!(seen, [(11, Some(3)), (14, None)]);
+    let lines: Vec<_> = commands.iter().map(|command| (command.line, command.exit_code())).collect();
+    assert_eq!(lines, [(11, Some(3)), (14, None)]);
     assert_eq!(commands[1].text, "for a in b; do\n  three\ndone");
 }

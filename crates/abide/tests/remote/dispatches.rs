@@ -1,10 +1,10 @@
-//! `dispatches`: calls as people and machines read them.
+//! `dispatches`: calls of activities as text and as JSON.
 
 use serde_json::{Value, json};
 
-use crate::world::{World, has};
+use crate::testbed::{CliTestbed, assert_contains};
 
-fn publish(world: &World) {
+fn publish(world: &CliTestbed) {
     let task = |activity: &str, input: Value| {
         let retry = json!({"maxAttempts": 3, "initialInterval": "PT0.001S"});
         json!({
@@ -18,48 +18,48 @@ fn publish(world: &World) {
 }
 
 #[test]
-fn calls_are_listed_by_filter_and_shown_with_their_deliveries() {
-    let world = World::new();
-    assert_eq!(world.abide(&["dispatches", "list"]).ok(), "no calls\n");
+fn calls_are_listed_by_filter_and_shown_with_their_attempts() {
+    let world = CliTestbed::new();
+    assert_eq!(world.abide(&["dispatches", "list"]).expect_ok(), "no calls\n");
     publish(&world);
-    world.abide(&["start", "shaky", "--id", "r-1", "--wait", "30s"]).ok();
-    world.abide(&["start", "broken", "--id", "b-1", "--wait", "30s"]).with(1);
-    world.abide(&["start", "slow", "--id", "s-1"]).ok();
+    world.abide(&["start", "shaky", "--id", "r-1", "--wait", "30s"]).expect_ok();
+    world.abide(&["start", "broken", "--id", "b-1", "--wait", "30s"]).expect_code(1);
+    world.abide(&["start", "slow", "--id", "s-1"]).expect_ok();
     let open = world.list_until(&["dispatches", "list", "--state", "SENT", "--json"], 1);
     assert_eq!((&open[0]["executionId"], &open[0]["activity"]), (&json!("s-1/1"), &json!("core.delay")));
 
-    let told = world.abide(&["dispatches", "list"]).ok();
-    let rows: Vec<Vec<&str>> = told.lines().map(|line| line.split_whitespace().collect()).collect();
+    let output = world.abide(&["dispatches", "list"]).expect_ok();
+    let rows: Vec<Vec<&str>> = output.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["RUN", "STEP", "ACTIVITY", "STATE", "ATTEMPT", "AGE", "KEY", "ERROR"]);
     assert_eq!(rows[1][..5], ["s-1/1", "Begin", "core.delay", "SENT", "0"]);
 
-    let given_up = world.list_until(&["dispatches", "list", "--state", "FAILED_FINAL", "--json"], 1);
-    assert_eq!(given_up[0]["terminalReason"], "non_retryable");
-    let key = given_up[0]["idempotencyKey"].as_str().unwrap();
-    let shown = world.abide(&["dispatches", "show", "b-1/1", key]).ok();
-    has(
+    let failed = world.list_until(&["dispatches", "list", "--state", "FAILED_FINAL", "--json"], 1);
+    assert_eq!(failed[0]["terminalReason"], "non_retryable");
+    let key = failed[0]["idempotencyKey"].as_str().unwrap();
+    let shown = world.abide(&["dispatches", "show", "b-1/1", key]).expect_ok();
+    assert_contains(
         &shown,
         &[
             "core.fail FAILED_FINAL",
-            "given up       non_retryable",
+            "terminal reason non_retryable",
             "attempt 0 failed: Broken: failed as asked",
-            "delivery 0 failed, 20",
+            "attempt 0 failed, 20",
         ],
     );
 
     let settled = world.abide(&["dispatches", "list", "--run", "r-1", "--json"]).json();
     let key = settled[0]["idempotencyKey"].as_str().unwrap();
-    let shown = world.abide(&["dispatches", "show", "r-1/1", key]).ok();
-    has(
+    let shown = world.abide(&["dispatches", "show", "r-1/1", key]).expect_ok();
+    assert_contains(
         &shown,
         &[
             "core.fail ACKED",
-            "asked for\n",
+            "scheduled\n",
             "attempt 0 failed: Shaky: ",
-            "; again at 20",
-            "answered\n",
-            "delivery 0 failed, 20",
-            "delivery 1 succeeded, 20",
+            "; next attempt at 20",
+            "completed\n",
+            "attempt 0 failed, 20",
+            "attempt 1 succeeded, 20",
         ],
     );
     let json = world.abide(&["dispatches", "show", "r-1/1", key, "--json"]).json();
@@ -68,11 +68,24 @@ fn calls_are_listed_by_filter_and_shown_with_their_deliveries() {
     for args in
         [["--older-than", "1h"], ["--activity", "core.echo"], ["--run", "s-1/2"], ["--state", "PENDING"]]
     {
-        assert_eq!(world.abide(&["dispatches", "list", args[0], args[1]]).ok(), "no calls\n", "{args:?}");
+        assert_eq!(
+            world.abide(&["dispatches", "list", args[0], args[1]]).expect_ok(),
+            "no calls\n",
+            "{args:?}"
+        );
     }
-    has(&world.abide(&["dispatches", "list", "--state", "Lost"]).with(1).err, &["look at state"]);
-    has(&world.abide(&["dispatches", "show", "r-1", key]).with(2).err, &["is not a run such as order-7/1"]);
-    has(&world.abide(&["dispatches", "show", "r-1/1", "x"]).with(1).err, &["look at idempotencyKey"]);
-    let missing = world.abide(&["dispatches", "show", "r-2/1", key]).with(1).err;
-    has(&missing, &["there is no such call", "`abide dispatches list` shows which calls there are"]);
+    assert_contains(
+        &world.abide(&["dispatches", "list", "--state", "Lost"]).expect_code(1).err,
+        &["check state"],
+    );
+    assert_contains(
+        &world.abide(&["dispatches", "show", "r-1", key]).expect_code(2).err,
+        &["is not a run such as order-7/1"],
+    );
+    assert_contains(
+        &world.abide(&["dispatches", "show", "r-1/1", "x"]).expect_code(1).err,
+        &["check idempotencyKey"],
+    );
+    let missing = world.abide(&["dispatches", "show", "r-2/1", key]).expect_code(1).err;
+    assert_contains(&missing, &["call not found", "`abide dispatches list` lists the calls"]);
 }

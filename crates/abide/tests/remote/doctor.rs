@@ -1,34 +1,37 @@
-//! `doctor`: everything is looked at, and what is wrong comes with what to do.
+//! `doctor`: every check is made, and problems come with a hint.
 
-use crate::world::{World, has};
+use crate::testbed::{CliTestbed, assert_contains};
 
 #[test]
-fn a_server_at_work_is_found_well() {
-    let world = World::new();
-    let told = world.abide(&["doctor"]).ok();
-    has(&told, &["✓ data folder", "✓ layout       2 shards", "✓ lock         a process has the folder"]);
-    has(&told, &["✓ server       http://", "✓ clocks", "✓ readiness    ready", "0 to mend"]);
+fn a_running_server_has_no_errors() {
+    let world = CliTestbed::new();
+    let output = world.abide(&["doctor"]).expect_ok();
+    assert_contains(
+        &output,
+        &["✓ data folder", "✓ layout       2 shards", "✓ lock         a process uses the folder"],
+    );
+    assert_contains(&output, &["✓ server       http://", "✓ clocks", "✓ readiness    ready", "errors: 0, "]);
     let findings = world.abide(&["doctor", "--json"]).json();
     assert!(
-        findings.iter().all(|finding| finding["verdict"] != "bad" && finding["check"].is_string()),
+        findings.iter().all(|finding| finding["verdict"] != "error" && finding["check"].is_string()),
         "{findings:?}"
     );
 }
 
 #[test]
-fn a_server_that_is_gone_is_found_with_what_to_do() {
-    let mut world = World::new();
+fn a_stopped_server_is_an_error_with_a_hint() {
+    let mut world = CliTestbed::new();
     world.stop();
-    let told = world.abide(&["doctor"]).with(1);
-    has(
-        &told.out,
+    let output = world.abide(&["doctor"]).expect_code(1);
+    assert_contains(
+        &output.out,
         &[
             "✗ server",
-            "do: start one with `abide serve`",
-            "✓ lock         nobody has the folder",
-            "1 to mend",
+            "hint: start one with `abide serve`",
+            "✓ lock         no process uses the folder",
+            "errors: 1, ",
         ],
     );
-    let told = world.abide(&["doctor", "--data", &world.path("none")]).with(1);
-    has(&told.out, &["! data folder", "is not there"]);
+    let output = world.abide(&["doctor", "--data", &world.path("none")]).expect_code(1);
+    assert_contains(&output.out, &["! data folder", "does not exist"]);
 }

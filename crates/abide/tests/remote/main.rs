@@ -1,15 +1,15 @@
-//! The commands that talk to a server, against a real one on a folder of its own: what people read, what machines read, exit codes.
+//! The commands that talk to a server, against a real server: text output, JSON output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-mod copies;
+mod backups;
+mod control;
 mod dispatches;
 mod doctor;
 mod entities;
+mod errors;
 mod lists;
-mod orders;
 mod runs;
+mod testbed;
 mod versions;
 mod workflows;
-mod world;
-mod wrong;

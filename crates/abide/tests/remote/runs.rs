@@ -1,34 +1,36 @@
-//! `start`, `show`, `history`, `raise`: a run from its beginning to its end.
+//! `start`, `show`, `history`, `raise`: a run from its start to its end.
 
 use serde_json::json;
 
-use crate::world::{World, has};
+use crate::testbed::{CliTestbed, assert_contains};
 
 #[test]
-fn a_start_says_how_to_look_and_a_wait_says_how_it_ended() {
-    let world = World::new();
+fn a_start_names_the_show_command_and_a_wait_prints_the_outcome() {
+    let world = CliTestbed::new();
     world.publish_all();
-    let told = world.abide(&["start", "gate", "--id", "g-1"]).ok();
-    assert_eq!(told, "started g-1; `abide show g-1` tells how it goes\n");
-    let told = world.abide(&["start", "echo", "--id", "e-1", "--input", "{\"a\": 1}", "--wait", "30s"]).ok();
-    assert_eq!(told, "e-1 Completed with {\"a\":1}\n");
-    let told = world.abide(&["start", "undone", "--id", "u-1", "--wait", "PT30S"]).with(1);
-    assert_eq!(told.out, "u-1 Failed: Lost: failed as asked, 1 of 1\n");
+    let output = world.abide(&["start", "gate", "--id", "g-1"]).expect_ok();
+    assert_eq!(output, "started g-1; `abide show g-1` shows its progress\n");
+    let output =
+        world.abide(&["start", "echo", "--id", "e-1", "--input", "{\"a\": 1}", "--wait", "30s"]).expect_ok();
+    assert_eq!(output, "e-1 Completed with {\"a\":1}\n");
+    let output = world.abide(&["start", "undone", "--id", "u-1", "--wait", "PT30S"]).expect_code(1);
+    assert_eq!(output.out, "u-1 Failed: Lost: failed as asked, 1 of 1\n");
 
     let run = &world.abide(&["start", "echo", "--id", "e-2", "--input", "@-", "--wait", "30s", "--json"]);
-    assert_eq!(run.code, 2, "nothing to read is not JSON: {run:?}");
-    let read =
-        world.abide_reading(&["start", "echo", "--input", "@-", "--wait", "30s", "--json"], "[1, 2]").json();
+    assert_eq!(run.code, 2, "empty standard input is not JSON: {run:?}");
+    let read = world
+        .abide_with_stdin(&["start", "echo", "--input", "@-", "--wait", "30s", "--json"], "[1, 2]")
+        .json();
     assert_eq!((&read[0]["status"], &read[0]["output"]), (&json!("Completed"), &json!([1, 2])));
-    let begun = world.abide(&["start", "gate", "--id", "g-2", "--json"]).json();
-    assert_eq!((&begun[0]["executionId"], begun.len()), (&json!("g-2/1"), 1));
-    let still = world.abide(&["start", "gate", "--id", "g-3", "--wait", "1ms", "--json"]).with(4);
-    has(&still.out, &["\"instanceId\":\"g-3\""]);
+    let started = world.abide(&["start", "gate", "--id", "g-2", "--json"]).json();
+    assert_eq!((&started[0]["executionId"], started.len()), (&json!("g-2/1"), 1));
+    let running = world.abide(&["start", "gate", "--id", "g-3", "--wait", "1ms", "--json"]).expect_code(4);
+    assert_contains(&running.out, &["\"instanceId\":\"g-3\""]);
 }
 
 #[test]
 fn a_key_makes_two_starts_one() {
-    let world = World::new();
+    let world = CliTestbed::new();
     world.publish_all();
     let start = || world.abide(&["start", "gate", "--key", "k-1", "--json"]).json()[0]["executionId"].clone();
     assert_eq!(start(), start());
@@ -36,12 +38,14 @@ fn a_key_makes_two_starts_one() {
 
 #[test]
 fn the_path_of_a_waiting_run_ends_with_what_it_waits_for() {
-    let world = World::new();
+    let world = CliTestbed::new();
     world.publish_all();
-    world.abide(&["start", "gate", "--id", "g-1", "--entity-id", "device 7", "--correlation-id", "c-9"]).ok();
-    let told = world.abide(&["show", "g-1"]).ok();
-    has(
-        &told,
+    world
+        .abide(&["start", "gate", "--id", "g-1", "--entity-id", "device 7", "--correlation-id", "c-9"])
+        .expect_ok();
+    let output = world.abide(&["show", "g-1"]).expect_ok();
+    assert_contains(
+        &output,
         &[
             "g-1/1 Running\n",
             "  workflow     gate 1.0.0\n",
@@ -49,63 +53,63 @@ fn the_path_of_a_waiting_run_ends_with_what_it_waits_for() {
             "  entity       device 7\n",
             "  ● Begin  for ",
             "waits for the event \"Go\"\n",
-            "  ✓ done   ✗ failed   ● now   ↩ undone   ○ left behind\n",
+            "  ✓ done   ✗ failed   ● now   ↩ compensated   ○ abandoned\n",
         ],
     );
-    assert!(!told.contains('\u{1b}'), "no colours off a terminal");
-    let bare = world.abide(&["show", "g-1", "--no-path"]).ok();
+    assert!(!output.contains('\u{1b}'), "no colours without a terminal");
+    let bare = world.abide(&["show", "g-1", "--no-path"]).expect_ok();
     assert!(!bare.contains("● Begin"), "{bare}");
 
-    assert_eq!(world.abide(&["raise", "g-1", "Go", "{\"x\": 1}"]).ok(), "raised Go to g-1\n");
-    let told = world.abide(&["show", "g-1"]).ok();
-    has(&told, &["g-1/1 Completed with {\"x\":1}", "  ✓ Begin  ", "  ✓ End    "]);
+    assert_eq!(world.abide(&["raise", "g-1", "Go", "{\"x\": 1}"]).expect_ok(), "raised Go in g-1\n");
+    let output = world.abide(&["show", "g-1"]).expect_ok();
+    assert_contains(&output, &["g-1/1 Completed with {\"x\":1}", "  ✓ Begin  ", "  ✓ End    "]);
     let json = world.abide(&["show", "g-1", "--json"]).json();
     assert_eq!((&json[0]["status"], &json[0]["output"]), (&json!("Completed"), &json!({"x": 1})));
 }
 
 #[test]
-fn the_path_of_a_compensated_run_shows_what_failed_and_what_was_undone() {
-    let world = World::new();
+fn the_path_of_a_compensated_run_shows_failed_and_compensated_steps() {
+    let world = CliTestbed::new();
     world.publish_all();
-    world.abide(&["start", "undone", "--id", "u-1", "--wait", "30s"]).with(1);
-    let told = world.abide(&["show", "u-1"]).ok();
-    has(
-        &told,
+    world.abide(&["start", "undone", "--id", "u-1", "--wait", "30s"]).expect_code(1);
+    let output = world.abide(&["show", "u-1"]).expect_ok();
+    assert_contains(
+        &output,
         &[
             "  ↩ Begin",
             "core.echo",
             "  ✗ Break",
             "Broken: failed as asked, 1 of 1",
             "  ✓ Undo ",
-            "1 undone",
+            "1 compensated",
             "  ✗ Lost ",
             "Lost: failed as asked, 1 of 1",
         ],
     );
     let order: Vec<usize> =
-        ["↩ Begin", "✗ Break", "✓ Undo", "✗ Lost"].map(|line| told.find(line).unwrap()).to_vec();
-    assert!(order.is_sorted(), "{told}");
+        ["↩ Begin", "✗ Break", "✓ Undo", "✗ Lost"].map(|line| output.find(line).unwrap()).to_vec();
+    assert!(order.is_sorted(), "{output}");
 }
 
 #[test]
-fn a_history_is_a_story_for_people_and_a_line_per_event_for_machines() {
-    let world = World::new();
+fn a_history_is_a_timeline_as_text_and_one_event_per_line_as_json() {
+    let world = CliTestbed::new();
     world.publish_all();
-    world.abide(&["start", "undone", "--id", "u-1", "--wait", "30s"]).with(1);
-    let told = world.abide(&["history", "u-1"]).ok();
-    has(
-        &told,
+    world.abide(&["start", "undone", "--id", "u-1", "--wait", "30s"]).expect_code(1);
+    let output = world.abide(&["history", "u-1"]).expect_ok();
+    assert_contains(
+        &output,
         &[
             "  00:00:00.000  started undone 1.0.0 with {}\n",
             "    #1 core.echo ← {\"a\":1}\n",
-            "attempt 1 failed: Broken: failed as asked, 1 of 1, for good\n",
-            "compensation ends: 1 undone, 0 failed\n",
+            "attempt 1 failed: Broken: failed as asked, 1 of 1, permanently\n",
+            "compensation ends: 1 compensated, 0 failed\n",
             "failed with Lost: failed as asked, 1 of 1\n",
         ],
     );
     let events = world.abide(&["history", "u-1", "--json"]).json();
     assert!(
-        events.iter().enumerate().all(|(place, event)| event["sequence"] == json!(place + 1)),
+        events.iter().enumerate().all(|(index, event)| event["sequence"] == json!(index + 1)),
         "{events:?}"
     );
     assert_eq!(events[1]["eventType"], "ExecutionStarted");
@@ -113,8 +117,8 @@ fn a_history_is_a_story_for_people_and_a_line_per_event_for_machines() {
 }
 
 #[test]
-fn branches_are_drawn_below_the_state_that_made_them() {
-    let world = World::new();
+fn branches_are_shown_below_the_state_that_started_them() {
+    let world = CliTestbed::new();
     let one = |next: &str| json!({"type": "task", "activity": "core.echo", "input": 1, "next": next});
     let end = json!({"type": "succeed"});
     let wait = json!({"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "End"});
@@ -129,21 +133,21 @@ fn branches_are_drawn_below_the_state_that_made_them() {
             "Done": {"type": "succeed"},
         }),
     );
-    world.abide(&["start", "fan", "--id", "f-1"]).ok();
-    let told = loop {
-        let told = world.abide(&["show", "f-1"]).ok();
-        if told.contains("branch 0: succeeded") {
-            break told;
+    world.abide(&["start", "fan", "--id", "f-1"]).expect_ok();
+    let output = loop {
+        let output = world.abide(&["show", "f-1"]).expect_ok();
+        if output.contains("branch 0: succeeded") {
+            break output;
         }
     };
-    has(
-        &told,
+    assert_contains(
+        &output,
         &[
             "  ● Begin  for ",
             "1 of 2 branches have ended\n",
             "    branch 0: succeeded\n      ✓ Left ",
             "      ✓ End ",
-            "    branch 1: goes on\n      ● Right  for ",
+            "    branch 1: running\n      ● Right  for ",
         ],
     );
 }

@@ -1,30 +1,42 @@
-//! `workflows`: versions are listed, chosen and retired.
+//! `workflows`: versions are listed, made the default and retired.
 
 use serde_json::json;
 
-use crate::world::{World, gate, has};
+use crate::testbed::{CliTestbed, assert_contains, gate_states};
 
 #[test]
-fn versions_are_listed_chosen_and_retired() {
-    let world = World::new();
-    world.publish("gate", "1.0.0", &gate());
-    world.publish("gate", "1.1.0", &gate());
-    world.abide(&["start", "gate", "--version", "=1.0.0", "--id", "g-1"]).ok();
-    has(&world.abide(&["workflows", "list"]).ok(), &["WORKFLOW", "DEFAULT VERSION", "gate"]);
+fn versions_are_listed_made_the_default_and_retired() {
+    let world = CliTestbed::new();
+    world.publish("gate", "1.0.0", &gate_states());
+    world.publish("gate", "1.1.0", &gate_states());
+    world.abide(&["start", "gate", "--version", "=1.0.0", "--id", "g-1"]).expect_ok();
+    assert_contains(
+        &world.abide(&["workflows", "list"]).expect_ok(),
+        &["WORKFLOW", "DEFAULT VERSION", "gate"],
+    );
     assert_eq!(world.abide(&["workflows", "list", "--json"]).json()[0]["id"], "gate");
-    assert_eq!(world.abide(&["workflows", "default", "gate", "1.1.0"]).ok(), "gate runs 1.1.0 from now on\n");
+    assert_eq!(
+        world.abide(&["workflows", "default", "gate", "1.1.0"]).expect_ok(),
+        "gate: the default version is now 1.1.0\n"
+    );
     let versions = world.abide(&["workflows", "versions", "gate", "--json"]).json();
     let of = |version: &str| versions.iter().find(|one| one["version"] == version).unwrap().clone();
     assert_eq!((&of("1.1.0")["default"], &of("1.0.0")["default"]), (&json!(true), &json!(false)));
     assert_eq!((&of("1.0.0")["live"], &of("1.1.0")["live"]), (&json!(1), &json!(0)));
-    has(&world.abide(&["workflows", "versions", "gate"]).ok(), &["VERSION", "LIVE RUNS", "default\n"]);
-    has(&world.abide(&["workflows", "retire", "gate", "1.1.0"]).with(1).err, &["abide: "]);
-    has(&world.abide(&["workflows", "retire", "gate", "1.0.0"]).with(1).err, &["abide: "]);
-    world.abide(&["terminate", "g-1"]).ok();
+    assert_contains(
+        &world.abide(&["workflows", "versions", "gate"]).expect_ok(),
+        &["VERSION", "LIVE RUNS", "default\n"],
+    );
+    assert_contains(&world.abide(&["workflows", "retire", "gate", "1.1.0"]).expect_code(1).err, &["abide: "]);
+    assert_contains(&world.abide(&["workflows", "retire", "gate", "1.0.0"]).expect_code(1).err, &["abide: "]);
+    world.abide(&["terminate", "g-1"]).expect_ok();
     while world.abide(&["workflows", "retire", "gate", "1.0.0"]).code != 0 {
         std::thread::yield_now();
     }
-    has(&world.abide(&["workflows", "versions", "gate"]).ok(), &["retired\n"]);
-    has(&world.abide(&["workflows", "show", "gate", "--version", "1.1.0"]).ok(), &["gate"]);
-    has(&world.abide(&["workflows", "versions", "nothing"]).with(1).err, &["nothing"]);
+    assert_contains(&world.abide(&["workflows", "versions", "gate"]).expect_ok(), &["retired\n"]);
+    assert_contains(
+        &world.abide(&["workflows", "show", "gate", "--version", "1.1.0"]).expect_ok(),
+        &["gate"],
+    );
+    assert_contains(&world.abide(&["workflows", "versions", "nothing"]).expect_code(1).err, &["nothing"]);
 }

@@ -1,14 +1,14 @@
-//! `publish`, and what is wrong with a definition shown where it is wrong.
+//! `publish`: definitions are published, and findings are shown with their place in the file.
 
 use serde_json::json;
 
-use crate::world::{World, has, root};
+use crate::testbed::{CliTestbed, assert_contains, root};
 
 #[test]
-fn what_is_published_is_named_and_published_again_without_harm() {
-    let world = World::new();
-    let told = world.publish("echo", "1.0.0", &json!({"Begin": {"type": "succeed"}}));
-    has(&told, &["echo-1.0.0.json: published echo 1.0.0 ("]);
+fn publishing_names_the_version_and_can_be_repeated() {
+    let world = CliTestbed::new();
+    let output = world.publish("echo", "1.0.0", &json!({"Begin": {"type": "succeed"}}));
+    assert_contains(&output, &["echo-1.0.0.json: published echo 1.0.0 ("]);
     let file = world.path("echo-1.0.0.json");
     let again = world.abide(&["publish", &file, "--json"]).json();
     assert_eq!(
@@ -18,26 +18,26 @@ fn what_is_published_is_named_and_published_again_without_harm() {
 }
 
 #[test]
-fn a_refused_definition_is_told_with_its_place_and_the_others_are_published() {
-    let world = World::new();
+fn a_rejected_definition_is_shown_with_its_findings_and_the_others_are_published() {
+    let world = CliTestbed::new();
     let broken = root().join("crates/workflow/tests/spec/onboarding-as-specified.json").display().to_string();
     let good = world.file(
         "good.json",
         r#"{"$schema": "workflow-schema-v1.json", "id": "good", "version": "1.0.0", "startAt": "E", "states": {"E": {"type": "succeed"}}}"#,
     );
-    let told = world.abide(&["publish", &broken, &good]).with(1);
-    has(
-        &told.out,
+    let output = world.abide(&["publish", &broken, &good]).expect_code(1);
+    assert_contains(
+        &output.out,
         &[
             "error[dangling-target]: there is no state \"HandleTimeout\" to go to",
             "onboarding-as-specified.json:42:7 /states/WaitForExternalProcess/timeoutNext\n",
-            "  do: ",
-            "onboarding-as-specified.json: refused, ",
+            "  hint: ",
+            "onboarding-as-specified.json: rejected, ",
             "good.json: published good 1.0.0",
         ],
     );
-    let told = world.abide(&["publish", &broken, "--json"]).with(1);
-    let error: serde_json::Value = serde_json::from_str(&told.err).unwrap();
+    let output = world.abide(&["publish", &broken, "--json"]).expect_code(1);
+    let error: serde_json::Value = serde_json::from_str(&output.err).unwrap();
     assert_eq!(
         (&error["error"]["code"], &error["error"]["status"]),
         (&json!("VALIDATION_ERROR"), &json!(400))
@@ -49,5 +49,8 @@ fn a_refused_definition_is_told_with_its_place_and_the_others_are_published() {
             .iter()
             .any(|detail| detail["code"] == "dangling-target")
     );
-    has(&world.abide(&["publish", "no-such-file.json"]).with(2).err, &["no-such-file.json"]);
+    assert_contains(
+        &world.abide(&["publish", "no-such-file.json"]).expect_code(2).err,
+        &["no-such-file.json"],
+    );
 }

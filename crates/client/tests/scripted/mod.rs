@@ -1,4 +1,4 @@
-//! A server that answers what it is told to, in order, and keeps what it was asked.
+//! A server that plays a script of responses in order and records the requests it received.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,46 +9,46 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// What a request is answered with.
+/// The reaction of the server to one request.
 #[derive(Clone)]
-pub(crate) enum Step {
-    /// These bytes; the connection stays open.
+pub(crate) enum ServerStep {
+    /// Sends these bytes and keeps the connection open.
     Bytes(String),
-    /// These bytes, and then the end of the connection.
+    /// Sends these bytes and closes the connection.
     Last(String),
-    /// Nothing, and the end of the connection.
+    /// Closes the connection without a response.
     HangUp,
-    /// Nothing.
+    /// Sends nothing and keeps the connection open.
     Silence,
 }
 
-impl Step {
-    /// The same, and then the end of the connection.
-    pub(crate) fn and_closes(self) -> Self {
+impl ServerStep {
+    /// The same response, after which the server closes the connection.
+    pub(crate) fn then_close(self) -> Self {
         match self {
             Self::Bytes(bytes) => Self::Last(bytes),
             other => other,
         }
     }
 
-    pub(crate) fn answer(status: u16, body: &str) -> Self {
+    pub(crate) fn response(status: u16, body: &str) -> Self {
         let length = body.len();
         Self::Bytes(format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}"))
     }
 }
 
-/// An answer with data.
-pub(crate) fn succeeded(status: u16, data: &str) -> Step {
-    Step::answer(status, &envelope(data))
+/// A successful response with data.
+pub(crate) fn succeeded(status: u16, data: &str) -> ServerStep {
+    ServerStep::response(status, &envelope(data))
 }
 
-/// An answer that says why there is none.
-pub(crate) fn failed(status: u16, code: &str, message: &str) -> Step {
+/// An error response.
+pub(crate) fn failed(status: u16, code: &str, message: &str) -> ServerStep {
     let error = format!(r#"{{"code":"{code}","message":"{message}"}}"#);
     let body = format!(
         r#"{{"status":"Failed","correlationId":"c","timestamp":"2026-01-01T00:00:00Z","error":{error}}}"#
     );
-    Step::answer(status, &body)
+    ServerStep::response(status, &body)
 }
 
 fn envelope(data: &str) -> String {
@@ -58,40 +58,43 @@ fn envelope(data: &str) -> String {
 }
 
 #[derive(Default)]
-struct Told {
-    script: Mutex<VecDeque<Step>>,
+struct ReceivedRequests {
+    script: Mutex<VecDeque<ServerStep>>,
     requests: Mutex<Vec<String>>,
     connections: Mutex<usize>,
     closed: Notify,
 }
 
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedServer {
     address: String,
-    told: Arc<Told>,
+    received: Arc<ReceivedRequests>,
     serving: JoinHandle<()>,
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-impl Scripted {
-    pub(crate) async fn play(script: impl IntoIterator<Item = Step>) -> Self {
+impl ScriptedServer {
+    pub(crate) async fn start(script: impl IntoIterator<Item = ServerStep>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let told = Arc::new(Told { script: Mutex::new(script.into_iter().collect()), ..Told::default() });
+        let received = Arc::new(ReceivedRequests {
+            script: Mutex::new(script.into_iter().collect()),
+            ..ReceivedRequests::default()
+        });
         let serving = tokio::spawn({
-            let told = Arc::clone(&told);
+            let received = Arc::clone(&received);
             async move {
                 while let Ok((stream, _)) = listener.accept().await {
-                    *told.connections.lock().unwrap() += 1;
-                    tokio::spawn(serve(stream, Arc::clone(&told)));
+                    *received.connections.lock().unwrap() += 1;
+                    tokio::spawn(serve(stream, Arc::clone(&received)));
                 }
             }
         });
-        Self { address, told, serving }
+        Self { address, received, serving }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -99,15 +102,15 @@ impl Scripted {
     }
 
     /// Method and path of every request.
-    pub(crate) fn heads(&self) -> Vec<String> {
-        let requests = self.told.requests.lock().unwrap();
+    pub(crate) fn request_heads(&self) -> Vec<String> {
+        let requests = self.received.requests.lock().unwrap();
         requests.iter().map(|head| head.split(" HTTP/").next().unwrap().to_owned()).collect()
     }
 
     /// The value of a header in every request that has it.
     pub(crate) fn header(&self, name: &str) -> Vec<String> {
         let prefix = format!("{name}: ");
-        let requests = self.told.requests.lock().unwrap();
+        let requests = self.received.requests.lock().unwrap();
         requests
             .iter()
             .flat_map(|head| head.lines())
@@ -117,37 +120,37 @@ impl Scripted {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        *self.told.connections.lock().unwrap()
+        *self.received.connections.lock().unwrap()
     }
 
     /// Resolves when the server has closed a connection of its own accord.
-    pub(crate) async fn closed(&self) {
-        self.told.closed.notified().await;
+    pub(crate) async fn all_closed(&self) {
+        self.received.closed.notified().await;
     }
 }
 
-async fn serve(mut stream: TcpStream, told: Arc<Told>) {
+async fn serve(mut stream: TcpStream, received: Arc<ReceivedRequests>) {
     let mut buffer = String::new();
-    while let Some(head) = request(&mut stream, &mut buffer).await {
-        told.requests.lock().unwrap().push(head);
-        let step = told.script.lock().unwrap().pop_front();
-        // More was asked than the script has: the test fails where it waits.
+    while let Some(head) = read_request(&mut stream, &mut buffer).await {
+        received.requests.lock().unwrap().push(head);
+        let step = received.script.lock().unwrap().pop_front();
+        // If there are more requests than script steps, this panics and the test fails where it waits.
         match step.unwrap() {
-            Step::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
-            Step::Last(bytes) => {
+            ServerStep::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
+            ServerStep::Last(bytes) => {
                 stream.write_all(bytes.as_bytes()).await.unwrap();
                 drop(stream);
-                told.closed.notify_one();
+                received.closed.notify_one();
                 return;
             }
-            Step::HangUp => return,
-            Step::Silence => std::future::pending().await,
+            ServerStep::HangUp => return,
+            ServerStep::Silence => std::future::pending().await,
         }
     }
 }
 
 /// The head of the next request; its body is read and dropped.
-async fn request(stream: &mut TcpStream, buffer: &mut String) -> Option<String> {
+async fn read_request(stream: &mut TcpStream, buffer: &mut String) -> Option<String> {
     loop {
         if let Some((head, rest)) = buffer.split_once("\r\n\r\n") {
             let length = head

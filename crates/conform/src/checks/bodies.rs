@@ -1,150 +1,167 @@
-//! Bodies: how large and how deep they may be, and what becomes of those that are not what they should be.
+//! Rules for bodies: how large and how deeply nested they may be, and how a receiver rejects invalid ones.
 
-use abide_dispatch::Code;
+use abide_dispatch::RpcCode;
 use abide_dispatch::status::reason;
 use abide_dispatch::wire::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Check;
-use crate::Wire;
-use crate::answer::Said;
-use crate::bench::{Bench, Work};
-use crate::delivery::{Content, Delivery, Oddity};
-use crate::unmet::{Met, Unmet};
+use super::ContractCheck;
+use crate::WireFormat;
+use crate::harness::{Harness, TestWork};
+use crate::response::ResponseOutcome;
+use crate::test_request::{Deviation, RequestContent, TestRequest};
+use crate::violation::{CheckFailure, CheckResult};
 
-/// What any receiver takes and gives back.
+/// A size that every receiver must accept and return.
 const BIG_BYTES: usize = 256 * 1024;
-/// More than any receiver takes, whatever is around it.
+/// A size that no receiver may accept, whatever the encoding adds.
 const TOO_BIG_BYTES: usize = PAYLOAD_BYTES_MAX + 128 * 1024;
-/// What nobody serves.
-const NOBODYS: &str = "abide-conform.nobody-serves-this";
+/// An activity that no receiver serves.
+const UNKNOWN_ACTIVITY: &str = "abide-conform.not-served";
 
-pub(super) fn all(transport: Wire) -> Vec<Check> {
+pub(super) fn all(transport: WireFormat) -> Vec<ContractCheck> {
     let mut all = vec![
-        Check::new("big-payload", "256 KiB go both ways unharmed, to a duplicate as well", |bench| {
-            Box::pin(big(bench))
+        ContractCheck::new(
+            "big-payload",
+            "256 KiB arrive unchanged in both directions, for a duplicate as well",
+            |harness| Box::pin(big(harness)),
+        ),
+        ContractCheck::new("largest-input", "an input of 1 MiB is accepted", |harness| {
+            Box::pin(largest(harness))
         }),
-        Check::new("largest-input", "an input of 1 MiB is taken", |bench| Box::pin(largest(bench))),
-        Check::new("too-big", "a larger body is refused for good, OUT_OF_RANGE, and runs nothing", |bench| {
-            Box::pin(too_big(bench))
-        }),
-        Check::new(
+        ContractCheck::new(
+            "too-big",
+            "a larger body fails permanently with OUT_OF_RANGE, and runs nothing",
+            |harness| Box::pin(too_big(harness)),
+        ),
+        ContractCheck::new(
             "nesting",
-            "JSON is taken 64 deep; deeper it is INVALID_ARGUMENT, and nothing runs",
-            |bench| Box::pin(nesting(bench)),
+            "JSON nested 64 deep is accepted; deeper is INVALID_ARGUMENT, and nothing runs",
+            |harness| Box::pin(nesting(harness)),
         ),
-        Check::new("body-malformed", "a body that cannot be read is INVALID_ARGUMENT", |bench| {
-            Box::pin(malformed(bench))
+        ContractCheck::new("body-malformed", "a body that cannot be read is INVALID_ARGUMENT", |harness| {
+            Box::pin(malformed(harness))
         }),
-        Check::new(
+        ContractCheck::new(
             "input-unknown",
-            "an input that the activity does not know is INVALID_ARGUMENT",
-            |bench| Box::pin(unknown_input(bench)),
+            "an input that the activity does not support is INVALID_ARGUMENT",
+            |harness| Box::pin(unknown_input(harness)),
         ),
-        Check::new("activity-unknown", "an activity that is not served is NOT_FOUND", |bench| {
-            Box::pin(unknown_activity(bench))
+        ContractCheck::new("activity-unknown", "an activity that is not served is NOT_FOUND", |harness| {
+            Box::pin(unknown_activity(harness))
         }),
     ];
-    if transport != Wire::Grpc {
-        all.push(Check::new(
+    if transport != WireFormat::Grpc {
+        all.push(ContractCheck::new(
             "content-type",
-            "a content type that no wire has is 415, and nothing runs",
-            |bench| Box::pin(content_type(bench)),
+            "an unsupported content type is 415, and nothing runs",
+            |harness| Box::pin(content_type(harness)),
         ));
     }
     all
 }
 
-async fn big(bench: &Bench) -> Met {
-    let work = bench.work();
+async fn big(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
     let value = Value::from("x".repeat(BIG_BYTES));
-    let first = bench.deliver(&work.echo(&value)).await?;
-    first.is(&json!({"value": value}))?;
-    bench.deliver(&work.echo(&value)).await?.repeats(&first)
+    let first = harness.send(&work.echo_request(&value)).await?;
+    first.expect_output(&json!({"value": value}))?;
+    harness.send(&work.echo_request(&value)).await?.expect_same_as(&first)
 }
 
-/// A run whose input is so many bytes long, by blanks that mean nothing.
-fn padded(work: &Work, bytes: usize) -> Delivery {
+/// A request to run whose input is padded with spaces to this many bytes.
+fn padded(work: &TestWork, bytes: usize) -> TestRequest {
     let text = json!({"op": "run", "tag": work.tag}).to_string();
     let blanks = " ".repeat(bytes.saturating_sub(text.len()));
     let text = format!("{}{blanks}}}", text.strip_suffix('}').unwrap_or(&text));
-    work.run().with_content(Content::Text(text.into()))
+    work.run_request().with_content(RequestContent::RawInput(text.into()))
 }
 
-async fn largest(bench: &Bench) -> Met {
-    bench.deliver(&padded(&bench.work(), PAYLOAD_BYTES_MAX)).await?.is_run(1)
+async fn largest(harness: &Harness) -> CheckResult {
+    harness.send(&padded(&harness.new_work(), PAYLOAD_BYTES_MAX)).await?.expect_run_count(1)
 }
 
-async fn too_big(bench: &Bench) -> Met {
-    let work = bench.work();
-    let answer = bench.deliver(&padded(&work, TOO_BIG_BYTES)).await?;
-    // Over gRPC it is the library that refuses, in its own words.
-    let reason = Some(reason::BODY_TOO_LARGE).filter(|_| bench.transport != Wire::Grpc);
-    answer.fails_as(Code::OutOfRange, reason, 413)?;
-    bench.ran(&work.tag, 0).await
+async fn too_big(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let response = harness.send(&padded(&work, TOO_BIG_BYTES)).await?;
+    // Over gRPC the library rejects the message, with its own reason.
+    let reason = Some(reason::BODY_TOO_LARGE).filter(|_| harness.transport != WireFormat::Grpc);
+    response.expect_failure_with_http(RpcCode::OutOfRange, reason, 413)?;
+    harness.expect_runs(&work.tag, 0).await
 }
 
-async fn nesting(bench: &Bench) -> Met {
-    // The input itself is the outermost.
+async fn nesting(harness: &Harness) -> CheckResult {
+    // The input itself is the outermost level.
     let nested = |depth: usize| {
         let text = format!("{}{}", "[".repeat(depth - 1), "]".repeat(depth - 1));
-        Content::Text(format!(r#"{{"op":"echo","value":{text}}}"#).into())
+        RequestContent::RawInput(format!(r#"{{"op":"echo","value":{text}}}"#).into())
     };
-    let fine = bench.work().run().with_content(nested(JSON_DEPTH_MAX));
-    let fine = bench.deliver(&fine).await?;
-    if !matches!(fine.said, Said::Output(_)) {
-        return Err(Unmet::broken(format!("{JSON_DEPTH_MAX} deep: the same back"), fine));
+    let deepest = harness.new_work().run_request().with_content(nested(JSON_DEPTH_MAX));
+    let response = harness.send(&deepest).await?;
+    if !matches!(response.outcome, ResponseOutcome::Output(_)) {
+        return Err(CheckFailure::violation(format!("{JSON_DEPTH_MAX} deep: the same value back"), response));
     }
-    let deep = bench.deliver(&bench.work().run().with_content(nested(JSON_DEPTH_MAX + 1))).await?;
-    let refused = deep.fails(Code::InvalidArgument, Some(reason::BODY_MALFORMED));
-    refused.map_err(|unmet| unmet.of(format!("{} deep", JSON_DEPTH_MAX + 1)))
+    let response =
+        harness.send(&harness.new_work().run_request().with_content(nested(JSON_DEPTH_MAX + 1))).await?;
+    let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::BODY_MALFORMED));
+    rejected.map_err(|failure| failure.with_context(format!("{} deep", JSON_DEPTH_MAX + 1)))
 }
 
-async fn malformed(bench: &Bench) -> Met {
-    let text = |text: &'static str| Content::Text(Bytes::from_static(text.as_bytes()));
+async fn malformed(harness: &Harness) -> CheckResult {
+    let text = |text: &'static str| RequestContent::RawInput(Bytes::from_static(text.as_bytes()));
     let mut wrong = vec![
-        ("no JSON", text("{\"op\":")),
-        ("JSON and more", text("{} {}")),
-        ("not UTF-8", Content::Text(Bytes::from_static(b"\"\xff\""))),
+        ("incomplete JSON", text("{\"op\":")),
+        ("JSON followed by more", text("{} {}")),
+        ("not UTF-8", RequestContent::RawInput(Bytes::from_static(b"\"\xff\""))),
     ];
-    if bench.transport != Wire::Grpc {
-        wrong.push(("something else", Content::Body(Bytes::from_static(b"\xff\xff not a body"))));
+    if harness.transport != WireFormat::Grpc {
+        wrong.push((
+            "not a body of this wire",
+            RequestContent::RawBody(Bytes::from_static(b"\xff\xff not a body")),
+        ));
     }
-    for (what, content) in wrong {
-        let answer = bench.deliver(&bench.work().run().with_content(content)).await?;
-        let refused = answer.fails(Code::InvalidArgument, Some(reason::BODY_MALFORMED));
-        refused.map_err(|unmet| unmet.of(what))?;
+    for (case, content) in wrong {
+        let response = harness.send(&harness.new_work().run_request().with_content(content)).await?;
+        let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::BODY_MALFORMED));
+        rejected.map_err(|failure| failure.with_context(case))?;
     }
     Ok(())
 }
 
-async fn unknown_input(bench: &Bench) -> Met {
+async fn unknown_input(harness: &Harness) -> CheckResult {
     for input in [json!({"op": "dance"}), json!({"op": "run"}), json!({}), json!(null), json!("run")] {
-        let what = input.to_string();
-        let answer = bench.deliver(&bench.work().run().with_content(Content::Input(input))).await?;
-        answer.fails(Code::InvalidArgument, None).map_err(|unmet| unmet.of(what))?;
+        let case = input.to_string();
+        let response = harness
+            .send(&harness.new_work().run_request().with_content(RequestContent::Input(input)))
+            .await?;
+        response
+            .expect_failure(RpcCode::InvalidArgument, None)
+            .map_err(|failure| failure.with_context(case))?;
     }
     Ok(())
 }
 
-async fn unknown_activity(bench: &Bench) -> Met {
-    let answer = bench.deliver(&bench.work().run().with(Oddity::Activity(NOBODYS))).await?;
-    // Whoever finds the way to activities may say so in words of his own.
-    if answer.http == Some(404) && matches!(answer.said, Said::Unclear(_)) {
+async fn unknown_activity(harness: &Harness) -> CheckResult {
+    let response = harness
+        .send(&harness.new_work().run_request().with_deviation(Deviation::Activity(UNKNOWN_ACTIVITY)))
+        .await?;
+    // A router in front of the activities may return its own 404.
+    if response.http_status == Some(404) && matches!(response.outcome, ResponseOutcome::Unrecognized(_)) {
         return Ok(());
     }
-    answer.fails(Code::NotFound, Some(reason::ACTIVITY_UNKNOWN))
+    response.expect_failure(RpcCode::NotFound, Some(reason::ACTIVITY_UNKNOWN))
 }
 
-async fn content_type(bench: &Bench) -> Met {
+async fn content_type(harness: &Harness) -> CheckResult {
     for other in ["text/plain", "application/octet-stream"] {
-        let work = bench.work();
-        let answer = bench.deliver(&work.run().with(Oddity::ContentType(other))).await?;
-        if answer.http != Some(415) {
-            return Err(Unmet::broken(format!("{other}: 415"), answer));
+        let work = harness.new_work();
+        let response =
+            harness.send(&work.run_request().with_deviation(Deviation::ContentType(other))).await?;
+        if response.http_status != Some(415) {
+            return Err(CheckFailure::violation(format!("{other}: 415"), response));
         }
-        bench.ran(&work.tag, 0).await.map_err(|unmet| unmet.of(other))?;
+        harness.expect_runs(&work.tag, 0).await.map_err(|failure| failure.with_context(other))?;
     }
     Ok(())
 }

@@ -1,77 +1,88 @@
-//! Deadlines: what is too late does not run, and what was done in time keeps its answer.
+//! Rules for deadlines: a late call does not run, and a call that finished in time keeps its result.
 
 use abide_dispatch::status::reason;
-use abide_dispatch::{Code, Metadata};
+use abide_dispatch::{Metadata, RpcCode};
 
-use super::Check;
-use crate::bench::{Bench, Work};
-use crate::unmet::Met;
+use super::ContractCheck;
+use crate::harness::{Harness, TestWork};
+use crate::violation::CheckResult;
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn all() -> Vec<ContractCheck> {
     vec![
-        Check::new(
+        ContractCheck::new(
             "deadline-expired",
-            "after its deadline work is DEADLINE_EXCEEDED, DEADLINE_EXPIRED, and does not run",
-            |bench| Box::pin(expired(bench)),
+            "a call after its deadline is DEADLINE_EXCEEDED, DEADLINE_EXPIRED, and does not run",
+            |harness| Box::pin(expired(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "deadline-not-recorded",
-            "a deadline that has passed is not recorded: a later one runs",
-            |bench| Box::pin(not_recorded(bench)),
+            "an expired deadline is not recorded: the same call with a later deadline runs",
+            |harness| Box::pin(not_recorded(harness)),
         ),
-        Check::new("deadline-absent", "work without a deadline runs", |bench| Box::pin(absent(bench))),
-        Check::new(
-            "deadline-ahead",
-            "work before its deadline runs, also before the latest there is",
-            |bench| Box::pin(ahead(bench)),
-        ),
-        Check::new("deadline-finished", "finished work keeps its answer after its deadline", |bench| {
-            Box::pin(finished(bench))
+        ContractCheck::new("deadline-absent", "a call without a deadline runs", |harness| {
+            Box::pin(absent(harness))
         }),
+        ContractCheck::new(
+            "deadline-ahead",
+            "a call before its deadline runs, even if that is the latest possible time",
+            |harness| Box::pin(ahead(harness)),
+        ),
+        ContractCheck::new(
+            "deadline-finished",
+            "a finished call keeps its result after its deadline",
+            |harness| Box::pin(finished(harness)),
+        ),
     ]
 }
 
-fn until(work: &Work, deadline: i64) -> Work {
-    work.with(Metadata { deadline_epoch_ms: Some(deadline), ..work.metadata.clone() })
+fn with_deadline(work: &TestWork, deadline: i64) -> TestWork {
+    work.with_metadata(Metadata { deadline_epoch_ms: Some(deadline), ..work.metadata.clone() })
 }
 
-async fn expired(bench: &Bench) -> Met {
-    for deadline in [bench.long_ago(), 0] {
-        let work = bench.work();
-        let answer = bench.deliver(&until(&work, deadline).run()).await?;
-        answer.fails(Code::DeadlineExceeded, Some(reason::DEADLINE_EXPIRED))?;
-        bench.ran(&work.tag, 0).await?;
+async fn expired(harness: &Harness) -> CheckResult {
+    for deadline in [harness.past_deadline(), 0] {
+        let work = harness.new_work();
+        let response = harness.send(&with_deadline(&work, deadline).run_request()).await?;
+        response.expect_failure(RpcCode::DeadlineExceeded, Some(reason::DEADLINE_EXPIRED))?;
+        harness.expect_runs(&work.tag, 0).await?;
     }
     Ok(())
 }
 
-async fn not_recorded(bench: &Bench) -> Met {
-    let work = bench.work();
-    bench.deliver(&until(&work, bench.long_ago()).run()).await?;
-    let answer = bench.deliver(&until(&work, bench.far_ahead()).run()).await?;
-    answer.is_run(1).map_err(|unmet| unmet.of("the same work with a deadline ahead"))
+async fn not_recorded(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    harness.send(&with_deadline(&work, harness.past_deadline()).run_request()).await?;
+    let response = harness.send(&with_deadline(&work, harness.future_deadline()).run_request()).await?;
+    response
+        .expect_run_count(1)
+        .map_err(|failure| failure.with_context("the same call with a later deadline"))
 }
 
-async fn absent(bench: &Bench) -> Met {
-    let work = bench.work();
-    let endless = work.with(Metadata { deadline_epoch_ms: None, ..work.metadata.clone() });
-    bench.deliver(&endless.run()).await?.is_run(1)
+async fn absent(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let without_deadline = work.with_metadata(Metadata { deadline_epoch_ms: None, ..work.metadata.clone() });
+    harness.send(&without_deadline.run_request()).await?.expect_run_count(1)
 }
 
-async fn ahead(bench: &Bench) -> Met {
-    for (what, deadline) in [("an hour ahead", bench.far_ahead()), ("the latest moment", i64::MAX)] {
-        let work = bench.work();
-        // It takes a moment, so that timers that cannot wait that long are found out.
-        let delivery = until(&work, deadline).wait(20);
-        bench.deliver(&delivery).await?.is_run(1).map_err(|unmet| unmet.of(what))?;
+async fn ahead(harness: &Harness) -> CheckResult {
+    for (case, deadline) in
+        [("an hour ahead", harness.future_deadline()), ("the latest possible time", i64::MAX)]
+    {
+        let work = harness.new_work();
+        // The handler waits briefly, so a receiver whose timers cannot reach that far fails here.
+        let request = with_deadline(&work, deadline).wait_request(20);
+        harness.send(&request).await?.expect_run_count(1).map_err(|failure| failure.with_context(case))?;
     }
     Ok(())
 }
 
-async fn finished(bench: &Bench) -> Met {
-    let work = bench.work();
-    let first = bench.deliver(&until(&work, bench.far_ahead()).run()).await?;
-    first.is_run(1)?;
-    bench.deliver(&until(&work, bench.long_ago()).run()).await?.repeats(&first)?;
-    bench.ran(&work.tag, 1).await
+async fn finished(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let first = harness.send(&with_deadline(&work, harness.future_deadline()).run_request()).await?;
+    first.expect_run_count(1)?;
+    harness
+        .send(&with_deadline(&work, harness.past_deadline()).run_request())
+        .await?
+        .expect_same_as(&first)?;
+    harness.expect_runs(&work.tag, 1).await
 }

@@ -1,89 +1,99 @@
-//! What only envelopes have: a version, a context that is the metadata, headers that may repeat it, and answers in envelopes.
+//! Rules for envelopes alone: their version, the context as metadata, headers that may repeat it, and their responses.
 
 use abide_dispatch::status::reason;
 use abide_dispatch::wire::envelope;
-use abide_dispatch::{Code, Metadata};
+use abide_dispatch::{Metadata, RpcCode};
 use serde_json::Value;
 
-use super::Check;
-use crate::bench::Bench;
-use crate::delivery::{Delivery, Oddity, Told};
-use crate::unmet::{Met, Unmet};
+use super::ContractCheck;
+use crate::harness::Harness;
+use crate::test_request::{Deviation, SentMetadata, TestRequest};
+use crate::violation::{CheckFailure, CheckResult};
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn all() -> Vec<ContractCheck> {
     vec![
-        Check::new(
+        ContractCheck::new(
             "envelope-version",
             "an envelope of another version is INVALID_ARGUMENT, PROTOCOL_UNSUPPORTED, and runs nothing",
-            |bench| Box::pin(version(bench)),
+            |harness| Box::pin(version(harness)),
         ),
-        Check::new("envelope-context", "the context is the metadata: headers may be left out", |bench| {
-            Box::pin(context(bench))
-        }),
-        Check::new(
+        ContractCheck::new(
+            "envelope-context",
+            "the context is the metadata: headers may be omitted",
+            |harness| Box::pin(context(harness)),
+        ),
+        ContractCheck::new(
             "envelope-answer",
-            "an answer is an envelope of the same version with the same context",
-            |bench| Box::pin(answer(bench)),
+            "a response is an envelope of the same version with the same context",
+            |harness| Box::pin(answer(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "envelope-disagreeing",
-            "headers that say something else than the context are METADATA_MALFORMED, and nothing runs",
-            |bench| Box::pin(disagreeing(bench)),
+            "headers that contradict the context are METADATA_MALFORMED, and nothing runs",
+            |harness| Box::pin(disagreeing(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "envelope-types",
-            "in a context numbers are JSON numbers and texts are texts, else METADATA_MALFORMED",
-            |bench| Box::pin(types(bench)),
+            "in a context, numbers are JSON numbers and texts are JSON strings, else METADATA_MALFORMED",
+            |harness| Box::pin(types(harness)),
         ),
     ]
 }
 
-async fn version(bench: &Bench) -> Met {
+async fn version(harness: &Harness) -> CheckResult {
     for other in ["tpf.envelope.v2", ""] {
-        let work = bench.work();
-        let answer = bench.deliver(&work.run().with(Oddity::Version(other))).await?;
-        let refused = answer.fails(Code::InvalidArgument, Some(reason::PROTOCOL_UNSUPPORTED));
-        refused.map_err(|unmet| unmet.of(format!("{other:?}")))?;
-        bench.ran(&work.tag, 0).await?;
+        let work = harness.new_work();
+        let response = harness.send(&work.run_request().with_deviation(Deviation::Version(other))).await?;
+        let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::PROTOCOL_UNSUPPORTED));
+        rejected.map_err(|failure| failure.with_context(format!("{other:?}")))?;
+        harness.expect_runs(&work.tag, 0).await?;
     }
     Ok(())
 }
 
-async fn context(bench: &Bench) -> Met {
-    let work = bench.work();
-    let alone = Delivery { metadata: Told::Context(work.metadata.clone()), ..work.run() };
-    let first = bench.deliver(&alone).await?;
-    first.is_run(1)?;
-    bench.deliver(&work.run()).await?.repeats(&first).map_err(|unmet| unmet.of("the same with headers"))?;
-    bench.ran(&work.tag, 1).await
+async fn context(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let without_headers =
+        TestRequest { metadata: SentMetadata::ContextOnly(work.metadata.clone()), ..work.run_request() };
+    let first = harness.send(&without_headers).await?;
+    first.expect_run_count(1)?;
+    harness
+        .send(&work.run_request())
+        .await?
+        .expect_same_as(&first)
+        .map_err(|failure| failure.with_context("the same call with headers"))?;
+    harness.expect_runs(&work.tag, 1).await
 }
 
-async fn answer(bench: &Bench) -> Met {
-    let work = bench.work();
+async fn answer(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
     for attempt in [0, 1] {
         let metadata = Metadata { retry_attempt: attempt, ..work.metadata.clone() };
-        let answer = bench.deliver(&work.with(metadata).run()).await?;
-        answer.is_run(1)?;
-        let found: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let of = |pointer: &str| found.pointer(pointer).cloned().unwrap_or_default();
-        if of("/protocolVersion") != envelope::VERSION {
-            return Err(Unmet::broken(format!("version {}", envelope::VERSION), of("/protocolVersion")));
+        let response = harness.send(&work.with_metadata(metadata).run_request()).await?;
+        response.expect_run_count(1)?;
+        let envelope: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let field = |pointer: &str| envelope.pointer(pointer).cloned().unwrap_or_default();
+        if field("/protocolVersion") != envelope::VERSION {
+            return Err(CheckFailure::violation(
+                format!("version {}", envelope::VERSION),
+                field("/protocolVersion"),
+            ));
         }
         for (pointer, sent) in [
             ("/control/context/executionId", Value::from(work.metadata.execution_id.as_str())),
             ("/control/context/idempotencyKey", Value::from(work.metadata.idempotency_key.as_str())),
             ("/control/context/retryAttempt", Value::from(attempt)),
         ] {
-            if of(pointer) != sent {
-                return Err(Unmet::broken(format!("{pointer} {sent}"), of(pointer)));
+            if field(pointer) != sent {
+                return Err(CheckFailure::violation(format!("{pointer} {sent}"), field(pointer)));
             }
         }
     }
     Ok(())
 }
 
-async fn disagreeing(bench: &Bench) -> Met {
-    let work = bench.work();
+async fn disagreeing(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
     let metadata = &work.metadata;
     let others = [
         ("the key", Metadata { idempotency_key: "another".to_owned(), ..metadata.clone() }),
@@ -91,16 +101,16 @@ async fn disagreeing(bench: &Bench) -> Met {
         ("the attempt", Metadata { retry_attempt: 7, ..metadata.clone() }),
         ("the deadline", Metadata { deadline_epoch_ms: None, ..metadata.clone() }),
     ];
-    for (what, headers) in others {
-        let told = Told::Disagreeing(metadata.clone(), headers);
-        let answer = bench.deliver(&Delivery { metadata: told, ..work.run() }).await?;
-        let refused = answer.fails(Code::InvalidArgument, Some(reason::METADATA_MALFORMED));
-        refused.map_err(|unmet| unmet.of(what))?;
+    for (case, headers) in others {
+        let disagreeing = SentMetadata::Disagreeing(metadata.clone(), headers);
+        let response = harness.send(&TestRequest { metadata: disagreeing, ..work.run_request() }).await?;
+        let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::METADATA_MALFORMED));
+        rejected.map_err(|failure| failure.with_context(case))?;
     }
-    bench.ran(&work.tag, 0).await
+    harness.expect_runs(&work.tag, 0).await
 }
 
-async fn types(bench: &Bench) -> Met {
+async fn types(harness: &Harness) -> CheckResult {
     for (name, text) in [
         ("retryAttempt", "\"1\""),
         ("retryAttempt", "true"),
@@ -109,12 +119,12 @@ async fn types(bench: &Bench) -> Met {
         ("idempotencyKey", "7"),
         ("idempotencyKey", "[\"a\"]"),
     ] {
-        let work = bench.work();
-        let told = Told::Fields(vec![(name, text)], work.metadata.clone());
-        let answer = bench.deliver(&Delivery { metadata: told, ..work.run() }).await?;
-        let refused = answer.fails(Code::InvalidArgument, Some(reason::METADATA_MALFORMED));
-        refused.map_err(|unmet| unmet.of(format!("{name} {text}")))?;
-        bench.ran(&work.tag, 0).await?;
+        let work = harness.new_work();
+        let metadata = SentMetadata::RawContextFields(vec![(name, text)], work.metadata.clone());
+        let response = harness.send(&TestRequest { metadata, ..work.run_request() }).await?;
+        let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::METADATA_MALFORMED));
+        rejected.map_err(|failure| failure.with_context(format!("{name} {text}")))?;
+        harness.expect_runs(&work.tag, 0).await?;
     }
     Ok(())
 }

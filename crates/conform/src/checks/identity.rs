@@ -1,74 +1,86 @@
-//! What is one piece of work and what is another: execution id, activity and idempotency key, and nothing else.
+//! Rules for the identity of a call: execution id, activity and idempotency key, and nothing else.
 
 use abide_dispatch::status::reason;
-use abide_dispatch::{Code, Metadata};
+use abide_dispatch::{Metadata, RpcCode};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::Check;
-use crate::answer::Said;
-use crate::bench::Bench;
-use crate::unmet::{Met, Unmet};
+use super::ContractCheck;
+use crate::harness::Harness;
+use crate::response::ResponseOutcome;
+use crate::violation::{CheckFailure, CheckResult};
 
-/// Duplicates that are there at once, and how long the one that runs takes meanwhile.
-const AT_ONCE: usize = 16;
-const AT_ONCE_WAIT_MS: u64 = 700;
+const CONCURRENT_DUPLICATES: usize = 16;
+/// How long the duplicate that runs takes, so that the others arrive meanwhile.
+const CONCURRENT_WAIT_MS: u64 = 700;
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn all() -> Vec<ContractCheck> {
     vec![
-        Check::new("serves", "the activity runs, counts and answers", |bench| Box::pin(serves(bench))),
-        Check::new(
+        ContractCheck::new(
+            "serves",
+            "the activity runs, counts its runs and returns its output",
+            |harness| Box::pin(serves(harness)),
+        ),
+        ContractCheck::new(
             "duplicate",
-            "a duplicate is answered with the recorded answer, byte for byte, and runs nothing",
-            |bench| Box::pin(duplicate(bench)),
+            "a duplicate gets the recorded result, byte for byte, and runs nothing",
+            |harness| Box::pin(duplicate(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "duplicate-attempt",
-            "another attempt number, dispatch time, correlation id or deadline makes no other work",
-            |bench| Box::pin(duplicate_attempt(bench)),
+            "another attempt number, dispatch time, correlation id or deadline is still the same call",
+            |harness| Box::pin(duplicate_attempt(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "duplicate-input",
-            "what comes with a duplicate is not looked at: another input gets the recorded answer",
-            |bench| Box::pin(duplicate_input(bench)),
+            "the content of a duplicate is not examined: another input gets the recorded result",
+            |harness| Box::pin(duplicate_input(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "duplicate-at-once",
-            "of 16 duplicates at once one runs; the others are ABORTED, IN_PROGRESS, or get its answer",
-            |bench| Box::pin(duplicates_at_once(bench)),
+            "of 16 concurrent duplicates one runs; the others are ABORTED, IN_PROGRESS, or get its result",
+            |harness| Box::pin(duplicates_at_once(harness)),
         ),
-        Check::new("other-execution", "the same key under another execution id is new work", |bench| {
-            Box::pin(other_execution(bench))
-        }),
-        Check::new("other-key", "another key under the same execution id is new work", |bench| {
-            Box::pin(other_key(bench))
-        }),
+        ContractCheck::new(
+            "other-execution",
+            "the same key under another execution id is another call",
+            |harness| Box::pin(other_execution(harness)),
+        ),
+        ContractCheck::new(
+            "other-key",
+            "another key under the same execution id is another call",
+            |harness| Box::pin(other_key(harness)),
+        ),
     ]
 }
 
-async fn serves(bench: &Bench) -> Met {
-    let work = bench.work();
-    bench.deliver(&work.run()).await?.is_run(1).map_err(|unmet| unmet.of("op run"))?;
-    bench.ran(&work.tag, 1).await.map_err(|unmet| unmet.of("op count"))?;
+async fn serves(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    harness
+        .send(&work.run_request())
+        .await?
+        .expect_run_count(1)
+        .map_err(|failure| failure.with_context("op run"))?;
+    harness.expect_runs(&work.tag, 1).await.map_err(|failure| failure.with_context("op count"))?;
     let value = json!([null, true, 1, "ä", {"a": []}]);
-    let echoed = bench.deliver(&bench.work().echo(&value)).await?;
-    echoed.is(&json!({"value": value})).map_err(|unmet| unmet.of("op echo"))
+    let echoed = harness.send(&harness.new_work().echo_request(&value)).await?;
+    echoed.expect_output(&json!({"value": value})).map_err(|failure| failure.with_context("op echo"))
 }
 
-async fn duplicate(bench: &Bench) -> Met {
-    let work = bench.work();
-    let first = bench.deliver(&work.run()).await?;
-    first.is_run(1)?;
+async fn duplicate(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let first = harness.send(&work.run_request()).await?;
+    first.expect_run_count(1)?;
     for _ in 0..2 {
-        bench.deliver(&work.run()).await?.repeats(&first)?;
+        harness.send(&work.run_request()).await?.expect_same_as(&first)?;
     }
-    bench.ran(&work.tag, 1).await
+    harness.expect_runs(&work.tag, 1).await
 }
 
-async fn duplicate_attempt(bench: &Bench) -> Met {
-    let work = bench.work();
-    let first = bench.deliver(&work.run()).await?;
-    first.is_run(1)?;
+async fn duplicate_attempt(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let first = harness.send(&work.run_request()).await?;
+    first.expect_run_count(1)?;
     let metadata = &work.metadata;
     let later = metadata.dispatched_at_epoch_ms.saturating_add(1_000);
     let others = [
@@ -79,58 +91,63 @@ async fn duplicate_attempt(bench: &Bench) -> Met {
         ("no deadline", Metadata { deadline_epoch_ms: None, ..metadata.clone() }),
         ("a parent item", Metadata { parent_item_id: Some("item-7".to_owned()), ..metadata.clone() }),
     ];
-    for (what, metadata) in others {
-        let again = bench.deliver(&work.with(metadata).run()).await?;
-        again.repeats(&first).map_err(|unmet| unmet.of(what))?;
+    for (case, metadata) in others {
+        let again = harness.send(&work.with_metadata(metadata).run_request()).await?;
+        again.expect_same_as(&first).map_err(|failure| failure.with_context(case))?;
     }
-    bench.ran(&work.tag, 1).await
+    harness.expect_runs(&work.tag, 1).await
 }
 
-async fn duplicate_input(bench: &Bench) -> Met {
-    let (work, other) = (bench.work(), bench.work());
-    let first = bench.deliver(&work.run()).await?;
-    first.is_run(1)?;
-    let again = bench.deliver(&other.with(work.metadata.clone()).run()).await?;
-    again.repeats(&first)?;
-    bench.ran(&other.tag, 0).await
+async fn duplicate_input(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let other = harness.new_work();
+    let first = harness.send(&work.run_request()).await?;
+    first.expect_run_count(1)?;
+    let again = harness.send(&other.with_metadata(work.metadata.clone()).run_request()).await?;
+    again.expect_same_as(&first)?;
+    harness.expect_runs(&other.tag, 0).await
 }
 
-async fn duplicates_at_once(bench: &Bench) -> Met {
-    let work = bench.work();
-    let delivery = work.wait(AT_ONCE_WAIT_MS);
-    let answers = join_all((0..AT_ONCE).map(|_| bench.deliver(&delivery))).await;
-    let mut done = 0;
-    for answer in answers {
-        let answer = answer?;
-        if let Said::Output(_) = answer.said {
-            answer.is_run(1)?;
-            done += 1;
+async fn duplicates_at_once(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let request = work.wait_request(CONCURRENT_WAIT_MS);
+    let responses = join_all((0..CONCURRENT_DUPLICATES).map(|_| harness.send(&request))).await;
+    let mut finished = 0;
+    for response in responses {
+        let response = response?;
+        if let ResponseOutcome::Output(_) = response.outcome {
+            response.expect_run_count(1)?;
+            finished += 1;
         } else {
-            let busy = answer.fails(Code::Aborted, Some(reason::IN_PROGRESS));
-            busy.map_err(|unmet| unmet.of("the answer of the one that runs, or"))?;
+            let busy = response.expect_failure(RpcCode::Aborted, Some(reason::IN_PROGRESS));
+            busy.map_err(|failure| failure.with_context("the result of the duplicate that runs, or"))?;
         }
     }
-    if done == 0 {
-        return Err(Unmet::broken("one that runs", "all were told that another one does"));
+    if finished == 0 {
+        return Err(CheckFailure::violation("one duplicate that runs", "all were rejected as in progress"));
     }
-    bench.ran(&work.tag, 1).await?;
-    bench.deliver(&delivery).await?.is_run(1).map_err(|unmet| unmet.of("one more, afterwards"))
+    harness.expect_runs(&work.tag, 1).await?;
+    harness
+        .send(&request)
+        .await?
+        .expect_run_count(1)
+        .map_err(|failure| failure.with_context("one more duplicate afterwards"))
 }
 
-async fn other_execution(bench: &Bench) -> Met {
-    let work = bench.work();
-    bench.deliver(&work.run()).await?.is_run(1)?;
+async fn other_execution(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    harness.send(&work.run_request()).await?.expect_run_count(1)?;
     let execution_id = format!("{}-2", work.metadata.execution_id);
-    let other = work.with(Metadata { execution_id, ..work.metadata.clone() });
-    bench.deliver(&other.run()).await?.is_run(2)?;
-    bench.ran(&work.tag, 2).await
+    let other = work.with_metadata(Metadata { execution_id, ..work.metadata.clone() });
+    harness.send(&other.run_request()).await?.expect_run_count(2)?;
+    harness.expect_runs(&work.tag, 2).await
 }
 
-async fn other_key(bench: &Bench) -> Met {
-    let work = bench.work();
-    bench.deliver(&work.run()).await?.is_run(1)?;
+async fn other_key(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    harness.send(&work.run_request()).await?.expect_run_count(1)?;
     let idempotency_key = format!("{}-2", work.metadata.idempotency_key);
-    let other = work.with(Metadata { idempotency_key, ..work.metadata.clone() });
-    bench.deliver(&other.run()).await?.is_run(2)?;
-    bench.ran(&work.tag, 2).await
+    let other = work.with_metadata(Metadata { idempotency_key, ..work.metadata.clone() });
+    harness.send(&other.run_request()).await?.expect_run_count(2)?;
+    harness.expect_runs(&work.tag, 2).await
 }

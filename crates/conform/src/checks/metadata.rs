@@ -1,113 +1,118 @@
-//! How metadata is read: strictly, before anything else happens; and what work without any is known by.
+//! Rules for metadata: it is read strictly and before anything else, and a call without any is identified by its input.
 
-use abide_dispatch::Code;
+use abide_dispatch::RpcCode;
 use abide_dispatch::metadata::{
     CORRELATION_ID, DEADLINE, DISPATCHED_AT, EXECUTION_ID, IDEMPOTENCY_KEY, PARENT_ITEM_ID, RETRY_ATTEMPT,
     VALUE_BYTES_MAX,
 };
 use abide_dispatch::status::reason;
 
-use super::Check;
-use crate::Wire;
-use crate::answer::Said;
-use crate::bench::{Bench, Work};
-use crate::delivery::{Delivery, Oddity, Told};
-use crate::unmet::Met;
+use super::ContractCheck;
+use crate::WireFormat;
+use crate::harness::{Harness, TestWork};
+use crate::response::ResponseOutcome;
+use crate::test_request::{Deviation, SentMetadata, TestRequest};
+use crate::violation::CheckResult;
 
 type Pairs = Vec<(&'static str, Vec<u8>)>;
 
-/// A kind of malformed metadata: a name, the rule, and what is told beside execution id and key.
-struct Kind {
+/// A kind of malformed metadata: each of `pairs` in turn is sent beside execution id and idempotency key.
+struct MalformedCase {
     name: &'static str,
     rule: &'static str,
-    more: fn() -> Vec<(&'static str, String)>,
+    pairs: fn() -> Vec<(&'static str, String)>,
 }
 
 const NUMBERS: [&str; 3] = [RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT];
 const TEXTS: [&str; 2] = [CORRELATION_ID, PARENT_ITEM_ID];
 
-/// The same value under each of these keys, one at a time.
-fn each(keys: &[&'static str], values: &[&str]) -> Vec<(&'static str, String)> {
-    let of = |key: &&'static str| values.iter().map(|value| (*key, (*value).to_owned())).collect::<Vec<_>>();
-    keys.iter().flat_map(of).collect()
+/// Every combination of these keys and values.
+fn pair_each(keys: &[&'static str], values: &[&str]) -> Vec<(&'static str, String)> {
+    let with_each_value =
+        |key: &&'static str| values.iter().map(|value| (*key, (*value).to_owned())).collect::<Vec<_>>();
+    keys.iter().flat_map(with_each_value).collect()
 }
 
-const KINDS: [Kind; 6] = [
-    Kind {
+const MALFORMED_CASES: [MalformedCase; 6] = [
+    MalformedCase {
         name: "metadata-sign",
         rule: "a number with a sign is METADATA_MALFORMED, and nothing runs",
-        more: || each(&NUMBERS, &["-1", "+1"]),
+        pairs: || pair_each(&NUMBERS, &["-1", "+1"]),
     },
-    Kind {
+    MalformedCase {
         name: "metadata-digits",
-        rule: "a number in other than decimal digits is METADATA_MALFORMED, and nothing runs",
-        more: || each(&NUMBERS, &["0x10", "1.5", "1e3", "soon"]),
+        rule: "a number that is not only decimal digits is METADATA_MALFORMED, and nothing runs",
+        pairs: || pair_each(&NUMBERS, &["0x10", "1.5", "1e3", "soon"]),
     },
-    Kind {
+    MalformedCase {
         name: "metadata-blank-inside",
-        rule: "a number with a blank inside is METADATA_MALFORMED, and nothing runs",
-        more: || each(&NUMBERS, &["1 000"]),
+        rule: "a number with a space inside is METADATA_MALFORMED, and nothing runs",
+        pairs: || pair_each(&NUMBERS, &["1 000"]),
     },
-    Kind {
+    MalformedCase {
         name: "metadata-overflow",
         rule: "a number over its limit is METADATA_MALFORMED, and nothing runs",
-        more: || {
+        pairs: || {
             let mut all = vec![(RETRY_ATTEMPT, "4294967296".to_owned())];
-            all.extend(each(&[DEADLINE, DISPATCHED_AT], &["9223372036854775808"]));
-            all.extend(each(&NUMBERS, &["100000000000000000000000000"]));
+            all.extend(pair_each(&[DEADLINE, DISPATCHED_AT], &["9223372036854775808"]));
+            all.extend(pair_each(&NUMBERS, &["100000000000000000000000000"]));
             all
         },
     },
-    Kind {
+    MalformedCase {
         name: "metadata-too-long",
         rule: "a value of more than 512 bytes is METADATA_MALFORMED, and nothing runs",
-        more: || each(&TEXTS, &[&"x".repeat(VALUE_BYTES_MAX + 1)]),
+        pairs: || pair_each(&TEXTS, &[&"x".repeat(VALUE_BYTES_MAX + 1)]),
     },
-    Kind {
+    MalformedCase {
         name: "metadata-not-ascii",
-        rule: "a value with other than printable ASCII is METADATA_MALFORMED, and nothing runs",
-        more: || each(&TEXTS, &["ä"]),
+        rule: "a value with anything but printable ASCII is METADATA_MALFORMED, and nothing runs",
+        pairs: || pair_each(&TEXTS, &["ä"]),
     },
 ];
 
-pub(super) fn all(transport: Wire) -> Vec<Check> {
-    let mut all: Vec<Check> = KINDS
+pub(super) fn all(transport: WireFormat) -> Vec<ContractCheck> {
+    let mut all: Vec<ContractCheck> = MALFORMED_CASES
         .into_iter()
-        .map(|Kind { name, rule, more }| {
-            Check::new(name, rule, move |bench| Box::pin(malformed(bench, more())))
+        .map(|MalformedCase { name, rule, pairs }| {
+            ContractCheck::new(name, rule, move |harness| Box::pin(malformed(harness, pairs())))
         })
         .collect();
-    all.push(Check::new(
+    all.push(ContractCheck::new(
         "metadata-repeated",
-        "a key that is there twice is METADATA_MALFORMED, also if both say the same, and nothing runs",
-        |bench| Box::pin(repeated(bench)),
+        "a duplicated key is METADATA_MALFORMED, even with equal values, and nothing runs",
+        |harness| Box::pin(repeated(harness)),
     ));
-    all.push(Check::new(
+    all.push(ContractCheck::new(
         "metadata-missing",
-        "any key without execution id or idempotency key is METADATA_MALFORMED, and nothing runs",
-        |bench| Box::pin(missing(bench)),
+        "metadata without execution id or idempotency key is METADATA_MALFORMED, and nothing runs",
+        |harness| Box::pin(missing(harness)),
     ));
-    all.push(Check::new(
+    all.push(ContractCheck::new(
         "metadata-largest",
-        "the largest numbers and the longest values are taken",
-        |bench| Box::pin(largest(bench)),
+        "the largest numbers and the longest values are accepted",
+        |harness| Box::pin(largest(harness)),
     ));
-    all.push(Check::new("metadata-blank", "a blank value is an absent one", |bench| Box::pin(blank(bench))));
-    all.push(Check::new(
+    all.push(ContractCheck::new("metadata-blank", "a blank value counts as absent", |harness| {
+        Box::pin(blank(harness))
+    }));
+    all.push(ContractCheck::new(
         "metadata-none",
-        "without any metadata equal inputs are one piece of work, and others are not",
-        |bench| Box::pin(none(bench)),
+        "without metadata, equal inputs are one call and different inputs are different calls",
+        |harness| Box::pin(none(harness)),
     ));
-    if matches!(transport, Wire::Rest | Wire::Protobuf) {
-        all.push(Check::new("header-case", "the names of headers are compared without case", |bench| {
-            Box::pin(header_case(bench))
-        }));
+    if matches!(transport, WireFormat::Rest | WireFormat::Protobuf) {
+        all.push(ContractCheck::new(
+            "header-case",
+            "header names are compared without regard to case",
+            |harness| Box::pin(header_case(harness)),
+        ));
     }
     all
 }
 
-/// The least there can be.
-fn least(work: &Work) -> Pairs {
+/// The two keys that are required.
+fn required_pairs(work: &TestWork) -> Pairs {
     let metadata = &work.metadata;
     vec![
         (EXECUTION_ID, metadata.execution_id.clone().into_bytes()),
@@ -115,58 +120,59 @@ fn least(work: &Work) -> Pairs {
     ]
 }
 
-async fn refused(bench: &Bench, work: &Work, pairs: Pairs, what: &str) -> Met {
-    let delivery = Delivery { metadata: Told::Pairs(pairs), ..work.run() };
-    let answer = bench.deliver(&delivery).await?;
-    // A library for HTTP may refuse such bytes before anybody sees them, and that is final as well.
-    let by_library =
-        what.contains("\"ä\"") && answer.http == Some(400) && matches!(answer.said, Said::Unclear(_));
-    if !by_library {
-        let refusal = answer.fails(Code::InvalidArgument, Some(reason::METADATA_MALFORMED));
-        refusal.map_err(|unmet| unmet.of(what))?;
+async fn expect_malformed(harness: &Harness, work: &TestWork, pairs: Pairs, case: &str) -> CheckResult {
+    let request = TestRequest { metadata: SentMetadata::RawPairs(pairs), ..work.run_request() };
+    let response = harness.send(&request).await?;
+    // An HTTP library may reject such bytes before the receiver sees them; that is a permanent failure as well.
+    let is_rejected_by_library = case.contains("\"ä\"")
+        && response.http_status == Some(400)
+        && matches!(response.outcome, ResponseOutcome::Unrecognized(_));
+    if !is_rejected_by_library {
+        let rejected = response.expect_failure(RpcCode::InvalidArgument, Some(reason::METADATA_MALFORMED));
+        rejected.map_err(|failure| failure.with_context(case))?;
     }
-    bench.ran(&work.tag, 0).await.map_err(|unmet| unmet.of(what))
+    harness.expect_runs(&work.tag, 0).await.map_err(|failure| failure.with_context(case))
 }
 
-async fn malformed(bench: &Bench, more: Vec<(&'static str, String)>) -> Met {
-    for (key, value) in more {
-        let work = bench.work();
-        let what = format!("{key} {}", shown(&value));
-        let mut pairs = least(&work);
+async fn malformed(harness: &Harness, extra_pairs: Vec<(&'static str, String)>) -> CheckResult {
+    for (key, value) in extra_pairs {
+        let work = harness.new_work();
+        let case = format!("{key} {}", quote(&value));
+        let mut pairs = required_pairs(&work);
         pairs.push((key, value.into_bytes()));
-        refused(bench, &work, pairs, &what).await?;
+        expect_malformed(harness, &work, pairs, &case).await?;
     }
     Ok(())
 }
 
-async fn repeated(bench: &Bench) -> Met {
+async fn repeated(harness: &Harness) -> CheckResult {
     for key in [EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT, DEADLINE] {
         for (first, second) in [("1", "1"), ("1", "2")] {
-            let work = bench.work();
-            let mut pairs = least(&work);
+            let work = harness.new_work();
+            let mut pairs = required_pairs(&work);
             pairs.retain(|(other, _)| *other != key);
             pairs.extend([(key, first.into()), (key, second.into())]);
-            refused(bench, &work, pairs, &format!("{key} {first:?} and {second:?}")).await?;
+            expect_malformed(harness, &work, pairs, &format!("{key} {first:?} and {second:?}")).await?;
         }
     }
     Ok(())
 }
 
-async fn missing(bench: &Bench) -> Met {
+async fn missing(harness: &Harness) -> CheckResult {
     for required in [EXECUTION_ID, IDEMPOTENCY_KEY] {
-        let work = bench.work();
-        let mut pairs = least(&work);
+        let work = harness.new_work();
+        let mut pairs = required_pairs(&work);
         pairs.retain(|(key, _)| *key != required);
-        refused(bench, &work, pairs.clone(), &format!("no {required}")).await?;
+        expect_malformed(harness, &work, pairs.clone(), &format!("no {required}")).await?;
         pairs.push((required, b"  ".to_vec()));
-        refused(bench, &work, pairs, &format!("a blank {required}")).await?;
+        expect_malformed(harness, &work, pairs, &format!("a blank {required}")).await?;
     }
-    let work = bench.work();
+    let work = harness.new_work();
     let pairs = vec![(CORRELATION_ID, b"c-1".to_vec())];
-    refused(bench, &work, pairs, &format!("{CORRELATION_ID} alone")).await
+    expect_malformed(harness, &work, pairs, &format!("{CORRELATION_ID} alone")).await
 }
 
-async fn largest(bench: &Bench) -> Met {
+async fn largest(harness: &Harness) -> CheckResult {
     let long = "x".repeat(VALUE_BYTES_MAX);
     for (key, value) in [
         (RETRY_ATTEMPT, "4294967295"),
@@ -174,53 +180,62 @@ async fn largest(bench: &Bench) -> Met {
         (DISPATCHED_AT, "9223372036854775807"),
         (PARENT_ITEM_ID, &long),
     ] {
-        taken(bench, key, value).await?;
+        expect_accepted(harness, key, value).await?;
     }
     Ok(())
 }
 
-async fn blank(bench: &Bench) -> Met {
+async fn blank(harness: &Harness) -> CheckResult {
     for key in [CORRELATION_ID, RETRY_ATTEMPT, DEADLINE, DISPATCHED_AT, PARENT_ITEM_ID] {
-        // A context has texts where there is no number.
+        // In a context a number cannot be blank: it would be a string, which is malformed.
         let is_number = NUMBERS.contains(&key);
-        if !(bench.transport == Wire::Envelope && is_number) {
-            taken(bench, key, "").await?;
+        if !(harness.transport == WireFormat::Envelope && is_number) {
+            expect_accepted(harness, key, "").await?;
         }
     }
     Ok(())
 }
 
-async fn taken(bench: &Bench, key: &'static str, value: &str) -> Met {
-    let work = bench.work();
-    let mut pairs = least(&work);
+async fn expect_accepted(harness: &Harness, key: &'static str, value: &str) -> CheckResult {
+    let work = harness.new_work();
+    let mut pairs = required_pairs(&work);
     pairs.push((key, value.into()));
-    let delivery = Delivery { metadata: Told::Pairs(pairs), ..work.run() };
-    bench.deliver(&delivery).await?.is_run(1).map_err(|unmet| unmet.of(format!("{key} {}", shown(value))))
+    let request = TestRequest { metadata: SentMetadata::RawPairs(pairs), ..work.run_request() };
+    harness
+        .send(&request)
+        .await?
+        .expect_run_count(1)
+        .map_err(|failure| failure.with_context(format!("{key} {}", quote(value))))
 }
 
-async fn none(bench: &Bench) -> Met {
-    let (work, other) = (bench.work(), bench.work());
-    let nobodys = |work: &Work| Delivery { metadata: Told::Nothing, ..work.run() };
-    let first = bench.deliver(&nobodys(&work)).await?;
-    first.is_run(1)?;
-    bench.deliver(&nobodys(&work)).await?.repeats(&first)?;
-    if bench.transport == Wire::Envelope {
-        let again = bench.deliver(&nobodys(&work).with(Oddity::Pipeline("another"))).await?;
-        again.repeats(&first).map_err(|unmet| unmet.of("the same input under another pipeline"))?;
+async fn none(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let other = harness.new_work();
+    let without_metadata =
+        |work: &TestWork| TestRequest { metadata: SentMetadata::Absent, ..work.run_request() };
+    let first = harness.send(&without_metadata(&work)).await?;
+    first.expect_run_count(1)?;
+    harness.send(&without_metadata(&work)).await?.expect_same_as(&first)?;
+    if harness.transport == WireFormat::Envelope {
+        let again =
+            harness.send(&without_metadata(&work).with_deviation(Deviation::Pipeline("another"))).await?;
+        again
+            .expect_same_as(&first)
+            .map_err(|failure| failure.with_context("the same input under another pipeline"))?;
     }
-    bench.ran(&work.tag, 1).await?;
-    bench.deliver(&nobodys(&other)).await?;
-    bench.ran(&other.tag, 1).await.map_err(|unmet| unmet.of("another input"))
+    harness.expect_runs(&work.tag, 1).await?;
+    harness.send(&without_metadata(&other)).await?;
+    harness.expect_runs(&other.tag, 1).await.map_err(|failure| failure.with_context("another input"))
 }
 
-async fn header_case(bench: &Bench) -> Met {
-    let work = bench.work();
-    let first = bench.deliver(&work.run()).await?;
-    first.is_run(1)?;
-    bench.deliver(&work.run().with(Oddity::TitleCase)).await?.repeats(&first)?;
-    bench.ran(&work.tag, 1).await
+async fn header_case(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let first = harness.send(&work.run_request()).await?;
+    first.expect_run_count(1)?;
+    harness.send(&work.run_request().with_deviation(Deviation::TitleCase)).await?.expect_same_as(&first)?;
+    harness.expect_runs(&work.tag, 1).await
 }
 
-fn shown(value: &str) -> String {
+fn quote(value: &str) -> String {
     if value.len() <= 40 { format!("{value:?}") } else { format!("of {} bytes", value.len()) }
 }

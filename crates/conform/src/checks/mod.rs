@@ -1,7 +1,7 @@
-//! The rules of the contract as checks: a name, the rule in one line, and what finds out whether it holds.
+//! The rules of the contract as checks: a name, the rule in one line, and a function that checks it.
 //!
-//! A file per kind of rule. Checks use work of their own, so their order does not matter; only the first one is special: without it there
-//! is nothing to check.
+//! There is one file per kind of rule. Each check makes its own calls, so the order does not matter, except for the
+//! first check: if it fails, nothing else can be checked.
 
 mod bodies;
 mod deadlines;
@@ -14,38 +14,38 @@ mod statuses;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::Wire;
-use crate::bench::Bench;
-use crate::unmet::Met;
+use crate::WireFormat;
+use crate::harness::Harness;
+use crate::violation::CheckResult;
 
-/// A check under way.
-pub(crate) type Checking<'b> = Pin<Box<dyn Future<Output = Met> + Send + 'b>>;
+/// The future of a running check.
+pub(crate) type CheckFuture<'b> = Pin<Box<dyn Future<Output = CheckResult> + Send + 'b>>;
 
-/// A rule, and how to find out whether it holds.
-pub(crate) struct Check {
+/// A rule of the contract, and the function that checks it.
+pub(crate) struct ContractCheck {
     pub(crate) name: &'static str,
     pub(crate) rule: &'static str,
-    pub(crate) run: Box<dyn for<'b> Fn(&'b Bench) -> Checking<'b> + Send + Sync>,
+    pub(crate) run: Box<dyn for<'b> Fn(&'b Harness) -> CheckFuture<'b> + Send + Sync>,
 }
 
-impl Check {
+impl ContractCheck {
     fn new(
         name: &'static str,
         rule: &'static str,
-        run: impl for<'b> Fn(&'b Bench) -> Checking<'b> + Send + Sync + 'static,
+        run: impl for<'b> Fn(&'b Harness) -> CheckFuture<'b> + Send + Sync + 'static,
     ) -> Self {
         Self { name, rule, run: Box::new(run) }
     }
 }
 
-/// Everything that holds for receivers of this wire.
-pub(crate) fn of(transport: Wire) -> Vec<Check> {
+/// All checks for receivers of this wire, in the order in which they run.
+pub(crate) fn checks_for(transport: WireFormat) -> Vec<ContractCheck> {
     let mut all = identity::all();
     all.extend(deadlines::all());
     all.extend(metadata::all(transport));
     all.extend(statuses::all());
     all.extend(bodies::all(transport));
-    if transport == Wire::Envelope {
+    if transport == WireFormat::Envelope {
         all.extend(envelopes::all());
     }
     all.extend(probes::all());
@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_have_names_of_their_own_and_rules_of_one_line() {
-        for transport in Wire::ALL {
-            let all = of(transport);
+    fn names_of_checks_are_unique_and_rules_fit_on_one_line() {
+        for transport in WireFormat::ALL {
+            let all = checks_for(transport);
             let names: BTreeSet<&str> = all.iter().map(|check| check.name).collect();
             assert_eq!(names.len(), all.len());
             for check in all {

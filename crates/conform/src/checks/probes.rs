@@ -1,96 +1,101 @@
-//! Probes, which a receiver need not answer; but if it does, a probe tells what is known and runs nothing.
+//! Rules for probes, which a receiver need not support: a probe returns what is recorded and runs nothing.
 
-use abide_dispatch::Code;
+use abide_dispatch::RpcCode;
 use abide_dispatch::status::reason;
 use futures_util::future::join;
 
-use super::Check;
-use crate::answer::{Answer, Said};
-use crate::bench::{Bench, Work};
-use crate::delivery::Oddity;
-use crate::unmet::{Met, Unmet};
+use super::ContractCheck;
+use crate::harness::{Harness, TestWork};
+use crate::response::{ReceiverResponse, ResponseOutcome};
+use crate::test_request::Deviation;
+use crate::violation::{CheckFailure, CheckResult};
 
+/// How long the call runs that is probed meanwhile.
 const WAIT_MS: u64 = 700;
-/// How often it is asked about work that has not begun.
-const ASKED_MAX: usize = 200;
+/// How often a call is probed that has not begun.
+const PROBES_MAX: usize = 200;
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn all() -> Vec<ContractCheck> {
     vec![
-        Check::new(
+        ContractCheck::new(
             "probe-unknown",
-            "optional: a probe of unknown work is NOT_FOUND, and runs nothing",
-            |bench| Box::pin(unknown(bench)),
+            "optional: a probe of an unknown call is NOT_FOUND, and runs nothing",
+            |harness| Box::pin(unknown(harness)),
         ),
-        Check::new("probe-finished", "optional: a probe of finished work is its recorded answer", |bench| {
-            Box::pin(finished(bench))
-        }),
-        Check::new(
+        ContractCheck::new(
+            "probe-finished",
+            "optional: a probe of a finished call returns its recorded result",
+            |harness| Box::pin(finished(harness)),
+        ),
+        ContractCheck::new(
             "probe-in-progress",
-            "optional: a probe of work in progress is ABORTED, IN_PROGRESS",
-            |bench| Box::pin(in_progress(bench)),
+            "optional: a probe of a call in progress is ABORTED, IN_PROGRESS",
+            |harness| Box::pin(in_progress(harness)),
         ),
     ]
 }
 
-async fn probe(bench: &Bench, work: &Work) -> Met<Answer> {
-    bench.deliver(&work.run().with(Oddity::Probe)).await
+async fn probe(harness: &Harness, work: &TestWork) -> CheckResult<ReceiverResponse> {
+    harness.send(&work.run_request().with_deviation(Deviation::Probe)).await
 }
 
-/// Whether probes are answered at all: who does not know them runs the work, or says so.
-async fn supported(bench: &Bench) -> Met {
-    let work = bench.work();
-    let answer = probe(bench, &work).await?;
-    match &answer.said {
-        Said::Output(_) => Err(skipped("probes are not supported: one was taken for a delivery")),
-        Said::Failed(status) if status.code == Code::Unimplemented => {
-            Err(skipped("probes are not supported"))
+/// Skips the check if the receiver does not support probes: then it runs the call, or rejects it.
+async fn require_probe_support(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let response = probe(harness, &work).await?;
+    match &response.outcome {
+        ResponseOutcome::Output(_) => {
+            Err(probes_unsupported("probes are not supported: a probe ran as a call"))
         }
-        _ if matches!(answer.http, Some(400 | 405 | 501)) => {
-            Err(skipped("probes are not supported: refused"))
+        ResponseOutcome::Failed(status) if status.code == RpcCode::Unimplemented => {
+            Err(probes_unsupported("probes are not supported"))
+        }
+        _ if matches!(response.http_status, Some(400 | 405 | 501)) => {
+            Err(probes_unsupported("probes are not supported: a probe was rejected"))
         }
         _ => Ok(()),
     }
 }
 
-fn skipped(why: &str) -> Unmet {
-    Unmet::Skipped(format!("{why}; leave `probe` out of the activity's declaration"))
+fn probes_unsupported(reason: &str) -> CheckFailure {
+    CheckFailure::Skipped(format!("{reason}; leave `probe` out of the activity's declaration"))
 }
 
-async fn unknown(bench: &Bench) -> Met {
-    supported(bench).await?;
-    let work = bench.work();
-    probe(bench, &work).await?.fails(Code::NotFound, None)?;
-    bench.ran(&work.tag, 0).await
+async fn unknown(harness: &Harness) -> CheckResult {
+    require_probe_support(harness).await?;
+    let work = harness.new_work();
+    probe(harness, &work).await?.expect_failure(RpcCode::NotFound, None)?;
+    harness.expect_runs(&work.tag, 0).await
 }
 
-async fn finished(bench: &Bench) -> Met {
-    supported(bench).await?;
-    let work = bench.work();
-    let first = bench.deliver(&work.run()).await?;
-    probe(bench, &work).await?.repeats(&first)?;
-    let work = bench.work();
-    let delivery = work.fail(Code::FailedPrecondition.name(), 1);
-    let first = bench.deliver(&delivery).await?;
-    bench.deliver(&delivery.with(Oddity::Probe)).await?.repeats(&first)?;
-    bench.ran(&work.tag, 1).await
+async fn finished(harness: &Harness) -> CheckResult {
+    require_probe_support(harness).await?;
+    let work = harness.new_work();
+    let first = harness.send(&work.run_request()).await?;
+    probe(harness, &work).await?.expect_same_as(&first)?;
+    let work = harness.new_work();
+    let request = work.fail_request(RpcCode::FailedPrecondition.name(), 1);
+    let first = harness.send(&request).await?;
+    harness.send(&request.with_deviation(Deviation::Probe)).await?.expect_same_as(&first)?;
+    harness.expect_runs(&work.tag, 1).await
 }
 
-async fn in_progress(bench: &Bench) -> Met {
-    supported(bench).await?;
-    let work = bench.work();
-    let delivery = work.wait(WAIT_MS);
-    let asking = async {
-        let asked = delivery.clone().with(Oddity::Probe);
-        for _ in 0..ASKED_MAX {
-            let answer = bench.deliver(&asked).await?;
-            // Not begun yet.
-            if answer.code() != Some(Code::NotFound) {
-                return answer.fails(Code::Aborted, Some(reason::IN_PROGRESS));
+async fn in_progress(harness: &Harness) -> CheckResult {
+    require_probe_support(harness).await?;
+    let work = harness.new_work();
+    let request = work.wait_request(WAIT_MS);
+    let probing = async {
+        let probe = request.clone().with_deviation(Deviation::Probe);
+        for _ in 0..PROBES_MAX {
+            let response = harness.send(&probe).await?;
+            // The call has not begun yet.
+            if response.code() != Some(RpcCode::NotFound) {
+                return response.expect_failure(RpcCode::Aborted, Some(reason::IN_PROGRESS));
             }
         }
-        Err(Unmet::broken("ABORTED while it runs", "NOT_FOUND all the time"))
+        Err(CheckFailure::violation("ABORTED while the call runs", "NOT_FOUND for every probe"))
     };
-    let (done, asked) = join(bench.deliver(&delivery), asking).await;
-    done?.is_run(1)?;
-    asked
+    let (finished, probed) = join(harness.send(&request), probing).await;
+    finished?.expect_run_count(1)?;
+    probed
 }

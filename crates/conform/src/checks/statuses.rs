@@ -1,87 +1,88 @@
-//! Failures: every code of the table arrives as itself, final ones are recorded and retryable ones are not.
+//! Rules for failures: every code of the table arrives unchanged; permanent ones are recorded, retryable ones are not.
 
-use abide_dispatch::Code;
+use abide_dispatch::RpcCode;
 
-use super::Check;
-use crate::bench::Bench;
-use crate::unmet::Met;
+use super::ContractCheck;
+use crate::harness::Harness;
+use crate::violation::CheckResult;
 
-/// The reason of failures that are asked for.
-const ASKED_FOR: &str = "CONFORMANCE";
+/// The reason of the failures that `op fail` requests.
+const REQUESTED_REASON: &str = "CONFORMANCE";
 
-const RETRYABLE: &str =
-    "arrives as itself, with its HTTP status; it is not recorded, and the next attempt runs";
-const FINAL: &str = "arrives as itself, with its HTTP status; it is recorded and repeated";
+const RETRYABLE_RULE: &str =
+    "the code arrives unchanged, with its HTTP status; it is not recorded, and the next attempt runs";
+const PERMANENT_RULE: &str =
+    "the code arrives unchanged, with its HTTP status; it is recorded, and duplicates get it";
 
-const CODES: [(Code, &str); 16] = [
-    (Code::Cancelled, "status-cancelled"),
-    (Code::Unknown, "status-unknown"),
-    (Code::InvalidArgument, "status-invalid-argument"),
-    (Code::DeadlineExceeded, "status-deadline-exceeded"),
-    (Code::NotFound, "status-not-found"),
-    (Code::AlreadyExists, "status-already-exists"),
-    (Code::PermissionDenied, "status-permission-denied"),
-    (Code::ResourceExhausted, "status-resource-exhausted"),
-    (Code::FailedPrecondition, "status-failed-precondition"),
-    (Code::Aborted, "status-aborted"),
-    (Code::OutOfRange, "status-out-of-range"),
-    (Code::Unimplemented, "status-unimplemented"),
-    (Code::Internal, "status-internal"),
-    (Code::Unavailable, "status-unavailable"),
-    (Code::DataLoss, "status-data-loss"),
-    (Code::Unauthenticated, "status-unauthenticated"),
+const CODES: [(RpcCode, &str); 16] = [
+    (RpcCode::Cancelled, "status-cancelled"),
+    (RpcCode::Unknown, "status-unknown"),
+    (RpcCode::InvalidArgument, "status-invalid-argument"),
+    (RpcCode::DeadlineExceeded, "status-deadline-exceeded"),
+    (RpcCode::NotFound, "status-not-found"),
+    (RpcCode::AlreadyExists, "status-already-exists"),
+    (RpcCode::PermissionDenied, "status-permission-denied"),
+    (RpcCode::ResourceExhausted, "status-resource-exhausted"),
+    (RpcCode::FailedPrecondition, "status-failed-precondition"),
+    (RpcCode::Aborted, "status-aborted"),
+    (RpcCode::OutOfRange, "status-out-of-range"),
+    (RpcCode::Unimplemented, "status-unimplemented"),
+    (RpcCode::Internal, "status-internal"),
+    (RpcCode::Unavailable, "status-unavailable"),
+    (RpcCode::DataLoss, "status-data-loss"),
+    (RpcCode::Unauthenticated, "status-unauthenticated"),
 ];
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn all() -> Vec<ContractCheck> {
     let mut all = vec![
-        Check::new(
+        ContractCheck::new(
             "failure-retryable",
-            "a retryable failure is not recorded: attempts run until one succeeds, and that is recorded",
-            |bench| Box::pin(retryable(bench)),
+            "a retryable failure is not recorded: attempts run until one succeeds, which is recorded",
+            |harness| Box::pin(retryable(harness)),
         ),
-        Check::new(
+        ContractCheck::new(
             "failure-final",
-            "a final failure is recorded: duplicates get it byte for byte, and run nothing",
-            |bench| Box::pin(for_good(bench)),
+            "a permanent failure is recorded: duplicates get it byte for byte, and run nothing",
+            |harness| Box::pin(permanent(harness)),
         ),
     ];
     all.extend(CODES.into_iter().map(|(code, name)| {
-        let rule = if code.is_retryable() { RETRYABLE } else { FINAL };
-        Check::new(name, rule, move |bench| Box::pin(arrives(bench, code)))
+        let rule = if code.is_retryable() { RETRYABLE_RULE } else { PERMANENT_RULE };
+        ContractCheck::new(name, rule, move |harness| Box::pin(arrives_unchanged(harness, code)))
     }));
     all
 }
 
-async fn retryable(bench: &Bench) -> Met {
-    let work = bench.work();
-    let delivery = work.fail(Code::Unavailable.name(), 2);
+async fn retryable(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let request = work.fail_request(RpcCode::Unavailable.name(), 2);
     for _ in 0..2 {
-        bench.deliver(&delivery).await?.fails(Code::Unavailable, Some(ASKED_FOR))?;
+        harness.send(&request).await?.expect_failure(RpcCode::Unavailable, Some(REQUESTED_REASON))?;
     }
-    let done = bench.deliver(&delivery).await?;
-    done.is_run(3).map_err(|unmet| unmet.of("the third attempt"))?;
-    bench.deliver(&delivery).await?.repeats(&done)?;
-    bench.ran(&work.tag, 3).await
+    let success = harness.send(&request).await?;
+    success.expect_run_count(3).map_err(|failure| failure.with_context("the third attempt"))?;
+    harness.send(&request).await?.expect_same_as(&success)?;
+    harness.expect_runs(&work.tag, 3).await
 }
 
-async fn for_good(bench: &Bench) -> Met {
-    let work = bench.work();
-    let delivery = work.fail(Code::FailedPrecondition.name(), 1);
-    let first = bench.deliver(&delivery).await?;
-    first.fails(Code::FailedPrecondition, Some(ASKED_FOR))?;
+async fn permanent(harness: &Harness) -> CheckResult {
+    let work = harness.new_work();
+    let request = work.fail_request(RpcCode::FailedPrecondition.name(), 1);
+    let first = harness.send(&request).await?;
+    first.expect_failure(RpcCode::FailedPrecondition, Some(REQUESTED_REASON))?;
     for _ in 0..2 {
-        bench.deliver(&delivery).await?.repeats(&first)?;
+        harness.send(&request).await?.expect_same_as(&first)?;
     }
-    bench.ran(&work.tag, 1).await
+    harness.expect_runs(&work.tag, 1).await
 }
 
-async fn arrives(bench: &Bench, code: Code) -> Met {
-    let work = bench.work();
-    let delivery = work.fail(code.name(), 1);
-    let first = bench.deliver(&delivery).await?;
-    first.fails(code, Some(ASKED_FOR))?;
-    let again = bench.deliver(&delivery).await?;
-    if code.is_retryable() { again.is_run(2) } else { again.repeats(&first) }
+async fn arrives_unchanged(harness: &Harness, code: RpcCode) -> CheckResult {
+    let work = harness.new_work();
+    let request = work.fail_request(code.name(), 1);
+    let first = harness.send(&request).await?;
+    first.expect_failure(code, Some(REQUESTED_REASON))?;
+    let again = harness.send(&request).await?;
+    if code.is_retryable() { again.expect_run_count(2) } else { again.expect_same_as(&first) }
 }
 
 #[cfg(test)]
@@ -89,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_of_the_table_has_a_check_of_its_name() {
-        let codes: Vec<Code> = CODES.iter().map(|(code, _)| *code).collect();
-        assert_eq!(codes, Code::all().filter(|code| *code != Code::Ok).collect::<Vec<_>>());
+    fn every_failure_code_has_a_check_named_after_it() {
+        let codes: Vec<RpcCode> = CODES.iter().map(|(code, _)| *code).collect();
+        assert_eq!(codes, RpcCode::all().filter(|code| *code != RpcCode::Ok).collect::<Vec<_>>());
         for (code, name) in CODES {
             assert_eq!(name, format!("status-{}", code.name().to_lowercase().replace('_', "-")));
         }

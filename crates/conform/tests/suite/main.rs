@@ -1,8 +1,8 @@
-//! The checks against receivers: one that keeps the contract, and many that nearly do.
+//! Runs the checks against a receiver that keeps the contract, and against receivers with one planted fault each.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-mod mistakes;
-mod planted;
+mod fault_injection;
+mod faults;
+mod fixture;
 mod receiver;
-mod world;

@@ -1,6 +1,7 @@
-//! Connections to what the guard admits: the one place of this crate that dials.
+//! Opens connections to targets that the egress guard admits: the only place in this crate that dials.
 //!
-//! Every address is checked before it is dialled, and the connection goes to that very address. Knows nothing of what is sent.
+//! Every address is checked before it is dialled, and the connection goes to that very address. Knows nothing about
+//! what is sent.
 
 use std::error::Error;
 use std::future::Future;
@@ -15,105 +16,113 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{InvalidDnsNameError, ServerName};
 
-use crate::guard::{AdmitError, Guard, Scheme, Target};
-use crate::transport::Failure;
+use crate::egress_guard::{AdmitError, EgressGuard, Scheme, Target};
+use crate::transport::CallFailure;
 
-/// Resolving, dialling and shaking hands together.
-pub(crate) const CONNECT_MS_MAX: u64 = 5_000;
-/// Addresses of one name that are tried; each has its share of the time.
+/// The time for resolving, dialling and the TLS handshake together.
+pub(crate) const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// Addresses of one name that are tried; each gets an equal share of the time.
 const ADDRESSES_TRIED_MAX: u32 = 3;
 
-/// A connection to come.
-pub(crate) type Dialling<'d> = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send + 'd>>;
+/// The future of a dialled connection.
+pub(crate) type DialFuture<'d> = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send + 'd>>;
 
 /// Opens connections. A trait, so that a test can count them.
-pub(crate) trait Dial: Send + Sync + 'static {
-    /// A connection to this address, which has been checked.
-    fn dial(&self, address: SocketAddr) -> Dialling<'_>;
+pub(crate) trait Dialer: Send + Sync + 'static {
+    /// Connects to this address, which has been checked.
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_>;
 }
 
-/// The operating system.
+/// Dials through the operating system.
 #[derive(Clone, Copy, Debug)]
-struct SystemDial;
+struct SystemDialer;
 
-impl Dial for SystemDial {
-    fn dial(&self, address: SocketAddr) -> Dialling<'_> {
+impl Dialer for SystemDialer {
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
         Box::pin(TcpStream::connect(address))
     }
 }
 
-/// Makes connections.
+/// Opens connections to admitted targets.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    guard: Guard,
-    dial: Arc<dyn Dial>,
+    guard: EgressGuard,
+    dialer: Arc<dyn Dialer>,
 }
 
 /// Bytes both ways, with or without TLS.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {}
+pub(crate) trait IoStream: AsyncRead + AsyncWrite + Send {}
 
-impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send> IoStream for S {}
 
 /// A connection over which nothing has been sent.
-pub(crate) struct Connected {
-    pub(crate) io: Pin<Box<dyn Stream>>,
-    /// Whether both sides agreed on HTTP/2.
+pub(crate) struct NewConnection {
+    pub(crate) io: Pin<Box<dyn IoStream>>,
+    /// True if both sides agreed on HTTP/2.
     pub(crate) is_http2: bool,
 }
 
 impl Connector {
-    pub(crate) fn new(guard: Guard) -> Self {
-        Self { guard, dial: Arc::new(SystemDial) }
+    pub(crate) fn new(guard: EgressGuard) -> Self {
+        Self { guard, dialer: Arc::new(SystemDialer) }
     }
 
     #[cfg(test)]
-    pub(crate) fn with_dial(guard: Guard, dial: impl Dial) -> Self {
-        Self { guard, dial: Arc::new(dial) }
+    pub(crate) fn with_dialer(guard: EgressGuard, dial: impl Dialer) -> Self {
+        Self { guard, dialer: Arc::new(dial) }
     }
 
-    /// What decides who may be called.
-    pub(crate) fn guard(&self) -> &Guard {
+    pub(crate) fn guard(&self) -> &EgressGuard {
         &self.guard
     }
 
-    /// A connection to the target. Nothing has been sent if this fails, so nothing can have run.
-    pub(crate) async fn connect(&self, target: &Target, tls: &TlsConnector) -> Result<Connected, Failure> {
+    /// Connects to the target. If this fails, nothing has been sent, so nothing can have run.
+    pub(crate) async fn connect(
+        &self,
+        target: &Target,
+        tls: &TlsConnector,
+    ) -> Result<NewConnection, CallFailure> {
         let connecting = async {
-            let addresses = self.guard.admit(target).await.map_err(|error| not_admitted(&error))?;
-            let tcp = self.dial_one_of(&addresses).await.map_err(|error| not_connected(target, &error))?;
+            let addresses = self.guard.admit(target).await.map_err(|error| admit_failed(&error))?;
+            let tcp = self
+                .dial_first_reachable(&addresses)
+                .await
+                .map_err(|error| connect_failed(target, &error))?;
             if target.scheme() == Scheme::Http {
-                return Ok(Connected { io: Box::pin(tcp), is_http2: false });
+                return Ok(NewConnection { io: Box::pin(tcp), is_http2: false });
             }
-            let name = server_name(target).map_err(|error| not_connected(target, &error))?;
-            let tls = tls.connect(name, tcp).await.map_err(|error| not_connected(target, &error))?;
+            let name = server_name(target).map_err(|error| connect_failed(target, &error))?;
+            let tls = tls.connect(name, tcp).await.map_err(|error| connect_failed(target, &error))?;
             let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-            Ok(Connected { io: Box::pin(tls), is_http2 })
+            Ok(NewConnection { io: Box::pin(tls), is_http2 })
         };
-        let timed_out = |_| not_connected(target, &io::Error::from(io::ErrorKind::TimedOut));
-        tokio::time::timeout(Duration::from_millis(CONNECT_MS_MAX), connecting).await.map_err(timed_out)?
+        let timed_out = |_| connect_failed(target, &io::Error::from(io::ErrorKind::TimedOut));
+        tokio::time::timeout(Duration::from_millis(CONNECT_TIMEOUT_MS), connecting)
+            .await
+            .map_err(timed_out)?
     }
 
-    /// The first of the addresses that answers.
-    async fn dial_one_of(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    /// Connects to the first address that can be reached.
+    async fn dial_first_reachable(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let tried = u32::try_from(addresses.len()).unwrap_or(u32::MAX).clamp(1, ADDRESSES_TRIED_MAX);
-        let share = Duration::from_millis(CONNECT_MS_MAX) / tried;
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        let share = Duration::from_millis(CONNECT_TIMEOUT_MS) / tried;
+        let mut last_error = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses.iter().take(ADDRESSES_TRIED_MAX as usize) {
-            match tokio::time::timeout(share, self.dial.dial(*address)).await {
+            match tokio::time::timeout(share, self.dialer.dial(*address)).await {
                 Ok(Ok(stream)) => {
-                    // Requests are written at once; holding back the last part of one gains nothing.
+                    // Requests are written in one go, so holding back the last part of one gains nothing.
                     stream.set_nodelay(true)?;
                     return Ok(stream);
                 }
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::Error::from(io::ErrorKind::TimedOut),
+                Ok(Err(error)) => last_error = error,
+                Err(_) => last_error = io::Error::from(io::ErrorKind::TimedOut),
             }
         }
-        Err(last)
+        Err(last_error)
     }
 }
 
-/// Whose certificate the server must show.
+/// The name that the server's certificate must be for.
 fn server_name(target: &Target) -> Result<ServerName<'static>, InvalidDnsNameError> {
     match (target.address(), target.name()) {
         (Some(address), _) => Ok(ServerName::from(address)),
@@ -121,27 +130,27 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, InvalidDnsNameErr
     }
 }
 
-fn not_admitted(error: &AdmitError) -> Failure {
+fn admit_failed(error: &AdmitError) -> CallFailure {
     match error {
-        AdmitError::Denied(_) => Failure::for_good("AddressDenied", chain(error)),
+        AdmitError::Denied(_) => CallFailure::permanent("AddressDenied", error_chain(error)),
         AdmitError::Unresolved { .. } | AdmitError::NoAddress { .. } => {
-            Failure::retryable("ConnectFailed", chain(error))
+            CallFailure::retryable("ConnectFailed", error_chain(error))
         }
     }
 }
 
-pub(crate) fn not_connected(target: &Target, error: &dyn Error) -> Failure {
-    Failure::retryable("ConnectFailed", format!("{target} could not be reached: {}", chain(error)))
+pub(crate) fn connect_failed(target: &Target, error: &dyn Error) -> CallFailure {
+    CallFailure::retryable("ConnectFailed", format!("{target} could not be reached: {}", error_chain(error)))
 }
 
 /// An error with its causes.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut told = error.to_string();
+pub(super) fn error_chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        told.push_str(": ");
-        told.push_str(&error.to_string());
+        text.push_str(": ");
+        text.push_str(&error.to_string());
         cause = error.source();
     }
-    told
+    text
 }

@@ -1,27 +1,30 @@
-//! HTTP to targets that the guard admits: dialling, TLS, and what a response is read as; and the client of one exchange over a connection
-//! of its own.
+//! HTTP to targets that the egress guard admits: dialling, TLS, reading responses, and a client that uses one
+//! connection per exchange.
 //!
 //! ```text
 //!  Target ─► Connector::connect: admit, dial a checked address, TLS ─► one request, one capped response
-//!            nothing has been sent if this fails                       nobody knows whether it was handled if this fails
+//!            if this fails, nothing has been sent                      if this fails, the outcome is unknown
 //! ```
-//! No redirects, no proxies. Knows nothing of activities; every failure is classified by the table that all transports share.
+//! No redirects, no proxies. Knows nothing about activities; every failure is classified by the table that all
+//! transports share.
 
-mod beside;
-mod client;
 mod connect;
+mod drive_connection;
 mod headers;
+mod one_shot_client;
 mod response;
 #[cfg(test)]
 pub(crate) mod test_server;
 mod tls;
 
-pub(crate) use beside::beside;
-pub(crate) use client::Client;
-pub(crate) use connect::{Connector, Stream, not_connected};
+pub(crate) use connect::{Connector, IoStream, connect_failed};
 #[cfg(test)]
-pub(crate) use connect::{Dial, Dialling};
-pub(crate) use headers::{HeaderRefused, metadata_headers, outgoing_headers};
-pub(crate) use response::{Exchanged, RESPONSE_HEAD_BYTES_MAX, lost, read, too_large};
+pub(crate) use connect::{DialFuture, Dialer};
+pub(crate) use drive_connection::drive_connection;
+pub(crate) use headers::{InvalidHeader, add_metadata_headers, caller_headers};
+pub(crate) use one_shot_client::OneShotClient;
+pub(crate) use response::{
+    HttpResponse, RESPONSE_HEAD_BYTES_MAX, connection_lost, read_response, response_too_large,
+};
 pub use tls::TlsError;
-pub(crate) use tls::{Identity, Offer, TlsRoots};
+pub(crate) use tls::{AlpnOffer, ClientIdentity, TlsRoots};

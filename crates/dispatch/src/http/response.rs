@@ -1,6 +1,6 @@
-//! Reads a response as far as it is wanted, and says what it means if it breaks off.
+//! Reads responses up to a size limit, and classifies exchanges that are interrupted.
 //!
-//! Whatever a server sends without end is read up to a limit and no further.
+//! An endless response is read up to the limit and no further. Knows nothing about the meaning of a status or a body.
 
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::HeaderMap;
@@ -8,33 +8,37 @@ use hyper::{Response, StatusCode};
 
 use http_body_util::BodyExt;
 
-use super::connect::chain;
-use crate::guard::Target;
-use crate::transport::Failure;
+use super::connect::error_chain;
+use crate::egress_guard::Target;
+use crate::transport::CallFailure;
 
-/// Bytes of a response's head.
+/// The largest head of a response, in bytes.
 pub(crate) const RESPONSE_HEAD_BYTES_MAX: u32 = 64 * 1024;
 
-/// A response.
+/// A response, read up to a limit.
 #[derive(Debug)]
-pub(crate) struct Exchanged {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// None if there is more than was asked for.
+    /// None if the body is larger than the limit.
     pub(crate) body: Option<Bytes>,
     pub(crate) trailers: HeaderMap,
 }
 
-/// Reads a response with a body of at most so many bytes.
-pub(crate) async fn read(response: Response<Incoming>, bytes_max: usize) -> Result<Exchanged, hyper::Error> {
+/// Reads a response with a body of at most `bytes_max` bytes.
+pub(crate) async fn read_response(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<HttpResponse, hyper::Error> {
     let (head, mut incoming) = response.into_parts();
-    let (status, headers) = (head.status, head.headers);
+    let status = head.status;
+    let headers = head.headers;
     let mut trailers = HeaderMap::new();
-    let larger = |headers, trailers| Ok(Exchanged { status, headers, body: None, trailers });
+    let larger = |headers, trailers| Ok(HttpResponse { status, headers, body: None, trailers });
     if incoming.size_hint().lower() > bytes_max as u64 {
         return larger(headers, trailers);
     }
-    let mut body = Pieces::default();
+    let mut body = BodyBuffer::default();
     while let Some(frame) = incoming.frame().await {
         match frame?.into_data() {
             Ok(data) if body.len().saturating_add(data.len()) > bytes_max => {
@@ -44,31 +48,32 @@ pub(crate) async fn read(response: Response<Incoming>, bytes_max: usize) -> Resu
             Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
         }
     }
-    Ok(Exchanged { status, headers, body: Some(body.whole()), trailers })
+    Ok(HttpResponse { status, headers, body: Some(body.into_bytes()), trailers })
 }
 
-/// Something was, or may have been, sent. An answer that cannot be read, or whose head is too large, is no answer.
-pub(crate) fn lost(target: &Target, error: &hyper::Error) -> Failure {
-    let message = format!("the exchange with {target} broke off: {}", chain(error));
-    Failure::retryable("ConnectionLost", message).with_outcome_unknown()
+/// The request was, or may have been, sent. A response that cannot be parsed, or whose head is too large, counts as
+/// none.
+pub(crate) fn connection_lost(target: &Target, error: &hyper::Error) -> CallFailure {
+    let message = format!("the exchange with {target} was interrupted: {}", error_chain(error));
+    CallFailure::retryable("ConnectionLost", message).with_outcome_unknown()
 }
 
-/// The answer is there and cannot be taken; a duplicate would be answered with the same.
-pub(crate) fn too_large(target: &Target, bytes_max: usize) -> Failure {
-    Failure::for_good(
+/// The response arrived but is too large; a repeated call would get the same response.
+pub(crate) fn response_too_large(target: &Target, bytes_max: usize) -> CallFailure {
+    CallFailure::permanent(
         "ResponseTooLarge",
         format!("the response of {target} is larger than {bytes_max} bytes"),
     )
 }
 
-/// A body as it comes in. Most come in one piece, which is not copied.
+/// Collects a body. Most bodies arrive in one piece, which is not copied.
 #[derive(Default)]
-struct Pieces {
+struct BodyBuffer {
     first: Bytes,
     rest: Vec<u8>,
 }
 
-impl Pieces {
+impl BodyBuffer {
     fn len(&self) -> usize {
         self.first.len() + self.rest.len()
     }
@@ -81,7 +86,7 @@ impl Pieces {
         }
     }
 
-    fn whole(self) -> Bytes {
+    fn into_bytes(self) -> Bytes {
         if self.rest.is_empty() { self.first } else { [&self.first[..], &self.rest].concat().into() }
     }
 }

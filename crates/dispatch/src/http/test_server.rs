@@ -1,4 +1,4 @@
-//! A server for tests: answers every request with the same bytes and keeps what it was sent.
+//! A server for tests: answers every request with the same bytes and records the requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,44 +12,44 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// For `service.test` until 2120, signed by itself. Nobody else uses or believes it.
+/// A self-signed certificate for `service.test`, valid until 2120, that only tests use and trust.
 pub(crate) fn certificate() -> CertificateDer<'static> {
     CertificateDer::from(include_bytes!("testdata/service.test.der").as_slice())
 }
 
-/// What a connection is answered with once its request has been read.
+/// The reaction to a request once it has been read.
 #[derive(Clone)]
-pub(crate) enum Reply {
-    /// These bytes, and the end.
+pub(crate) enum CannedReply {
+    /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// Nothing, and the connection stays open.
+    /// Sends nothing and keeps the connection open.
     Silence,
-    /// Nothing, and the end.
+    /// Closes the connection without a response.
     HangUp,
 }
 
 #[derive(Default)]
-struct Seen {
+struct RequestLog {
     requests: Mutex<Vec<String>>,
     received: Notify,
     left: Notify,
 }
 
-/// A server on the loopback address; it ends when it is dropped.
+/// A server on the loopback address; it stops when it is dropped.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<RequestLog>,
     serving: JoinHandle<()>,
 }
 
 impl TestServer {
-    /// Serves in the clear.
-    pub(crate) async fn start(reply: Reply) -> Self {
+    /// Serves without TLS.
+    pub(crate) async fn start(reply: CannedReply) -> Self {
         Self::serve(reply, None).await
     }
 
     /// Serves over TLS, as `service.test`.
-    pub(crate) async fn start_tls(reply: Reply) -> Self {
+    pub(crate) async fn start_tls(reply: CannedReply) -> Self {
         let key = PrivatePkcs8KeyDer::from(include_bytes!("testdata/service.test.key.der").as_slice());
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
@@ -57,20 +57,20 @@ impl TestServer {
         Self::serve(reply, Some(TlsAcceptor::from(Arc::new(config)))).await
     }
 
-    async fn serve(reply: Reply, tls: Option<TlsAcceptor>) -> Self {
+    async fn serve(reply: CannedReply, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let kept = Arc::clone(&seen);
+        let seen = Arc::new(RequestLog::default());
+        let log = Arc::clone(&seen);
         let serving = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 match &tls {
-                    None => answer(stream, &reply, &kept).await,
+                    None => serve_request(stream, &reply, &log).await,
                     Some(tls) => {
-                        // A client that does not believe the certificate leaves here.
+                        // A client that rejects the certificate disconnects here.
                         let Ok(stream) = tls.accept(stream).await else { continue };
-                        answer(stream, &reply, &kept).await;
+                        serve_request(stream, &reply, &log).await;
                     }
                 }
             }
@@ -78,7 +78,7 @@ impl TestServer {
         Self { address, seen, serving }
     }
 
-    /// What it has been sent so far.
+    /// The requests received so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.seen.requests.lock().unwrap().clone()
     }
@@ -88,7 +88,7 @@ impl TestServer {
         self.seen.received.notified().await;
     }
 
-    /// Waits for a client to leave a server that is silent.
+    /// Waits until a client disconnects from a silent server.
     pub(crate) async fn left(&self) {
         self.seen.left.notified().await;
     }
@@ -100,7 +100,11 @@ impl Drop for TestServer {
     }
 }
 
-async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, reply: &Reply, seen: &Seen) {
+async fn serve_request(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    reply: &CannedReply,
+    seen: &RequestLog,
+) {
     let mut request = Vec::new();
     while !is_whole(&request) {
         if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
@@ -110,16 +114,16 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, reply: &Reply, 
     seen.requests.lock().unwrap().push(String::from_utf8(request).unwrap());
     seen.received.notify_one();
     match reply {
-        // A client that has seen enough may be gone already.
-        Reply::Bytes(bytes) => {
+        // The client may have disconnected already.
+        CannedReply::Bytes(bytes) => {
             let _ = stream.write_all(bytes).await;
             let _ = stream.shutdown().await;
         }
-        Reply::Silence => {
+        CannedReply::Silence => {
             let _ = stream.read(&mut [0]).await;
             seen.left.notify_one();
         }
-        Reply::HangUp => {}
+        CannedReply::HangUp => {}
     }
 }
 

@@ -1,6 +1,6 @@
-//! The registry of activities and the one delivery each call gets: checked, limited in time, and survived if it panics.
+//! The registry of local activities, and one attempt of a call: checked, limited in time, and isolated from panics.
 //!
-//! Reads no clock: whether the deadline has passed is told by the call itself. Decides nothing about retries.
+//! Reads no clock: the call itself says whether its deadline has passed. Decides nothing about retries.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,115 +13,116 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::contract::{Contract, ContractError};
-use crate::declaration::{Declaration, registry_json};
+use crate::contract::{ActivityContract, ContractError};
+use crate::declaration::{ActivityDeclaration, registry_json};
 use crate::http::TlsError;
 use crate::metadata::Metadata;
-use crate::transport::{Answer, Call, Failure, Transport};
+use crate::transport::{ActivityTransport, AttemptResult, CallAttempt, CallFailure};
 
-/// What an activity is given.
+/// The arguments of a local activity.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Invocation {
-    /// The input; it fits the declared schema.
+pub struct LocalInvocation {
+    /// The input; it matches the declared schema.
     pub input: Arc<Value>,
-    /// What travels with the call.
     pub metadata: Metadata,
 }
 
-impl fmt::Debug for Invocation {
+impl fmt::Debug for LocalInvocation {
     /// The input may hold resolved secrets, so it is not shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Invocation").field("metadata", &self.metadata).finish_non_exhaustive()
+        f.debug_struct("LocalInvocation").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }
 
 /// Why an activity cannot be registered.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum RegisterError {
-    /// There is one of this name already.
-    #[error("activity {activity:?} is registered already")]
-    Duplicate {
-        /// Which.
-        activity: String,
-    },
-    /// The declaration is none.
+pub enum LocalRegisterError {
+    /// There is already an activity with this name.
+    #[error("activity {activity:?} is already registered")]
+    Duplicate { activity: String },
+    /// The declaration is invalid.
     #[error(transparent)]
     Contract(#[from] ContractError),
-    /// A built-in activity needs TLS, and has none.
+    /// A built-in activity needs TLS, which cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Arc<Value>, Failure>> + Send>>;
+type LocalHandlerFuture = Pin<Box<dyn Future<Output = Result<Arc<Value>, CallFailure>> + Send>>;
 
-struct Activity {
-    contract: Contract,
-    handler: Box<dyn Fn(Invocation) -> Running + Send + Sync>,
+struct LocalActivity {
+    contract: ActivityContract,
+    handler: Box<dyn Fn(LocalInvocation) -> LocalHandlerFuture + Send + Sync>,
 }
 
 /// Activities that are called in process.
 #[derive(Default)]
-pub struct Activities {
-    by_name: BTreeMap<String, Activity>,
+pub struct LocalActivities {
+    by_name: BTreeMap<String, LocalActivity>,
 }
 
-impl Activities {
-    /// Adds an activity.
+impl LocalActivities {
+    /// Registers an activity.
     ///
-    /// The handler is an async function. Its future is dropped when the delivery is cancelled or takes too long: that is the
-    /// cancellation, there is no other sign. What must not be cut short belongs into a task of its own.
-    pub fn register<H, F>(&mut self, declaration: Declaration, handler: H) -> Result<(), RegisterError>
+    /// The handler is an async function. Its future is dropped when the attempt is cancelled or times out; there is no
+    /// other sign of cancellation. Work that must not be interrupted belongs in a task of its own.
+    pub fn register<H, F>(
+        &mut self,
+        declaration: ActivityDeclaration,
+        handler: H,
+    ) -> Result<(), LocalRegisterError>
     where
-        H: Fn(Invocation) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Arc<Value>, Failure>> + Send + 'static,
+        H: Fn(LocalInvocation) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Arc<Value>, CallFailure>> + Send + 'static,
     {
         let name = declaration.name.clone();
-        let contract = Contract::new(declaration)?;
-        let handler = Box::new(move |invocation| Box::pin(handler(invocation)) as Running);
+        let contract = ActivityContract::new(declaration)?;
+        let handler = Box::new(move |invocation| Box::pin(handler(invocation)) as LocalHandlerFuture);
         match self.by_name.entry(name) {
-            Entry::Occupied(entry) => Err(RegisterError::Duplicate { activity: entry.key().clone() }),
+            Entry::Occupied(entry) => Err(LocalRegisterError::Duplicate { activity: entry.key().clone() }),
             Entry::Vacant(entry) => {
-                entry.insert(Activity { contract, handler });
+                entry.insert(LocalActivity { contract, handler });
                 Ok(())
             }
         }
     }
 
-    /// Whether there is an activity of this name.
+    /// True if there is an activity with this name.
     pub fn contains(&self, activity: &str) -> bool {
         self.by_name.contains_key(activity)
     }
 
-    /// What definitions may name, as the JSON text that validation reads: sorted by name, the same for the same activities.
+    /// The activities that definitions may use, as the JSON text that validation reads. Sorted by name, so the same
+    /// activities always give the same text.
     pub fn registry_json(&self) -> String {
         registry_json(self.declarations())
     }
 
-    /// What is declared of each activity, by name.
-    pub fn declarations(&self) -> impl Iterator<Item = &Declaration> {
+    /// The declarations of all activities, sorted by name.
+    pub fn declarations(&self) -> impl Iterator<Item = &ActivityDeclaration> {
         self.by_name.values().map(|activity| activity.contract.declaration())
     }
 
-    async fn run(&self, call: Call) -> Result<Arc<Value>, Failure> {
+    async fn run_handler(&self, call: CallAttempt) -> Result<Arc<Value>, CallFailure> {
         let Some(activity) = self.by_name.get(&call.activity) else {
-            let message = format!("no activity {:?} is registered here", call.activity);
-            return Err(Failure::for_good("ActivityNotFound", message).with_not_sent());
+            let message = format!("unknown activity {:?}", call.activity);
+            return Err(CallFailure::permanent("ActivityNotFound", message).with_not_sent());
         };
         let limit = call.time_left()?;
         activity.contract.check_input(&call.input)?;
-        let invocation = Invocation { input: call.input, metadata: call.metadata };
-        let running = caught(async { (activity.handler)(invocation).await });
+        let invocation = LocalInvocation { input: call.input, metadata: call.metadata };
+        let running = catch_panic(async { (activity.handler)(invocation).await });
         let output = match tokio::time::timeout(limit, running).await {
-            Ok(Ok(answer)) => answer?,
+            Ok(Ok(result)) => result?,
             Ok(Err(_)) => {
-                // What it said is on standard error. It may quote the input, so it is not kept.
+                // The panic message is on standard error. It may quote the input, so it is not stored.
                 let message = format!("activity {:?} panicked", call.activity);
-                return Err(Failure::retryable("ActivityPanicked", message).with_outcome_unknown());
+                return Err(CallFailure::retryable("ActivityPanicked", message).with_outcome_unknown());
             }
             Err(_) => {
                 let message =
-                    format!("activity {:?} took longer than {} ms", call.activity, limit.as_millis());
-                return Err(Failure::retryable("AttemptTimeout", message).with_outcome_unknown());
+                    format!("activity {:?} timed out after {} ms", call.activity, limit.as_millis());
+                return Err(CallFailure::retryable("AttemptTimeout", message).with_outcome_unknown());
             }
         };
         activity.contract.check_output(&output)?;
@@ -129,26 +130,26 @@ impl Activities {
     }
 }
 
-impl Transport for Activities {
-    async fn deliver(&self, call: Call) -> Answer {
-        match self.run(call).await {
-            Ok(output) => Answer::Completed(output),
-            Err(failure) => Answer::Failed(failure),
+impl ActivityTransport for LocalActivities {
+    async fn deliver(&self, call: CallAttempt) -> AttemptResult {
+        match self.run_handler(call).await {
+            Ok(output) => AttemptResult::Completed(output),
+            Err(failure) => AttemptResult::Failed(failure),
         }
     }
 }
 
-impl fmt::Debug for Activities {
+impl fmt::Debug for LocalActivities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.by_name.keys()).finish()
     }
 }
 
-/// Polls a future and gives back its panic. A future that panicked is not polled again.
-async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
+/// Polls a future and returns its panic as an error. A future that panicked is not polled again.
+async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
     let mut future = pin!(future);
-    // What a panic leaves half done inside the future is dropped with it; nothing else is shared with the handler but what it
-    // brought itself.
+    // A panic may leave the inside of the future half done, but the future is dropped. Nothing else is shared with the
+    // handler, except what it captured itself.
     poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(poll) => poll.map(Ok),
         Err(panic) => std::task::Poll::Ready(Err(panic)),

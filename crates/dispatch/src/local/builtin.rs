@@ -1,11 +1,13 @@
-//! The activities every server has: small ones to try workflows with, and `http.request`.
+//! The built-in activities of every server: small ones to try out workflows, and `http.request`.
 //!
 //! | name | does |
 //! |---|---|
 //! | `core.echo` | returns its input |
-//! | `core.fail` | fails as often as it is told, then returns its input |
+//! | `core.fail` | fails a given number of times, then returns its input |
 //! | `core.delay` | waits, then returns its input |
-//! | `http.request` | calls a URL, behind the guard |
+//! | `http.request` | calls a URL that the egress guard admits |
+//!
+//! They know nothing about workflows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,71 +15,71 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::activities::{Activities, Invocation, RegisterError};
+use super::activities::{LocalActivities, LocalInvocation, LocalRegisterError};
 use super::http_request;
 use crate::contract::input_invalid;
-use crate::declaration::{Category, Declaration};
+use crate::declaration::{ActivityCategory, ActivityDeclaration};
 use crate::duration;
-use crate::guard::Guard;
-use crate::http::{Client, TlsRoots};
-use crate::transport::Failure;
+use crate::egress_guard::EgressGuard;
+use crate::http::{OneShotClient, TlsRoots};
+use crate::transport::CallFailure;
 
-/// Calls whose failures are counted at once; beyond them the oldest is forgotten and fails from the start.
+/// Calls whose failures are counted at the same time; beyond that the oldest is forgotten and starts to fail again.
 const COUNTED_CALLS_MAX: usize = 100_000;
-/// The longest wait: it holds a place among the running activities, and longer waits are what timers are for.
+/// The longest delay: it holds a concurrency permit, and longer waits are what timers are for.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
-impl Activities {
-    /// The built-in activities. `http.request` calls only what the guard admits.
-    pub fn with_builtins(guard: Guard) -> Result<Self, RegisterError> {
+impl LocalActivities {
+    /// The built-in activities. `http.request` calls only targets that the guard admits.
+    pub fn with_builtins(guard: EgressGuard) -> Result<Self, LocalRegisterError> {
         let mut activities = Self::default();
         activities.register(echo_declaration(), |invocation| async { Ok(invocation.input) })?;
         let failures = Arc::new(Mutex::new(FailureCounts::new(COUNTED_CALLS_MAX)));
         activities.register(fail_declaration(), move |invocation| {
-            let answer = fail(&failures, invocation);
-            async { answer }
+            let result = fail(&failures, invocation);
+            async { result }
         })?;
         activities.register(delay_declaration(), delay)?;
-        let client = Client::new(guard, TlsRoots::of_the_web())?;
+        let client = OneShotClient::new(guard, TlsRoots::web_pki())?;
         http_request::register(&mut activities, client)?;
         Ok(activities)
     }
 }
 
-fn echo_declaration() -> Declaration {
-    Declaration::new("core.echo", Category::Other).input(json!({})).output(json!({}))
+fn echo_declaration() -> ActivityDeclaration {
+    ActivityDeclaration::new("core.echo", ActivityCategory::Other).input(json!({})).output(json!({}))
 }
 
-fn fail_declaration() -> Declaration {
+fn fail_declaration() -> ActivityDeclaration {
     let properties = json!({
         "times": {"type": "integer", "minimum": 0, "maximum": u32::MAX},
         "code": {"type": "string", "minLength": 1, "maxLength": 128},
         "retryable": {"type": "boolean"},
     });
-    Declaration::new("core.fail", Category::Other)
+    ActivityDeclaration::new("core.fail", ActivityCategory::Other)
         .input(json!({"type": "object", "properties": properties}))
         .output(json!({"type": "object"}))
 }
 
-/// A minute more than the longest wait, so that the limit does not race with it.
-fn delay_declaration() -> Declaration {
+/// The attempt timeout is a minute longer than the longest delay, so that the two do not race.
+fn delay_declaration() -> ActivityDeclaration {
     let properties = json!({"duration": {"type": "string"}});
-    Declaration::new("core.delay", Category::Other)
+    ActivityDeclaration::new("core.delay", ActivityCategory::Other)
         .input(json!({"type": "object", "required": ["duration"], "properties": properties}))
         .output(json!({"type": "object"}))
         .attempt_timeout("P1DT1M")
 }
 
-async fn delay(invocation: Invocation) -> Result<Arc<Value>, Failure> {
+async fn delay(invocation: LocalInvocation) -> Result<Arc<Value>, CallFailure> {
     let text = invocation.input.get("duration").and_then(Value::as_str).unwrap_or_default();
     let duration = duration::parse(text).filter(|duration| *duration <= DELAY_MAX);
-    let expected = "\"/duration\": an ISO-8601 duration up to P1D is expected, such as PT5S";
+    let expected = "\"/duration\": expected an ISO-8601 duration up to P1D, such as PT5S";
     let duration = duration.ok_or_else(|| input_invalid(expected))?;
     tokio::time::sleep(duration).await;
     Ok(invocation.input)
 }
 
-fn fail(failures: &Mutex<FailureCounts>, invocation: Invocation) -> Result<Arc<Value>, Failure> {
+fn fail(failures: &Mutex<FailureCounts>, invocation: LocalInvocation) -> Result<Arc<Value>, CallFailure> {
     let input = &invocation.input;
     let times = input.get("times").and_then(Value::as_u64).unwrap_or(1);
     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,12 +89,12 @@ fn fail(failures: &Mutex<FailureCounts>, invocation: Invocation) -> Result<Arc<V
     let code = input.get("code").and_then(Value::as_str).unwrap_or("Failed");
     let message = format!("failed as asked, {count} of {times}");
     match input.get("retryable").and_then(Value::as_bool).unwrap_or(true) {
-        true => Err(Failure::retryable(code, message)),
-        false => Err(Failure::for_good(code, message)),
+        true => Err(CallFailure::retryable(code, message)),
+        false => Err(CallFailure::permanent(code, message)),
     }
 }
 
-/// How often each call has failed, for a bounded number of calls.
+/// The number of failures of each call, for a bounded number of calls.
 struct FailureCounts {
     by_key: HashMap<Arc<str>, u64>,
     oldest_first: VecDeque<Arc<str>>,
@@ -104,7 +106,7 @@ impl FailureCounts {
         Self { by_key: HashMap::new(), oldest_first: VecDeque::new(), keys_max }
     }
 
-    /// Counts one more failure of the call, unless it has had all of them.
+    /// Counts one more failure of the call; none if it has failed `times` times already.
     fn count_up(&mut self, key: &str, times: u64) -> Option<u64> {
         if let Some(count) = self.by_key.get_mut(key) {
             return (*count < times).then(|| {
@@ -131,37 +133,41 @@ impl FailureCounts {
 mod tests {
     use super::*;
     use crate::metadata::tests::metadata;
-    use crate::transport::{Answer, Call, Transport};
+    use crate::transport::{ActivityTransport, AttemptResult, CallAttempt};
 
-    async fn deliver(activities: &Activities, activity: &str, input: &Value) -> Result<Value, Failure> {
+    async fn deliver(
+        activities: &LocalActivities,
+        activity: &str,
+        input: &Value,
+    ) -> Result<Value, CallFailure> {
         let metadata = crate::Metadata { deadline_epoch_ms: None, ..metadata() };
         let input = Arc::new(input.clone());
-        let call = Call {
+        let call = CallAttempt {
             activity: activity.to_owned(),
             input,
             metadata,
             attempt_timeout_ms: 86_460_000,
-            ask_first: false,
-            secrets: Vec::new(),
-            waited: Duration::ZERO,
+            probe_first: false,
+            secret_pointers: Vec::new(),
+            elapsed_since_dispatch: Duration::ZERO,
         };
         match activities.deliver(call).await {
-            Answer::Completed(output) => Ok((*output).clone()),
-            Answer::Failed(failure) => Err(failure),
+            AttemptResult::Completed(output) => Ok((*output).clone()),
+            AttemptResult::Failed(failure) => Err(failure),
         }
     }
 
     #[tokio::test]
     async fn echo_returns_any_input() {
-        let activities = Activities::with_builtins(Guard::default()).unwrap();
+        let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         for input in [json!(null), json!([1, "a"]), json!({"a": {"b": 1.5}})] {
             assert_eq!(deliver(&activities, "core.echo", &input).await, Ok(input));
         }
     }
 
     #[tokio::test]
-    async fn fail_fails_as_often_as_it_is_told_and_then_echoes() {
-        let activities = Activities::with_builtins(Guard::default()).unwrap();
+    async fn fail_fails_the_given_number_of_times_and_then_echoes() {
+        let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         let input = json!({"times": 2, "code": "CardDeclined", "retryable": false, "order": 7});
         for _ in 0..2 {
             let failure = deliver(&activities, "core.fail", &input).await.unwrap_err();
@@ -173,8 +179,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fail_fails_once_and_retryably_unless_told_otherwise() {
-        let activities = Activities::with_builtins(Guard::default()).unwrap();
+    async fn fail_fails_once_and_retryably_by_default() {
+        let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         let failure = deliver(&activities, "core.fail", &json!({})).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("Failed", true));
         assert_eq!(deliver(&activities, "core.fail", &json!({})).await, Ok(json!({})));
@@ -194,10 +200,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn delay_waits_as_long_as_it_is_told_up_to_a_day() {
-        let activities = Activities::with_builtins(Guard::default()).unwrap();
+    async fn delay_waits_for_the_given_duration_up_to_a_day() {
+        let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         for (text, duration) in [("PT5S", Duration::from_secs(5)), ("P1D", DELAY_MAX)] {
-            let (start, input) = (tokio::time::Instant::now(), json!({"duration": text, "n": 1}));
+            let start = tokio::time::Instant::now();
+            let input = json!({"duration": text, "n": 1});
             assert_eq!(deliver(&activities, "core.delay", &input).await, Ok(input));
             assert_eq!(start.elapsed().as_secs(), duration.as_secs());
         }
@@ -210,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_built_in_activities_are_declared_with_schemas() {
-        let registry = Activities::with_builtins(Guard::default()).unwrap().registry_json();
+        let registry = LocalActivities::with_builtins(EgressGuard::default()).unwrap().registry_json();
         let registry: Value = serde_json::from_str(&registry).unwrap();
         let entries = registry["activities"].as_array().unwrap();
         let names: Vec<&str> = entries.iter().map(|entry| entry["name"].as_str().unwrap()).collect();

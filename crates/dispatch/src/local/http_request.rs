@@ -3,10 +3,11 @@
 //! ```text
 //!  {method?, url, headers?, body? | text?, timeout?}  ─►  {status, headers, body}
 //! ```
-//! `body` is any JSON and sent as such; `text` is sent as it is. A field of its own, because `{"text": …}` is itself a body that services
-//! ask for. What comes back is parsed if it says that it is JSON, otherwise text, or `{"bytesBase64": …}` if it is not that either.
+//! `body` is any JSON and is sent as JSON; `text` is sent as it is. It is a field of its own, because `{"text": …}` is
+//! itself a body that some services expect. A response body is parsed if its content type is JSON. Otherwise it is
+//! text, or `{"bytesBase64": …}` if it is not UTF-8.
 //!
-//! Knows nothing of connections; where a call may go is the guard's to say.
+//! Knows nothing about connections; the egress guard decides which targets may be called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +21,20 @@ use hyper::{Method, Request, Uri};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::activities::{Activities, Invocation, RegisterError};
+use super::activities::{LocalActivities, LocalInvocation, LocalRegisterError};
 use crate::contract::input_invalid;
-use crate::declaration::{Category, Declaration};
+use crate::declaration::{ActivityCategory, ActivityDeclaration};
 use crate::duration;
-use crate::guard::Target;
-use crate::http::{Client, Exchanged, HeaderRefused, metadata_headers, outgoing_headers};
+use crate::egress_guard::Target;
+use crate::http::{HttpResponse, InvalidHeader, OneShotClient, add_metadata_headers, caller_headers};
 use crate::metadata::Metadata;
-use crate::transport::Failure;
+use crate::transport::CallFailure;
 
-/// Adds the activity.
-pub(super) fn register(activities: &mut Activities, client: Client) -> Result<(), RegisterError> {
+/// Registers the activity.
+pub(super) fn register(
+    activities: &mut LocalActivities,
+    client: OneShotClient,
+) -> Result<(), LocalRegisterError> {
     let client = Arc::new(client);
     activities.register(declaration(), move |invocation| {
         let client = Arc::clone(&client);
@@ -38,7 +42,7 @@ pub(super) fn register(activities: &mut Activities, client: Client) -> Result<()
     })
 }
 
-fn declaration() -> Declaration {
+fn declaration() -> ActivityDeclaration {
     let input = json!({
         "type": "object",
         "required": ["url"],
@@ -62,59 +66,63 @@ fn declaration() -> Declaration {
             "body": {},
         },
     });
-    Declaration::new("http.request", Category::ExternalApi).input(input).output(output)
+    ActivityDeclaration::new("http.request", ActivityCategory::ExternalApi).input(input).output(output)
 }
 
-async fn call(client: &Client, invocation: &Invocation) -> Result<Value, Failure> {
+async fn call(client: &OneShotClient, invocation: &LocalInvocation) -> Result<Value, CallFailure> {
     let input = &invocation.input;
     let prepared = async {
-        let target = client.target(input.get("url").and_then(Value::as_str).unwrap_or_default())?;
-        let request = request(input, &target, &invocation.metadata)?;
-        let message = format!("{target} took longer than the timeout allows");
-        let too_long = Failure::retryable("AttemptTimeout", message);
-        // Longer than any delivery may take.
-        let until = Instant::now() + limit(input)?.unwrap_or(LIMIT_MAX);
+        let target = client.check_url(input.get("url").and_then(Value::as_str).unwrap_or_default())?;
+        let request = build_request(input, &target, &invocation.metadata)?;
+        let message = format!("the request to {target} timed out");
+        let timed_out = CallFailure::retryable("AttemptTimeout", message);
+        // The default is longer than any attempt may take.
+        let until = Instant::now() + input_timeout(input)?.unwrap_or(TIMEOUT_MAX);
         match timeout_at(until, client.connect(target)).await {
-            Ok(connection) => Ok((connection?, request, until, too_long)),
-            Err(_) => Err(too_long),
+            Ok(connection) => Ok((connection?, request, until, timed_out)),
+            Err(_) => Err(timed_out),
         }
     };
-    let (connection, request, until, too_long) = prepared.await.map_err(Failure::with_not_sent)?;
+    let (connection, request, until, timed_out) = prepared.await.map_err(CallFailure::with_not_sent)?;
     match timeout_at(until, connection.exchange(request)).await {
-        Ok(exchanged) => output(&exchanged?),
-        Err(_) => Err(too_long.with_outcome_unknown()),
+        Ok(response) => response_output(&response?),
+        Err(_) => Err(timed_out.with_outcome_unknown()),
     }
 }
 
-/// The longest limit of an input. It bounds the sum with the present moment.
-const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The longest timeout of an input. It keeps the sum with the current time in range.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The input's own limit. Longer than the delivery's has no effect.
-fn limit(input: &Value) -> Result<Option<Duration>, Failure> {
+/// The timeout in the input. One that is longer than the timeout of the attempt has no effect.
+fn input_timeout(input: &Value) -> Result<Option<Duration>, CallFailure> {
     let Some(text) = input.get("timeout").and_then(Value::as_str) else { return Ok(None) };
-    let limit = duration::parse(text).filter(|limit| *limit <= LIMIT_MAX);
-    let expected = "\"/timeout\": an ISO-8601 duration up to P1D is expected, such as PT5S";
+    let limit = duration::parse(text).filter(|limit| *limit <= TIMEOUT_MAX);
+    let expected = "\"/timeout\": expected an ISO-8601 duration up to P1D, such as PT5S";
     limit.map(Some).ok_or_else(|| input_invalid(expected))
 }
 
-fn request(input: &Value, target: &Target, metadata: &Metadata) -> Result<Request<Full<Bytes>>, Failure> {
-    let mut headers = chosen_headers(input).map_err(|refused| {
+fn build_request(
+    input: &Value,
+    target: &Target,
+    metadata: &Metadata,
+) -> Result<Request<Full<Bytes>>, CallFailure> {
+    let mut headers = input_headers(input).map_err(|invalid| {
         // A slash in a name would look like the next part of the pointer.
-        let place = refused.name.replace('~', "~0").replace('/', "~1");
-        input_invalid(&format!("\"/headers/{place}\": {refused}"))
+        let escaped = invalid.name.replace('~', "~0").replace('/', "~1");
+        input_invalid(&format!("\"/headers/{escaped}\": {invalid}"))
     })?;
-    metadata_headers(metadata, &mut headers)
-        .map_err(|refused| Failure::for_good("MetadataInvalid", refused.to_string()))?;
+    add_metadata_headers(metadata, &mut headers)
+        .map_err(|invalid| CallFailure::permanent("MetadataInvalid", invalid.to_string()))?;
     headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("abide"));
-    let (content_type, body) = body(input)?;
+    let (content_type, body) = request_body(input)?;
     if let Some(content_type) = content_type {
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(content_type));
     }
     let method = input.get("method").and_then(Value::as_str).unwrap_or("GET");
     let method = Method::from_bytes(method.as_bytes());
-    let method = method.map_err(|_| input_invalid("\"/method\": not a method"))?;
+    let method = method.map_err(|_| input_invalid("\"/method\": not an HTTP method"))?;
     let path: Result<Uri, _> = target.path_and_query().parse();
-    let path = path.map_err(|_| input_invalid("\"/url\": its path cannot be sent"))?;
+    let path = path.map_err(|_| input_invalid("\"/url\": invalid path"))?;
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
     *request.uri_mut() = path;
@@ -122,51 +130,52 @@ fn request(input: &Value, target: &Target, metadata: &Metadata) -> Result<Reques
     Ok(request)
 }
 
-fn chosen_headers(input: &Value) -> Result<HeaderMap, HeaderRefused> {
+fn input_headers(input: &Value) -> Result<HeaderMap, InvalidHeader> {
     let headers = input.get("headers").and_then(Value::as_object).into_iter().flatten();
-    outgoing_headers(headers.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))))
+    caller_headers(headers.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))))
 }
 
-/// The body, and what it is unless a header says otherwise.
-fn body(input: &Value) -> Result<(Option<&'static str>, Bytes), Failure> {
+/// The body, and its content type unless a header overrides it.
+fn request_body(input: &Value) -> Result<(Option<&'static str>, Bytes), CallFailure> {
     if let Some(text) = input.get("text").and_then(Value::as_str) {
         return Ok((Some("text/plain; charset=utf-8"), Bytes::copy_from_slice(text.as_bytes())));
     }
     match input.get("body") {
         Some(body) => {
             let bytes = serde_json::to_vec(body);
-            let bytes = bytes.map_err(|_| input_invalid("\"/body\": cannot be written as JSON"))?;
+            let bytes = bytes.map_err(|_| input_invalid("\"/body\": cannot be encoded as JSON"))?;
             Ok((Some("application/json"), bytes.into()))
         }
         None => Ok((None, Bytes::new())),
     }
 }
 
-fn output(exchanged: &Exchanged) -> Result<Value, Failure> {
+fn response_output(response: &HttpResponse) -> Result<Value, CallFailure> {
     let mut headers = Map::new();
-    for (name, value) in &exchanged.headers {
+    for (name, value) in &response.headers {
         let value = String::from_utf8_lossy(value.as_bytes());
         match headers.get_mut(name.as_str()) {
             Some(Value::String(values)) => values.extend([", ", &value]),
             _ => drop(headers.insert(name.as_str().to_owned(), Value::String(value.into_owned()))),
         }
     }
-    let body = received_body(exchanged)?;
-    Ok(json!({"status": exchanged.status.as_u16(), "headers": headers, "body": body}))
+    let body = response_body(response)?;
+    Ok(json!({"status": response.status.as_u16(), "headers": headers, "body": body}))
 }
 
-fn received_body(exchanged: &Exchanged) -> Result<Value, Failure> {
+fn response_body(response: &HttpResponse) -> Result<Value, CallFailure> {
     let content_type =
-        exchanged.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = kind == "application/json" || kind.ends_with("+json");
-    let body = exchanged.body.as_deref().unwrap_or_default();
+    let body = response.body.as_deref().unwrap_or_default();
     if is_json && body.is_empty() {
         return Ok(Value::Null);
     }
     if is_json {
-        let malformed =
-            |error| Failure::for_good("ResponseInvalid", format!("the response says it is JSON: {error}"));
+        let malformed = |error| {
+            CallFailure::permanent("ResponseInvalid", format!("the response is not valid JSON: {error}"))
+        };
         return serde_json::from_slice(body).map_err(malformed);
     }
     Ok(match std::str::from_utf8(body) {

@@ -1,11 +1,11 @@
 //! The LOCAL transport: activities that are Rust functions, called in process.
 //!
-//! Only what is registered here can be called; nothing of a definition is ever run as code. Knows nothing of workflows: what a definition
-//! may name is handed over as JSON.
+//! Only registered activities can be called; nothing in a definition is ever run as code. Knows nothing about
+//! workflows: the activities that a definition may use are passed on as JSON.
 
 mod activities;
 mod builtin;
 mod http_request;
 
-pub use crate::declaration::{Category, Declaration};
-pub use activities::{Activities, Invocation, RegisterError};
+pub use crate::declaration::{ActivityCategory, ActivityDeclaration};
+pub use activities::{LocalActivities, LocalInvocation, LocalRegisterError};

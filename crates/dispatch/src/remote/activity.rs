@@ -1,10 +1,10 @@
-//! One remote activity: what a delivery goes through, from its checks to its answer.
+//! One remote activity: the path of an attempt, from its checks to its result.
 //!
 //! ```text
-//!  metadata, deadline, input ─► gate: turn, room, circuit ─► written by its wire, signed ─► exchange ─► read by its wire ─► output
-//!  ────────────────────── nothing is sent until here, so the outcome is known ─────────────────────┘
+//!  metadata, deadline, input ─► admission: limits, permit, circuit ─► encode, sign ─► exchange ─► decode ─► output
+//!  ────────────── nothing is sent up to here, so the outcome is known ──────────────┘
 //! ```
-//! Delivers once and reports. Knows nothing of retries.
+//! Makes one attempt and reports its result. Knows nothing about retries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,200 +15,223 @@ use hyper::http::uri::PathAndQuery;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::breaker::{Circuit, Verdict};
-use super::credentials::{self, Signed};
-use super::declaration::{Auth, DeclarationError, RemoteDeclaration, Wire};
-use super::exchange::{self, Ask};
-use super::gate::Gate;
+use super::admission::Admission;
+use super::circuit_breaker::{BreakerSignal, CircuitState};
+use super::connection_pool::{ConnectionPool, HttpVersions, OutboundRequest};
+use super::declaration::{AuthDeclaration, DeclarationError, RemoteDeclaration, WireFormat};
+use super::exchange::{self, RequestKind};
 use super::grpc;
-use super::limits::Line;
+use super::limiter::Limiter;
 use super::outbound::Outbound;
-use super::pool::{Origin, Outgoing, Speaks};
-use super::redact::Sent;
-use crate::contract::Contract;
-use crate::guard::Target;
-use crate::http::Exchanged;
-use crate::transport::{Answer, Call, Failure, Room, Unbounded};
+use super::redact::SentSecrets;
+use super::request_signing::{self, SigningInput};
+use crate::contract::ActivityContract;
+use crate::egress_guard::Target;
+use crate::http::HttpResponse;
+use crate::transport::{AttemptResult, CallAttempt, CallFailure, PermitSource, UnlimitedPermits};
 use crate::wire::{BODY_BYTES_MAX, FAILURE_BYTES_MAX};
 
-/// How long a call without a deadline may wait for its turn.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// The longest attempt, whatever a call says.
-const ATTEMPT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// How long a call without a deadline may wait for its permits.
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// The longest timeout of an attempt, whatever a call says.
+const ATTEMPT_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// An activity that another service runs, ready to be called.
-pub struct Remote {
+pub struct RemoteActivity {
     declaration: RemoteDeclaration,
-    contract: Contract,
+    contract: ActivityContract,
     target: Target,
-    invoke: PathAndQuery,
-    probe: PathAndQuery,
-    origin: Arc<Origin>,
-    gate: Gate,
+    invoke_path: PathAndQuery,
+    probe_path: PathAndQuery,
+    pool: Arc<ConnectionPool>,
+    admission: Admission,
     outbound: Outbound,
 }
 
-impl Remote {
-    /// Checks that the endpoint may be called, and gets ready for it. Connects to nothing yet.
+impl RemoteActivity {
+    /// Checks that the endpoint may be called, and prepares to call it. Connects to nothing yet.
     pub fn new(declaration: RemoteDeclaration, outbound: &Outbound) -> Result<Self, DeclarationError> {
-        let contract = Contract::new(declaration.activity.clone())?;
+        let contract = ActivityContract::new(declaration.activity.clone())?;
         let target = outbound.guard().check_url(&declaration.endpoint)?;
         outbound.check_auth(&declaration)?;
-        let is_grpc = declaration.transport == Wire::Grpc;
-        let path = |ask| {
+        let is_grpc = declaration.transport == WireFormat::Grpc;
+        let path = |kind| {
             let path = target.path_and_query();
-            let path =
-                if is_grpc { format!("{}{}", path.trim_end_matches('/'), grpc::path(ask)) } else { path };
-            let wrong = || DeclarationError::Wrong {
+            let path = if is_grpc {
+                format!("{}{}", path.trim_end_matches('/'), grpc::method_path(kind))
+            } else {
+                path
+            };
+            let invalid = || DeclarationError::Invalid {
                 field: "endpoint".to_owned(),
                 expected: "a URL with a path that can be sent",
             };
-            path.parse::<PathAndQuery>().map_err(|_| wrong())
+            path.parse::<PathAndQuery>().map_err(|_| invalid())
         };
-        let (invoke, probe) = (path(Ask::Invoke)?, path(Ask::Probe)?);
-        let speaks = if is_grpc { Speaks::Http2 } else { Speaks::Either };
-        let origin = outbound.origin(&target, speaks, &declaration.tls);
-        let own = Line::of_activity(declaration.concurrency, declaration.rate_per_second);
-        let gate = Gate::new(own, outbound.line(&target), outbound.breaker(&target));
-        Ok(Self { declaration, contract, target, invoke, probe, origin, gate, outbound: outbound.clone() })
+        let invoke_path = path(RequestKind::Invoke)?;
+        let probe_path = path(RequestKind::Probe)?;
+        let http_versions = if is_grpc { HttpVersions::Http2 } else { HttpVersions::Either };
+        let pool = outbound.pool(&target, http_versions, &declaration.tls);
+        let limiter = Limiter::for_activity(declaration.concurrency, declaration.rate_per_second);
+        let admission = Admission::new(limiter, outbound.limiter(&target), outbound.breaker(&target));
+        Ok(Self {
+            declaration,
+            contract,
+            target,
+            invoke_path,
+            probe_path,
+            pool,
+            admission,
+            outbound: outbound.clone(),
+        })
     }
 
-    /// What is declared of it.
     pub fn declaration(&self) -> &RemoteDeclaration {
         &self.declaration
     }
 
-    /// Who is called: scheme, host and port.
+    /// The scheme, host and port that are called.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Deliveries under way.
-    pub fn under_way(&self) -> usize {
-        self.gate.under_way(self.declaration.concurrency)
+    /// The number of attempts in progress.
+    pub fn in_flight(&self) -> usize {
+        self.admission.in_flight(self.declaration.concurrency)
     }
 
-    /// Whether its target is asked now.
-    pub fn circuit(&self) -> Circuit {
-        self.gate.circuit()
+    /// The state of the target's circuit breaker.
+    pub fn circuit(&self) -> CircuitState {
+        self.admission.circuit()
     }
 
-    /// Delivers the call once. Dropping the future gives the exchange up.
+    /// Makes one attempt. Dropping the future aborts the exchange.
     ///
-    /// If an earlier delivery may have run, whoever can be asked is asked first: what is finished is not sent again.
-    pub async fn deliver(&self, call: Call) -> Answer {
-        self.deliver_in(call, &Unbounded).await
+    /// If an earlier attempt may have run, an activity that supports probes is probed first: finished work is not sent
+    /// again.
+    pub async fn deliver(&self, call: CallAttempt) -> AttemptResult {
+        self.deliver_with_permit(call, &UnlimitedPermits).await
     }
 
-    /// The same in room that is shared with others: none is taken while the call waits for a place
-    /// before its target, or for its turn.
-    pub async fn deliver_in(&self, call: Call, room: &impl Room) -> Answer {
+    /// The same under a permit that is shared with other calls. None is held while the call waits for the limits of its
+    /// activity or its target.
+    pub async fn deliver_with_permit(&self, call: CallAttempt, permits: &impl PermitSource) -> AttemptResult {
         let begun = Instant::now();
-        if call.ask_first
-            && let Some(answer) = self.known(&call, begun, room).await
+        if call.probe_first
+            && let Some(result) = self.probe_before_retry(&call, begun, permits).await
         {
-            return answer;
+            return result;
         }
-        match self.ask(&call, Ask::Invoke, begun, room).await {
-            Ok(output) => Answer::Completed(Arc::new(output)),
-            Err(failure) => Answer::Failed(failure.with_target(self.target.to_string())),
+        match self.send_request(&call, RequestKind::Invoke, begun, permits).await {
+            Ok(output) => AttemptResult::Completed(Arc::new(output)),
+            Err(failure) => AttemptResult::Failed(failure.with_target(self.target.to_string())),
         }
     }
 
-    /// One exchange. Waiting before it is no part of the attempt, but the deadline of the call does not wait.
-    pub(super) async fn ask(
+    /// One exchange. Waiting for admission is not part of the attempt, but the deadline of the call keeps running.
+    pub(super) async fn send_request(
         &self,
-        call: &Call,
-        ask: Ask,
+        call: &CallAttempt,
+        kind: RequestKind,
         begun: Instant,
-        room: &impl Room,
-    ) -> Result<Value, Failure> {
-        // One that lies beyond all time is none.
-        let deadline = call.deadline_left().and_then(|left| begun.checked_add(left));
+        permits: &impl PermitSource,
+    ) -> Result<Value, CallFailure> {
+        // A deadline that is too far away to be represented counts as none.
+        let deadline = call.time_to_deadline().and_then(|left| begun.checked_add(left));
         let waiting = async {
-            self.check(call)?;
-            let until = begun + WAIT_MAX;
+            self.check_attempt(call)?;
+            let until = begun + PERMIT_WAIT_MAX;
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             loop {
-                let turn = self.gate.turn(until).await?;
-                // Last of all that can take long: whoever sleeps with a slot of the node keeps it from those who could use it.
-                let held = room.take().await?;
-                match self.gate.pass(turn)? {
-                    Some(passage) => return Ok((passage, held)),
-                    None => room.give_back(held),
+                let admission = self.admission.acquire(until).await?;
+                // The last step that can take long: a call that sleeps with a node permit keeps it from calls that
+                // could use it.
+                let permit = permits.acquire().await?;
+                match self.admission.admit(admission)? {
+                    Some(attempt) => return Ok((attempt, permit)),
+                    None => permits.return_unused(permit),
                 }
             }
         };
-        let (mut passage, held) = waiting.await.map_err(|failure: Failure| in_time(failure, deadline))?;
-        let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_MAX);
+        let (mut attempt, permit) =
+            waiting.await.map_err(|failure: CallFailure| unsent_failure(failure, deadline))?;
+        let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_TIMEOUT_MAX);
         let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let outgoing = self.outgoing(call, ask, begun, until).await;
-        let outgoing = outgoing.map_err(|failure| in_time(failure, deadline))?;
-        // The last look before anything is written.
+        let outgoing = self.build_request(call, kind, begun, until).await;
+        let outgoing = outgoing.map_err(|failure| unsent_failure(failure, deadline))?;
+        // The last check before anything is written.
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(Failure::expired());
+            return Err(CallFailure::deadline_exceeded());
         }
-        let secrets = shown_secrets(&outgoing);
-        let exchanged = self.origin.exchange(outgoing, until).await;
-        let exchanged = exchanged.map_err(|failure| Failure {
-            // What is neither answered nor unknown has not left.
+        let secrets = secrets_in_request(&outgoing);
+        let response = self.pool.exchange(outgoing, until).await;
+        let response = response.map_err(|failure| CallFailure {
+            // Without a response and without an unknown outcome, nothing was sent.
             not_sent: failure.status.is_none() && !failure.outcome_unknown,
             ..failure
         });
-        let answered = exchanged.and_then(|exchanged| self.read(&exchanged));
-        passage.found(verdict(&answered));
-        drop(passage);
-        let answered = answered.map_err(|failure| secrets.taken_out(failure));
-        // A question is no delivery.
-        if ask == Ask::Probe {
-            room.give_back(held);
+        let result = response.and_then(|response| self.decode_response(&response));
+        attempt.record(breaker_signal(&result));
+        drop(attempt);
+        let result = result.map_err(|failure| secrets.redact_failure(failure));
+        // A probe does not send the work.
+        if kind == RequestKind::Probe {
+            permits.return_unused(permit);
         }
-        let output = answered?;
+        let output = result?;
         self.contract.check_output(&output)?;
         Ok(output)
     }
 
-    /// What must hold of a call before anybody is asked.
-    fn check(&self, call: &Call) -> Result<(), Failure> {
+    /// Checks a call before anything is sent.
+    fn check_attempt(&self, call: &CallAttempt) -> Result<(), CallFailure> {
         call.time_left()?;
-        let malformed = call.metadata.check();
-        malformed.map_err(|error| Failure::for_good("MetadataInvalid", error.to_string()))?;
+        let checked = call.metadata.check();
+        checked.map_err(|error| CallFailure::permanent("MetadataInvalid", error.to_string()))?;
         self.contract.check_input(&call.input)
     }
 
-    async fn outgoing(
+    async fn build_request(
         &self,
-        call: &Call,
-        ask: Ask,
+        call: &CallAttempt,
+        kind: RequestKind,
         begun: Instant,
         until: Instant,
-    ) -> Result<Outgoing, Failure> {
+    ) -> Result<OutboundRequest, CallFailure> {
         let wire = self.declaration.transport;
         let left = until.saturating_duration_since(Instant::now());
-        let exchange::Written { mut headers, body } = exchange::write(wire, call, ask, left)?;
-        let path = if ask == Ask::Probe { &self.probe } else { &self.invoke };
-        // The call says when it left; since then some time was spent at the gate.
-        let waited = i64::try_from((call.waited + begun.elapsed()).as_millis()).unwrap_or(i64::MAX);
-        let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(waited);
-        let request = Signed { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
-        if self.declaration.auth != Auth::default() {
+        let exchange::EncodedRequest { mut headers, body } =
+            exchange::encode_request(wire, call, kind, left)?;
+        let path = if kind == RequestKind::Probe { &self.probe_path } else { &self.invoke_path };
+        // The call says when it was dispatched; since then it has waited for admission.
+        let elapsed_ms =
+            i64::try_from((call.elapsed_since_dispatch + begun.elapsed()).as_millis()).unwrap_or(i64::MAX);
+        let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(elapsed_ms);
+        let request =
+            SigningInput { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
+        if self.declaration.auth != AuthDeclaration::default() {
             let auth = &self.declaration.auth;
-            let adding = Box::pin(credentials::add(auth, self.outbound.secrets(), request, &mut headers));
-            let late = |_| Failure::retryable("SecretUnavailable", "the secrets did not come in time");
+            let adding = Box::pin(request_signing::add_credentials(
+                auth,
+                self.outbound.secrets(),
+                request,
+                &mut headers,
+            ));
+            let late = |_| CallFailure::retryable("SecretUnavailable", "timed out reading secrets");
             tokio::time::timeout_at(until, adding).await.map_err(late)??;
         }
         let bytes_max = (BODY_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
-        Ok(Outgoing { path: path.clone(), headers, body, bytes_max })
+        Ok(OutboundRequest { path: path.clone(), headers, body, bytes_max })
     }
 
-    fn read(&self, exchanged: &Exchanged) -> Result<Value, Failure> {
-        exchange::read(self.declaration.transport, exchanged, &self.target)
+    fn decode_response(&self, response: &HttpResponse) -> Result<Value, CallFailure> {
+        exchange::decode_response(self.declaration.transport, response, &self.target)
     }
 }
 
-/// What a request shows to whoever is called. A key that it is signed with is not shown.
-fn shown_secrets(outgoing: &Outgoing) -> Sent {
-    let mut sent = Sent::default();
+/// The secrets that a request shows to its target. A key that it is signed with is not shown.
+fn secrets_in_request(outgoing: &OutboundRequest) -> SentSecrets {
+    let mut sent = SentSecrets::default();
     let shown = outgoing.headers.get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
     if let Some(token) = shown.and_then(|shown| shown.strip_prefix("Bearer ")) {
         sent.add(token);
@@ -216,34 +239,35 @@ fn shown_secrets(outgoing: &Outgoing) -> Sent {
     sent
 }
 
-/// A failure before anything was sent. Whoever waited until the deadline has none of its time left.
-fn in_time(failure: Failure, deadline: Option<Instant>) -> Failure {
+/// The failure of a call that was not sent. A retryable one becomes a missed deadline once the deadline has passed.
+fn unsent_failure(failure: CallFailure, deadline: Option<Instant>) -> CallFailure {
     match deadline {
-        Some(deadline) if failure.retryable && deadline <= Instant::now() => Failure::expired(),
+        Some(deadline) if failure.retryable && deadline <= Instant::now() => CallFailure::deadline_exceeded(),
         _ => failure.with_not_sent(),
     }
 }
 
-/// What an exchange shows of its target. One that answers, even if it refuses, is well; one that could not be asked shows nothing.
-fn verdict(answered: &Result<Value, Failure>) -> Verdict {
-    let failure = match answered {
-        Ok(_) => return Verdict::Well,
+/// The signal of an exchange to the circuit breaker. A target that answers, even with a rejection, is healthy; an
+/// exchange that this side could not begin is ignored.
+fn breaker_signal(result: &Result<Value, CallFailure>) -> BreakerSignal {
+    let failure = match result {
+        Ok(_) => return BreakerSignal::Success,
         Err(failure) => failure,
     };
-    match (failure.code.as_str(), failure.status_number()) {
-        // Nobody said this, and every byte of it was read: a target that goes on like this is left alone for a while.
-        ("ResponseTooLarge", _) => Verdict::Trouble,
-        ("ConnectFailed" | "AttemptTimeout", None) => Verdict::Trouble,
-        (_, None) if failure.outcome_unknown => Verdict::Trouble,
-        ("AddressDenied" | "SecretUnavailable" | "TlsUnavailable", None) => Verdict::Nothing,
-        (_, Some(500..)) if failure.retryable => Verdict::Trouble,
-        _ => Verdict::Well,
+    match (failure.code.as_str(), failure.status_code()) {
+        // Detected on this side, after a full read: a target that keeps doing this must open the circuit.
+        ("ResponseTooLarge", _) => BreakerSignal::Failure,
+        ("ConnectFailed" | "AttemptTimeout", None) => BreakerSignal::Failure,
+        (_, None) if failure.outcome_unknown => BreakerSignal::Failure,
+        ("AddressDenied" | "SecretUnavailable" | "TlsUnavailable", None) => BreakerSignal::Ignored,
+        (_, Some(500..)) if failure.retryable => BreakerSignal::Failure,
+        _ => BreakerSignal::Success,
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteActivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote")
+        f.debug_struct("RemoteActivity")
             .field("activity", &self.declaration.activity.name)
             .field("transport", &self.declaration.transport)
             .field("target", &self.target)

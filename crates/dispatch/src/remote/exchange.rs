@@ -1,6 +1,6 @@
-//! What all wires have in common: a request in the words of one of them, and what an HTTP response means where its body does not say.
+//! The common part of all wire formats: encodes requests and decodes responses, and classifies failed HTTP responses.
 //!
-//! Each wire is a file that writes and reads; none of them connects, waits or decides about retries.
+//! Each wire format is a file that encodes and decodes; none of them connects, waits or decides about retries.
 
 use std::time::Duration;
 
@@ -8,101 +8,110 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use serde_json::Value;
 
-use super::declaration::Wire;
+use super::declaration::WireFormat;
 use super::{envelope, grpc, protobuf, rest};
 use crate::contract::{input_invalid, output_invalid};
-use crate::guard::Target;
-use crate::http::{Exchanged, metadata_headers, too_large};
-use crate::status::{self, Status};
-use crate::transport::{Call, Failure};
-use crate::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROBE, Unreadable, json};
+use crate::egress_guard::Target;
+use crate::http::{HttpResponse, add_metadata_headers, response_too_large};
+use crate::status::{self, RpcStatus};
+use crate::transport::{CallAttempt, CallFailure};
+use crate::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROBE_HEADER, WireDecodeError, json};
 
-/// What is asked of an activity.
+/// The kind of a request to an activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ask {
-    /// To run, or to answer as it did before.
+pub(super) enum RequestKind {
+    /// Runs the work, or returns its earlier result.
     Invoke,
-    /// To answer as it did before, and to run nothing.
+    /// Returns the earlier result, and runs nothing.
     Probe,
 }
 
-/// A request in the words of one wire.
+/// A request in one wire format.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct EncodedRequest {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// The request that a call is. What is larger than a receiver takes is not sent.
-pub(super) fn write(wire: Wire, call: &Call, ask: Ask, left: Duration) -> Result<Written, Failure> {
+/// Encodes the request of a call. An input that is larger than receivers accept is not sent.
+pub(super) fn encode_request(
+    wire: WireFormat,
+    call: &CallAttempt,
+    kind: RequestKind,
+    left: Duration,
+) -> Result<EncodedRequest, CallFailure> {
     let (content_type, body) = match wire {
-        Wire::Rest => (crate::wire::JSON, rest::write(call)),
-        Wire::Protobuf => (crate::wire::PROTOBUF, protobuf::write(call)),
-        Wire::Grpc => (grpc::CONTENT_TYPE, grpc::write(call, ask)),
-        Wire::Envelope => (crate::wire::ENVELOPE, envelope::write(call)),
+        WireFormat::Rest => (crate::wire::JSON, rest::write(call)),
+        WireFormat::Protobuf => (crate::wire::PROTOBUF, protobuf::write(call)),
+        WireFormat::Grpc => (grpc::CONTENT_TYPE, grpc::write(call, kind)),
+        WireFormat::Envelope => (crate::wire::ENVELOPE, envelope::write(call)),
     };
-    // Only a large body can have a large input in it, so most inputs are written once.
+    // Only a large body can contain a large input, so most inputs are encoded once.
     if body.len() > PAYLOAD_BYTES_MAX {
-        check_size(&call.input, body.len())?;
+        check_input_size(&call.input, body.len())?;
     }
     let mut headers = HeaderMap::with_capacity(16);
-    metadata_headers(&call.metadata, &mut headers)
-        .map_err(|refused| Failure::for_good("MetadataInvalid", refused.to_string()))?;
+    add_metadata_headers(&call.metadata, &mut headers)
+        .map_err(|invalid| CallFailure::permanent("MetadataInvalid", invalid.to_string()))?;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(USER_AGENT, HeaderValue::from_static("abide"));
-    if wire == Wire::Grpc {
+    if wire == WireFormat::Grpc {
         grpc::add_headers(&mut headers, left);
     } else {
         headers.insert(ACCEPT, HeaderValue::from_static(content_type));
-        if ask == Ask::Probe {
-            headers.insert(PROBE, HeaderValue::from_static("1"));
+        if kind == RequestKind::Probe {
+            headers.insert(PROBE_HEADER, HeaderValue::from_static("1"));
         }
     }
-    Ok(Written { headers, body })
+    Ok(EncodedRequest { headers, body })
 }
 
-fn check_size(input: &Value, body_bytes: usize) -> Result<(), Failure> {
+fn check_input_size(input: &Value, body_bytes: usize) -> Result<(), CallFailure> {
     let bytes = json::write(input).len();
     if bytes <= PAYLOAD_BYTES_MAX && body_bytes <= BODY_BYTES_MAX {
         return Ok(());
     }
-    Err(input_invalid(&format!("\"\": it has {bytes} bytes, and {PAYLOAD_BYTES_MAX} are taken at most")))
+    Err(input_invalid(&format!("\"\": {bytes} bytes exceed the limit of {PAYLOAD_BYTES_MAX}")))
 }
 
-/// The output of a response, or the failure it tells of.
-pub(super) fn read(wire: Wire, exchanged: &Exchanged, target: &Target) -> Result<Value, Failure> {
+/// The output of a response, or the failure that it reports.
+pub(super) fn decode_response(
+    wire: WireFormat,
+    response: &HttpResponse,
+    target: &Target,
+) -> Result<Value, CallFailure> {
     match wire {
-        Wire::Rest => rest::read(exchanged, target),
-        Wire::Protobuf => protobuf::read(exchanged, target),
-        Wire::Grpc => grpc::read(exchanged, target),
-        Wire::Envelope => envelope::read(exchanged, target),
+        WireFormat::Rest => rest::read(response, target),
+        WireFormat::Protobuf => protobuf::read(response, target),
+        WireFormat::Grpc => grpc::read(response, target),
+        WireFormat::Envelope => envelope::read(response, target),
     }
 }
 
-/// The body of a success; otherwise the failure, in the words of its body if `told` understands them.
-pub(super) fn success<'e>(
-    exchanged: &'e Exchanged,
+/// The body of a success; otherwise the failure, with the status in its body if `read_status` can decode one.
+pub(super) fn success_body<'e>(
+    response: &'e HttpResponse,
     target: &Target,
-    told: fn(&[u8]) -> Option<Status>,
-) -> Result<&'e Bytes, Failure> {
-    // Most are; nobody's failure is looked for in them.
-    if exchanged.status.is_success() {
-        return exchanged.body.as_ref().ok_or_else(|| too_large(target, BODY_BYTES_MAX));
+    read_status: fn(&[u8]) -> Option<RpcStatus>,
+) -> Result<&'e Bytes, CallFailure> {
+    // Most responses are successes, so no status is looked for in them.
+    if response.status.is_success() {
+        return response.body.as_ref().ok_or_else(|| response_too_large(target, BODY_BYTES_MAX));
     }
     let server = target.to_string();
-    let response = status::http::Response {
-        status: exchanged.status.as_u16(),
-        told: exchanged.body.as_deref().and_then(told),
-        retry_after: exchanged.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()),
+    let failed = status::http::FailureResponse {
+        status: response.status.as_u16(),
+        body_status: response.body.as_deref().and_then(read_status),
+        retry_after: response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()),
         server: &server,
     };
-    match response.failure() {
+    match failed.into_failure() {
         Some(failure) => Err(failure),
-        None => exchanged.body.as_ref().ok_or_else(|| too_large(target, BODY_BYTES_MAX)),
+        None => response.body.as_ref().ok_or_else(|| response_too_large(target, BODY_BYTES_MAX)),
     }
 }
 
-/// A success whose body is not what it should be.
-pub(super) fn unreadable(unreadable: &Unreadable) -> Failure {
-    output_invalid(&format!("cannot be read: {unreadable}"))
+/// A success whose body cannot be decoded.
+pub(super) fn output_undecodable(error: &WireDecodeError) -> CallFailure {
+    output_invalid(&format!("cannot be decoded: {error}"))
 }

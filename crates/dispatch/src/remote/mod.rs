@@ -1,43 +1,47 @@
-//! The sending side: activities that other services run, reached over four wires by one way out.
+//! The sending side: activities that other services run, called over four wire formats through one shared `Outbound`.
 //!
 //! ```text
-//!  Everywhere ─► Activities in process
-//!            └─► Directory ─► Remote: contract, gate (places, pace, breaker)
-//!                               ├─ written and read by rest | protobuf | grpc | envelope
-//!                               └─ Outbound: secrets, connections; every address is the guard's to admit
+//!  ActivityRouter ─► LocalActivities, in process
+//!                └─► RemoteRegistry ─► RemoteActivity: contract, Admission (permits, rate limits, circuit breaker)
+//!                                        ├─ encoded and decoded by rest | protobuf | grpc | envelope
+//!                                        └─ Outbound: secrets, connection pools; the egress guard admits every address
 //! ```
-//! A delivery is made once and reported: retries are decided where the workflow advances. What fails before anything was sent has a known
-//! outcome. docs/adr/0016-sending-side.md has the reasons.
+//! One attempt is made and reported; the workflow decides about retries. A failure before anything was sent has a known
+//! outcome. The reasons for this design are in docs/adr/0016-sending-side.md.
 
 mod activity;
-mod breaker;
-mod credentials;
+mod activity_router;
+mod admission;
+mod circuit_breaker;
+mod connection_pool;
 mod declaration;
-mod directory;
 mod envelope;
 mod exchange;
-mod gate;
 mod grpc;
 mod input_secrets;
-mod limits;
+mod limiter;
 mod outbound;
-mod pool;
 mod probe;
 mod protobuf;
 mod redact;
+mod request_signing;
 mod rest;
 pub mod secrets;
 mod tls_profile;
 
-pub use activity::Remote;
-pub use breaker::{BreakerConfig, Circuit};
-pub use credentials::{SIGNATURE, SIGNATURE_KEY_ID, SIGNATURE_NONCE, SIGNATURE_TIMESTAMP, Signed};
+pub use activity::RemoteActivity;
+pub use activity_router::{ActivityRouter, RemoteRegistry, RemoteRegistryError};
+pub use circuit_breaker::{BreakerConfig, CircuitState};
 pub use declaration::{
-    Auth, CONCURRENCY_DEFAULT, ClientCertificate, DeclarationError, Hmac, RemoteDeclaration, Tls, Wire,
+    AuthDeclaration, CONCURRENCY_DEFAULT, ClientCertificate, DeclarationError, HmacKey, RemoteDeclaration,
+    TlsDeclaration, WireFormat,
 };
-pub use directory::{Directory, DirectoryError, Everywhere};
-pub use limits::{LimitError, TargetLimits};
+pub use limiter::{LimitError, TargetLimits};
 pub use outbound::{Outbound, TargetConfig};
+pub use request_signing::{
+    SIGNATURE_HEADER, SIGNATURE_KEY_ID_HEADER, SIGNATURE_NONCE_HEADER, SIGNATURE_TIMESTAMP_HEADER,
+    SigningInput,
+};
 pub use secrets::{Secret, SecretError, SecretRef, Secrets, SecretsConfig, SystemSecrets};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What all remote activities share: the guard, the secrets, the connections, the limits and the breakers of the targets they have in
-//! common.
+//! The state that all remote activities share: the egress guard, the secrets, and the connection pools, limiters and
+//! circuit breakers of their targets.
 //!
-//! Activities at one target use the same connections if they show the same certificate, and the same line and breaker in any case. Knows
-//! nothing of what activities are called.
+//! Activities at one target share a connection pool if they use the same certificates and HTTP versions, and they
+//! always share the limiter and the breaker. Knows nothing about the names of activities.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,123 +11,131 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio_rustls::TlsConnector;
 
-use super::breaker::{Breaker, BreakerConfig};
-use super::declaration::{DeclarationError, RemoteDeclaration, Tls};
-use super::limits::{Line, TargetLimits};
-use super::pool::{Origin, Speaks};
+use super::circuit_breaker::{BreakerConfig, CircuitBreaker};
+use super::connection_pool::{ConnectionPool, HttpVersions};
+use super::declaration::{DeclarationError, RemoteDeclaration, TlsDeclaration};
+use super::limiter::{Limiter, TargetLimits};
 use super::secrets::Secrets;
 use super::tls_profile::TlsProfile;
-use crate::guard::{Guard, Scheme, Target};
-use crate::http::{Connector, Offer, TlsError, TlsRoots};
+use crate::egress_guard::{EgressGuard, Scheme, Target};
+use crate::http::{AlpnOffer, Connector, TlsError, TlsRoots};
 
-/// What holds for every target, each for itself.
+/// The configuration that applies to every target separately.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct TargetConfig {
-    /// When it is left alone for a while.
+    /// The circuit breaker of the target.
     pub breaker: BreakerConfig,
-    /// What it takes of all activities together.
+    /// The limits that all its activities share.
     pub limits: TargetLimits,
 }
 
 impl From<BreakerConfig> for TargetConfig {
-    /// Without limits.
+    /// A configuration without limits.
     fn from(breaker: BreakerConfig) -> Self {
         Self { breaker, limits: TargetLimits::default() }
     }
 }
 
-/// The way out. Cheap to clone; clones share everything.
+/// The shared state of outgoing calls. Cheap to clone; clones share everything.
 #[derive(Clone)]
-pub struct Outbound(Arc<Shared>);
+pub struct Outbound(Arc<OutboundInner>);
 
-struct Shared {
+struct OutboundInner {
     connector: Connector,
     secrets: Arc<dyn Secrets>,
     targets: TargetConfig,
-    either: TlsConnector,
-    http2: TlsConnector,
-    origins: Users<(String, Speaks, Tls), Origin>,
-    breakers: Users<String, Breaker>,
-    lines: Users<String, Line>,
+    tls_any_version: TlsConnector,
+    tls_http2: TlsConnector,
+    pools: WeakCache<(String, HttpVersions, TlsDeclaration), ConnectionPool>,
+    breakers: WeakCache<String, CircuitBreaker>,
+    limiters: WeakCache<String, Limiter>,
 }
 
 impl Outbound {
-    /// A way out that leads to what the guard admits, with secrets from there.
+    /// Outgoing calls to the targets that the guard admits, with these secrets.
     pub fn new(
-        guard: Guard,
+        guard: EgressGuard,
         secrets: impl Secrets,
         targets: impl Into<TargetConfig>,
     ) -> Result<Self, TlsError> {
-        Self::with(Connector::new(guard), Arc::new(secrets), targets)
+        Self::with_connector(Connector::new(guard), Arc::new(secrets), targets)
     }
 
-    pub(super) fn with(
+    pub(super) fn with_connector(
         connector: Connector,
         secrets: Arc<dyn Secrets>,
         targets: impl Into<TargetConfig>,
     ) -> Result<Self, TlsError> {
-        let tls = |offer| TlsRoots::of_the_web().connector(offer, None);
-        let (either, http2) = (tls(Offer::Either)?, tls(Offer::Http2)?);
-        Ok(Self(Arc::new(Shared {
+        let tls = |offer| TlsRoots::web_pki().connector(offer, None);
+        let either = tls(AlpnOffer::Either)?;
+        let http2 = tls(AlpnOffer::Http2)?;
+        Ok(Self(Arc::new(OutboundInner {
             connector,
             secrets,
             targets: targets.into(),
-            either,
-            http2,
-            origins: Users::default(),
-            breakers: Users::default(),
-            lines: Users::default(),
+            tls_any_version: either,
+            tls_http2: http2,
+            pools: WeakCache::default(),
+            breakers: WeakCache::default(),
+            limiters: WeakCache::default(),
         })))
     }
 
-    /// Whether the declaration's token would be sent where others can read it: over the networks of others without TLS. A key that requests
-    /// are signed with is never sent.
+    /// Rejects a declaration whose bearer token would be sent without TLS outside a trusted network, where others could
+    /// read it. A key that requests are signed with is never sent.
     pub(super) fn check_auth(&self, declaration: &RemoteDeclaration) -> Result<(), DeclarationError> {
-        let target = Target::read(&declaration.endpoint)?;
+        let target = Target::parse(&declaration.endpoint)?;
         if declaration.auth.bearer.is_none()
             || target.scheme() == Scheme::Https
-            || self.guard().is_near(&target)
+            || self.guard().is_trusted_network(&target)
         {
             return Ok(());
         }
         let expected =
             "absent where the endpoint is http, unless its host is a private address or in dispatch.allow";
-        Err(DeclarationError::Wrong { field: "auth.bearer".to_owned(), expected })
+        Err(DeclarationError::Invalid { field: "auth.bearer".to_owned(), expected })
     }
 
-    /// What decides who may be called.
-    pub(super) fn guard(&self) -> &Guard {
+    pub(super) fn guard(&self) -> &EgressGuard {
         self.0.connector.guard()
     }
 
-    /// Where secrets are from.
     pub(super) fn secrets(&self) -> &dyn Secrets {
         &*self.0.secrets
     }
 
-    /// The connections to a target.
-    pub(super) fn origin(&self, target: &Target, speaks: Speaks, tls: &Tls) -> Arc<Origin> {
+    /// The connection pool of a target.
+    pub(super) fn pool(
+        &self,
+        target: &Target,
+        http_versions: HttpVersions,
+        tls: &TlsDeclaration,
+    ) -> Arc<ConnectionPool> {
         let shared = &self.0;
-        shared.origins.get((target.to_string(), speaks, tls.clone()), || {
-            let usual = *tls == Tls::default();
-            let profile = match speaks {
-                Speaks::Either if usual => TlsProfile::Usual(shared.either.clone()),
-                Speaks::Http2 if usual => TlsProfile::Usual(shared.http2.clone()),
-                Speaks::Either => TlsProfile::declared(tls.clone(), Offer::Either, shared.secrets.clone()),
-                Speaks::Http2 => TlsProfile::declared(tls.clone(), Offer::Http2, shared.secrets.clone()),
+        shared.pools.get_or_create((target.to_string(), http_versions, tls.clone()), || {
+            let is_default = *tls == TlsDeclaration::default();
+            let profile = match http_versions {
+                HttpVersions::Either if is_default => TlsProfile::WebPki(shared.tls_any_version.clone()),
+                HttpVersions::Http2 if is_default => TlsProfile::WebPki(shared.tls_http2.clone()),
+                HttpVersions::Either => {
+                    TlsProfile::declared(tls.clone(), AlpnOffer::Either, shared.secrets.clone())
+                }
+                HttpVersions::Http2 => {
+                    TlsProfile::declared(tls.clone(), AlpnOffer::Http2, shared.secrets.clone())
+                }
             };
-            Origin::new(target.clone(), shared.connector.clone(), profile, speaks)
+            ConnectionPool::new(target.clone(), shared.connector.clone(), profile, http_versions)
         })
     }
 
-    /// The breaker of a target, whoever calls it.
-    pub(super) fn breaker(&self, target: &Target) -> Arc<Breaker> {
-        self.0.breakers.get(target.to_string(), || Breaker::new(self.0.targets.breaker))
+    /// The circuit breaker of a target, shared by all its activities.
+    pub(super) fn breaker(&self, target: &Target) -> Arc<CircuitBreaker> {
+        self.0.breakers.get_or_create(target.to_string(), || CircuitBreaker::new(self.0.targets.breaker))
     }
 
-    /// The line before a target, whoever calls it.
-    pub(super) fn line(&self, target: &Target) -> Arc<Line> {
-        self.0.lines.get(target.to_string(), || Line::of_target(self.0.targets.limits))
+    /// The limiter of a target, shared by all its activities.
+    pub(super) fn limiter(&self, target: &Target) -> Arc<Limiter> {
+        self.0.limiters.get_or_create(target.to_string(), || Limiter::for_target(self.0.targets.limits))
     }
 }
 
@@ -137,17 +145,17 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// Things that exist as long as somebody uses them.
-struct Users<K, V>(Mutex<HashMap<K, Weak<V>>>);
+/// Shared values that exist as long as they are in use.
+struct WeakCache<K, V>(Mutex<HashMap<K, Weak<V>>>);
 
-impl<K, V> Default for Users<K, V> {
+impl<K, V> Default for WeakCache<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash, V> Users<K, V> {
-    fn get(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+impl<K: Eq + Hash, V> WeakCache<K, V> {
+    fn get_or_create(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(one) = all.get(&key).and_then(Weak::upgrade) {
             return one;
@@ -162,14 +170,14 @@ impl<K: Eq + Hash, V> Users<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::GuardConfig;
+    use crate::egress_guard::EgressGuardConfig;
     use crate::remote::{SecretsConfig, SystemSecrets};
     use serde_json::json;
 
     #[test]
-    fn a_token_is_not_sent_in_the_clear_over_the_networks_of_others() {
+    fn a_token_is_not_sent_without_tls_outside_trusted_networks() {
         let allow = ["ledger.internal", "192.0.2.0/24"].map(|entry| entry.parse().unwrap()).to_vec();
-        let guard = Guard::new(GuardConfig { allow, ..GuardConfig::default() });
+        let guard = EgressGuard::new(EgressGuardConfig { allow, ..EgressGuardConfig::default() });
         let secrets = SystemSecrets::new(SecretsConfig { env_prefix: String::new(), folders: Vec::new() });
         let outbound = Outbound::new(guard, secrets, BreakerConfig::default()).unwrap();
         let bearer = json!({"bearer": {"secretRef": "env:TOKEN"}});
@@ -189,8 +197,8 @@ mod tests {
             "http://localhost.test/",
             "http://[::ffff:1.1.1.1]/",
         ] {
-            let refused = check(endpoint, &bearer).unwrap_err();
-            assert!(refused.to_string().starts_with("auth.bearer must be absent"), "{endpoint}: {refused}");
+            let error = check(endpoint, &bearer).unwrap_err();
+            assert!(error.to_string().starts_with("auth.bearer must be absent"), "{endpoint}: {error}");
             assert_eq!(check(endpoint, &hmac), Ok(()), "a key is never sent");
             assert_eq!(check(&endpoint.replace("http:", "https:"), &bearer), Ok(()));
         }

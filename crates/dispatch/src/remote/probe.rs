@@ -1,71 +1,85 @@
-//! Asking what became of a delivery of which no answer is known, before the work is delivered again.
+//! Probes for the outcome of an attempt without a known result, before the work is sent again.
 //!
-//! Asking runs nothing. Knows nothing of how a question is sent: it takes a place and its turn like a delivery.
+//! A probe runs nothing. Knows nothing about how a probe is sent: it waits for permits and rate limits like an attempt.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::activity::Remote;
-use super::exchange::Ask;
-use crate::status::Code;
+use super::activity::RemoteActivity;
+use super::exchange::RequestKind;
+use crate::status::RpcCode;
 use crate::status::reason::IN_PROGRESS;
-use crate::transport::{Answer, Call, Failure, Room};
+use crate::transport::{AttemptResult, CallAttempt, CallFailure, PermitSource};
 
-/// What is known of a delivery that nobody heard of again.
+/// The outcome of a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Probed {
-    /// It was done, and this is what came of it.
-    Finished(Answer),
-    /// Nobody has done it and nobody is at it: it can be delivered again.
+pub(super) enum ProbeOutcome {
+    /// The work is finished, with this result.
+    Finished(AttemptResult),
+    /// The work is neither finished nor in progress: it can be sent again.
     Unknown,
-    /// Somebody is at it, and said so in these words.
-    InProgress(Failure),
-    /// The activity cannot be asked.
+    /// The work is in progress, as this failure says.
+    InProgress(CallFailure),
+    /// The activity does not support probes.
     Unsupported,
-    /// Nobody answered the question.
-    Unanswered(Failure),
+    /// The activity did not answer the probe.
+    Unanswered(CallFailure),
 }
 
-impl Remote {
-    /// The answer of a call that need not be delivered again, or not now.
-    pub(super) async fn known(&self, call: &Call, begun: Instant, room: &impl Room) -> Option<Answer> {
-        match self.probed(call, begun, room).await {
-            Probed::Finished(answer) => Some(answer),
-            Probed::InProgress(failure) => Some(Answer::Failed(undelivered(failure))),
-            // Who does not answer the question would not answer the delivery.
-            Probed::Unanswered(failure) if failure.retryable => Some(Answer::Failed(undelivered(failure))),
-            Probed::Unknown | Probed::Unsupported | Probed::Unanswered(_) => None,
+impl RemoteActivity {
+    /// The result of a call whose work must not be sent again, or not now.
+    pub(super) async fn probe_before_retry(
+        &self,
+        call: &CallAttempt,
+        begun: Instant,
+        permits: &impl PermitSource,
+    ) -> Option<AttemptResult> {
+        match self.probe(call, begun, permits).await {
+            ProbeOutcome::Finished(result) => Some(result),
+            ProbeOutcome::InProgress(failure) => Some(AttemptResult::Failed(unsent_and_unknown(failure))),
+            // A target that does not answer the probe would not answer the attempt either.
+            ProbeOutcome::Unanswered(failure) if failure.retryable => {
+                Some(AttemptResult::Failed(unsent_and_unknown(failure)))
+            }
+            ProbeOutcome::Unknown | ProbeOutcome::Unsupported | ProbeOutcome::Unanswered(_) => None,
         }
     }
 
-    pub(super) async fn probed(&self, call: &Call, begun: Instant, room: &impl Room) -> Probed {
+    pub(super) async fn probe(
+        &self,
+        call: &CallAttempt,
+        begun: Instant,
+        permits: &impl PermitSource,
+    ) -> ProbeOutcome {
         if !self.declaration().probe {
-            return Probed::Unsupported;
+            return ProbeOutcome::Unsupported;
         }
-        let failure = match self.ask(call, Ask::Probe, begun, room).await {
-            Ok(output) => return Probed::Finished(Answer::Completed(Arc::new(output))),
+        let failure = match self.send_request(call, RequestKind::Probe, begun, permits).await {
+            Ok(output) => return ProbeOutcome::Finished(AttemptResult::Completed(Arc::new(output))),
             Err(failure) => failure.with_target(self.target().to_string()),
         };
-        // If the answer that was kept is itself such a failure, delivering again brings it to light.
-        let told = failure.status.as_deref().and_then(|status| Code::from_name(status.split_once(' ')?.1));
-        match told {
-            Some(Code::NotFound) => Probed::Unknown,
-            Some(Code::Aborted) => Probed::InProgress(Failure { code: IN_PROGRESS.to_owned(), ..failure }),
-            Some(Code::Unimplemented) => Probed::Unsupported,
-            // Said by whoever stands before the activity, which was not asked.
-            Some(Code::Unauthenticated | Code::PermissionDenied) => Probed::Unanswered(failure),
-            Some(code) if !code.is_retryable() => Probed::Finished(Answer::Failed(failure)),
-            // What was kept cannot be used, and would not be any better if it were asked for again.
-            None if failure.status.is_none() && !failure.retryable && !failure.not_sent => {
-                Probed::Finished(Answer::Failed(failure))
+        // If the stored result is itself such a failure, sending the work again returns it.
+        let code = failure.status.as_deref().and_then(|status| RpcCode::from_name(status.split_once(' ')?.1));
+        match code {
+            Some(RpcCode::NotFound) => ProbeOutcome::Unknown,
+            Some(RpcCode::Aborted) => {
+                ProbeOutcome::InProgress(CallFailure { code: IN_PROGRESS.to_owned(), ..failure })
             }
-            _ => Probed::Unanswered(failure),
+            Some(RpcCode::Unimplemented) => ProbeOutcome::Unsupported,
+            // The answer of a proxy in front of the activity, which did not get the probe.
+            Some(RpcCode::Unauthenticated | RpcCode::PermissionDenied) => ProbeOutcome::Unanswered(failure),
+            Some(code) if !code.is_retryable() => ProbeOutcome::Finished(AttemptResult::Failed(failure)),
+            // The stored result cannot be used, and would be the same if the work were sent again.
+            None if failure.status.is_none() && !failure.retryable && !failure.not_sent => {
+                ProbeOutcome::Finished(AttemptResult::Failed(failure))
+            }
+            _ => ProbeOutcome::Unanswered(failure),
         }
     }
 }
 
-/// What became of the earlier delivery is as unknown as before, and there was no other.
-fn undelivered(failure: Failure) -> Failure {
+/// The outcome of the earlier attempt is as unknown as before, and no other attempt was made.
+fn unsent_and_unknown(failure: CallFailure) -> CallFailure {
     failure.with_outcome_unknown().with_not_sent()
 }

@@ -1,19 +1,21 @@
-//! Protobuf messages over HTTP: `InvokeRequest` and `InvokeResponse` as bodies, `google.rpc.Status` where it failed.
+//! Protobuf messages over HTTP: `InvokeRequest` and `InvokeResponse` as bodies, and `google.rpc.Status` for failures.
+//!
+//! Knows nothing about connections or retries.
 
 use hyper::body::Bytes;
 use serde_json::Value;
 
-use super::exchange::{success, unreadable};
-use crate::guard::Target;
-use crate::http::Exchanged;
-use crate::transport::{Call, Failure};
+use super::exchange::{output_undecodable, success_body};
+use crate::egress_guard::Target;
+use crate::http::HttpResponse;
+use crate::transport::{CallAttempt, CallFailure};
 use crate::wire::protobuf;
 
-pub(super) fn write(call: &Call) -> Bytes {
-    protobuf::write(&protobuf::invoke(&call.activity, &call.input)).into()
+pub(super) fn write(call: &CallAttempt) -> Bytes {
+    protobuf::write(&protobuf::invoke_request(&call.activity, &call.input)).into()
 }
 
-pub(super) fn read(exchanged: &Exchanged, target: &Target) -> Result<Value, Failure> {
-    let body = success(exchanged, target, protobuf::read_failure)?;
-    protobuf::read_response(body.clone()).map_err(|error| unreadable(&error))
+pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
+    let body = success_body(response, target, protobuf::read_failure)?;
+    protobuf::read_response(body.clone()).map_err(|error| output_undecodable(&error))
 }

@@ -1,22 +1,22 @@
-//! What a service says of a failure may repeat the secrets it was sent. They are taken out before anybody keeps it.
+//! Removes secrets from failures: a service may repeat the secrets that it was sent, and failures are stored and shown.
 //!
-//! Only failures: what an activity answers is data, and its own. Knows nothing of where secrets are from.
+//! Only failures are redacted: the output of an activity is its own data. Knows nothing about where secrets come from.
 
 use serde_json::Value;
 
-use crate::transport::{Answer, Failure};
+use crate::transport::{AttemptResult, CallFailure};
 
-/// What stands where a secret was.
-const TAKEN_OUT: &str = "[secret]";
-/// Shorter ones are in any text.
+/// The text that replaces a secret.
+const REDACTED: &str = "[secret]";
+/// Shorter secrets are not removed: they occur in any text.
 const BYTES_MIN: usize = 4;
 
-/// Values that were sent with one call.
+/// The secrets that were sent with one call.
 #[derive(Default)]
-pub(super) struct Sent(Vec<String>);
+pub(super) struct SentSecrets(Vec<String>);
 
-impl Sent {
-    /// One more. Services that repeat what they were sent may do so as JSON.
+impl SentSecrets {
+    /// Adds a secret. A service may repeat it as JSON, so the escaped form is removed too.
     pub(super) fn add(&mut self, secret: &str) {
         let escaped = Value::from(secret).to_string();
         // Without the quotes around it.
@@ -26,40 +26,40 @@ impl Sent {
                 self.0.push(form.to_owned());
             }
         }
-        // What is part of another is looked for after it.
+        // Longest first: a secret may be part of another.
         self.0.sort_by_key(|form| std::cmp::Reverse(form.len()));
     }
 
-    /// The answer without them, if it is a failure.
-    pub(super) fn taken_out_of(&self, answer: Answer) -> Answer {
-        match answer {
-            Answer::Failed(failure) => Answer::Failed(self.taken_out(failure)),
+    /// The result; if it is a failure, without the secrets.
+    pub(super) fn redact_result(&self, result: AttemptResult) -> AttemptResult {
+        match result {
+            AttemptResult::Failed(failure) => AttemptResult::Failed(self.redact_failure(failure)),
             completed => completed,
         }
     }
 
-    /// The failure without them. Codes that are not the service's own words stay as they are: others match on them.
-    pub(super) fn taken_out(&self, mut failure: Failure) -> Failure {
-        let told = failure.status.as_deref().is_some_and(|status| status.contains(' '));
+    /// The failure without the secrets. A code that does not come from the service stays: definitions match on it.
+    pub(super) fn redact_failure(&self, mut failure: CallFailure) -> CallFailure {
+        let is_code_of_service = failure.status.as_deref().is_some_and(|status| status.contains(' '));
         for secret in &self.0 {
-            take_out(&mut failure.message, secret);
-            if told {
-                take_out(&mut failure.code, secret);
+            redact_text(&mut failure.message, secret);
+            if is_code_of_service {
+                redact_text(&mut failure.code, secret);
             }
         }
         failure
     }
 }
 
-/// Also of a beginning at the very end: texts are cut.
-fn take_out(text: &mut String, secret: &str) {
+/// Removes a secret from a text, also if only its beginning is left at the very end: texts are truncated.
+fn redact_text(text: &mut String, secret: &str) {
     if text.contains(secret) {
-        *text = text.replace(secret, TAKEN_OUT);
+        *text = text.replace(secret, REDACTED);
     }
     let mut beginnings = (BYTES_MIN..secret.len()).rev().filter_map(|bytes| secret.get(..bytes));
     if let Some(beginning) = beginnings.find(|beginning| text.ends_with(beginning)) {
         text.truncate(text.len() - beginning.len());
-        text.push_str(TAKEN_OUT);
+        text.push_str(REDACTED);
     }
 }
 
@@ -67,23 +67,25 @@ fn take_out(text: &mut String, secret: &str) {
 mod tests {
     use super::*;
 
-    fn shown(secrets: &[&str], failure: Failure) -> (String, String) {
-        let mut sent = Sent::default();
+    fn shown(secrets: &[&str], failure: CallFailure) -> (String, String) {
+        let mut sent = SentSecrets::default();
         secrets.iter().for_each(|secret| sent.add(secret));
-        let Failure { code, message, .. } = sent.taken_out(failure);
+        let CallFailure { code, message, .. } = sent.redact_failure(failure);
         (code, message)
     }
 
     #[test]
-    fn secrets_are_taken_out_of_the_words_of_a_service() {
-        let told = Failure::for_good("NO_hunter2", "abc: hunter2hunter2").with_status("400 INVALID_ARGUMENT");
+    fn secrets_are_removed_from_the_code_and_message_of_a_service() {
+        let failure =
+            CallFailure::permanent("NO_hunter2", "abc: hunter2hunter2").with_status("400 INVALID_ARGUMENT");
         let expected = ("NO_[secret]".to_owned(), "abc: [secret][secret]".to_owned());
-        assert_eq!(shown(&["hunter2", "abc", ""], told), expected);
+        assert_eq!(shown(&["hunter2", "abc", ""], failure), expected);
     }
 
     #[test]
-    fn what_is_escaped_cut_or_part_of_another_secret_is_taken_out_too() {
-        let message = |secrets: &[&str], message: &str| shown(secrets, Failure::for_good("X", message)).1;
+    fn escaped_truncated_and_nested_secrets_are_removed_too() {
+        let message =
+            |secrets: &[&str], message: &str| shown(secrets, CallFailure::permanent("X", message)).1;
         assert_eq!(message(&["a\"b\nc"], r#"got {"key":"a\"b\nc"}"#), r#"got {"key":"[secret]"}"#);
         assert_eq!(message(&["quote\""], r#"got {"key":"quote\""}"#), r#"got {"key":"[secret]"}"#);
         assert_eq!(message(&["hunter2-and-more"], "got hunter2-an"), "got [secret]");
@@ -91,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn our_own_codes_stay_what_others_match_on() {
-        let own = Failure::retryable("AttemptTimeout", "no answer in Time");
+    fn codes_of_this_side_are_not_redacted() {
+        let own = CallFailure::retryable("AttemptTimeout", "no answer in Time");
         assert_eq!(shown(&["Time"], own), ("AttemptTimeout".to_owned(), "no answer in [secret]".to_owned()));
     }
 }

@@ -1,19 +1,21 @@
-//! JSON over HTTP: the input is the body, and so is the output.
+//! JSON over HTTP: the input is the body of the request, and the output is the body of the response.
+//!
+//! Knows nothing about connections or retries.
 
 use hyper::body::Bytes;
 use serde_json::Value;
 
-use super::exchange::{success, unreadable};
-use crate::guard::Target;
-use crate::http::Exchanged;
-use crate::transport::{Call, Failure};
+use super::exchange::{output_undecodable, success_body};
+use crate::egress_guard::Target;
+use crate::http::HttpResponse;
+use crate::transport::{CallAttempt, CallFailure};
 use crate::wire::json;
 
-pub(super) fn write(call: &Call) -> Bytes {
+pub(super) fn write(call: &CallAttempt) -> Bytes {
     json::write(&call.input).into()
 }
 
-pub(super) fn read(exchanged: &Exchanged, target: &Target) -> Result<Value, Failure> {
-    let body = success(exchanged, target, json::read_failure)?;
-    json::read_output(body).map_err(|error| unreadable(&error))
+pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
+    let body = success_body(response, target, json::read_failure)?;
+    json::read_output(body).map_err(|error| output_undecodable(&error))
 }

@@ -1,49 +1,51 @@
-//! The TLS of one activity: the authorities of the web and nothing to show, or what is declared.
+//! The TLS settings of one connection pool: the authorities of the public web, or the declared certificates.
 //!
-//! What is declared is read when a connection is made, so a certificate that was replaced is shown on the next one. Knows nothing of hosts.
+//! Declared certificates are read when a connection is opened, so a replaced one is used for the next connection. Knows
+//! nothing about hosts.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sha2::{Digest, Sha256};
+use abide_ids::Digest;
+use sha2::{Digest as _, Sha256};
 use tokio_rustls::TlsConnector;
 
-use super::declaration::Tls;
+use super::declaration::TlsDeclaration;
 use super::secrets::{Secret, SecretError, SecretRef, Secrets};
-use crate::http::{Identity, Offer, TlsError, TlsRoots};
-use crate::transport::Failure;
+use crate::http::{AlpnOffer, ClientIdentity, TlsError, TlsRoots};
+use crate::transport::CallFailure;
 
-/// How connections of one kind are secured.
+/// The TLS settings of connections.
 pub(super) enum TlsProfile {
-    /// As everybody's are.
-    Usual(TlsConnector),
-    /// As it is declared.
-    Declared(Box<Declared>),
+    /// Trusts the authorities of the public web, and presents no certificate.
+    WebPki(TlsConnector),
+    /// Uses the declared certificates.
+    Declared(Box<DeclaredTls>),
 }
 
-pub(super) struct Declared {
-    tls: Tls,
-    offer: Offer,
+pub(super) struct DeclaredTls {
+    tls: TlsDeclaration,
+    offer: AlpnOffer,
     secrets: Arc<dyn Secrets>,
-    /// What was made of texts with this digest: sessions can be resumed as long as they are the same.
-    made: Mutex<Option<([u8; 32], TlsConnector)>>,
+    /// The connector for certificates with this digest. Sessions can be resumed as long as these stay the same.
+    cached: Mutex<Option<(Digest, TlsConnector)>>,
 }
 
 impl TlsProfile {
-    pub(super) fn declared(tls: Tls, offer: Offer, secrets: Arc<dyn Secrets>) -> Self {
-        Self::Declared(Box::new(Declared { tls, offer, secrets, made: Mutex::new(None) }))
+    pub(super) fn declared(tls: TlsDeclaration, offer: AlpnOffer, secrets: Arc<dyn Secrets>) -> Self {
+        Self::Declared(Box::new(DeclaredTls { tls, offer, secrets, cached: Mutex::new(None) }))
     }
 
-    /// What the next connection is made with.
-    pub(super) async fn connector(&self) -> Result<TlsConnector, Failure> {
+    /// The connector for the next connection.
+    pub(super) async fn connector(&self) -> Result<TlsConnector, CallFailure> {
         match self {
-            Self::Usual(connector) => Ok(connector.clone()),
+            Self::WebPki(connector) => Ok(connector.clone()),
             Self::Declared(declared) => declared.connector().await,
         }
     }
 }
 
-impl Declared {
-    async fn connector(&self) -> Result<TlsConnector, Failure> {
+impl DeclaredTls {
+    async fn connector(&self) -> Result<TlsConnector, CallFailure> {
         let ca = match &self.tls.ca {
             Some(reference) => Some((reference, self.secrets.reveal(reference).await?)),
             None => None,
@@ -59,37 +61,38 @@ impl Declared {
         for text in ca.iter().map(|(_, text)| text).chain(client.iter().flat_map(|(_, a, b)| [a, b])) {
             digest.update(Sha256::digest(text.expose()));
         }
-        let digest: [u8; 32] = digest.finalize().into();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, connector)) = &*made
-            && *of == digest
+        let digest = Digest(digest.finalize().into());
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((cached_digest, connector)) = &*cached
+            && *cached_digest == digest
         {
             return Ok(connector.clone());
         }
-        let connector = connector(ca, client, self.offer)?;
-        *made = Some((digest, connector.clone()));
+        let connector = build_connector(ca, client, self.offer)?;
+        *cached = Some((digest, connector.clone()));
         Ok(connector)
     }
 }
 
-fn connector(
+fn build_connector(
     ca: Option<(&SecretRef, Secret)>,
     client: Option<(&SecretRef, Secret, Secret)>,
-    offer: Offer,
-) -> Result<TlsConnector, Failure> {
+    offer: AlpnOffer,
+) -> Result<TlsConnector, CallFailure> {
     let unusable = |reference: &SecretRef, expected| {
-        Failure::from(SecretError::Unusable { reference: reference.clone(), expected })
+        CallFailure::from(SecretError::Unusable { reference: reference.clone(), expected })
     };
     let roots = match ca {
-        Some((reference, text)) => TlsRoots::of_pem(text.expose())
+        Some((reference, text)) => TlsRoots::from_pem(text.expose())
             .ok_or_else(|| unusable(reference, "a PEM text of certificates"))?,
-        None => TlsRoots::of_the_web(),
+        None => TlsRoots::web_pki(),
     };
     let Some((reference, chain, key)) = client else {
-        let failed = |error: TlsError| Failure::for_good("TlsUnavailable", error.to_string());
+        let failed = |error: TlsError| CallFailure::permanent("TlsUnavailable", error.to_string());
         return roots.connector(offer, None).map_err(failed);
     };
-    let fits = "a PEM text of certificates with a key that fits";
-    let identity = Identity::of_pem(chain.expose(), key.expose()).ok_or_else(|| unusable(reference, fits))?;
-    roots.connector(offer, Some(identity)).map_err(|_| unusable(reference, fits))
+    let expected = "a PEM text of certificates with a matching key";
+    let identity = ClientIdentity::from_pem(chain.expose(), key.expose())
+        .ok_or_else(|| unusable(reference, expected))?;
+    roots.connector(offer, Some(identity)).map_err(|_| unusable(reference, expected))
 }

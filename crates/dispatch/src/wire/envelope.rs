@@ -5,24 +5,24 @@
 //!  "control": {"pipeline", "step", "operatorId", "context": {the metadata}},
 //!  "payload": {"kind": "json", "contentType": "application/json", "data": …}}
 //! ```
-//! The context is the metadata of this wire; headers only repeat it. Payloads that refer to something elsewhere are not read. Failures are
-//! those of plain JSON.
+//! The context holds the metadata of this wire format; headers only repeat it. Payloads that refer to external data are
+//! not supported. Failures are those of plain JSON.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use super::{BODY_BYTES_MAX, JSON, Unreadable, json, media_type, shown, within};
-use crate::metadata::{self, MalformedMetadata, Metadata};
+use super::{BODY_BYTES_MAX, JSON, WireDecodeError, check_size, json, media_type, truncate_for_display};
+use crate::metadata::{self, Metadata, MetadataError};
 
-/// The one version that is known.
+/// The only supported version.
 pub const VERSION: &str = "tpf.envelope.v1";
 
-const OPERATOR: &str = "abide";
+const OPERATOR_ID: &str = "abide";
 
-/// The names of the metadata in a context, and whether they are numbers.
-pub const FIELDS: [(&str, &str, bool); 7] = [
+/// The keys of the metadata, their names in a context, and whether they are numbers.
+pub const CONTEXT_FIELDS: [(&str, &str, bool); 7] = [
     (metadata::CORRELATION_ID, "correlationId", false),
     (metadata::EXECUTION_ID, "executionId", false),
     (metadata::IDEMPOTENCY_KEY, "idempotencyKey", false),
@@ -32,36 +32,33 @@ pub const FIELDS: [(&str, &str, bool); 7] = [
     (metadata::PARENT_ITEM_ID, "parentItemId", false),
 ];
 
-/// A call to be written.
+/// A call to encode.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
-    /// The definition's id, or nothing if it is not known.
+pub struct EnvelopeRequest<'r> {
+    /// The id of the definition; empty if it is not known.
     pub pipeline: &'r str,
-    /// The activity.
     pub activity: &'r str,
-    /// What travels with the call.
     pub metadata: &'r Metadata,
-    /// What the activity is given.
     pub input: &'r Value,
 }
 
-/// A call as it came in.
+/// A call as it was received.
 #[derive(Clone, Debug)]
-pub struct Received {
-    /// The activity, as the sender calls it.
+pub struct ReceivedEnvelope {
+    /// The activity, by the name that the sender uses.
     pub step: String,
-    /// The metadata, which may be none, or none that can be understood.
-    pub metadata: Result<Option<Metadata>, MalformedMetadata>,
-    /// The JSON text of the input, which is not looked into.
+    /// The metadata, which may be absent or invalid.
+    pub metadata: Result<Option<Metadata>, MetadataError>,
+    /// The JSON text of the input, which is not parsed here.
     pub input: Bytes,
-    /// What the answer repeats.
-    pub control: Control,
+    /// The part that the response repeats.
+    pub control: EnvelopeControl,
 }
 
-/// What an answer repeats of its call.
+/// The part of a call that its response repeats.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Control {
+pub struct EnvelopeControl {
     #[serde(default)]
     pipeline: String,
     #[serde(default)]
@@ -74,15 +71,15 @@ pub struct Control {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<C, D> {
+struct EnvelopeJson<C, D> {
     protocol_version: &'static str,
     control: C,
-    payload: WrittenPayload<D>,
+    payload: PayloadJson<D>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WrittenPayload<D> {
+struct PayloadJson<D> {
     kind: &'static str,
     content_type: &'static str,
     data: D,
@@ -90,7 +87,7 @@ struct WrittenPayload<D> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Read<'e> {
+struct EnvelopeView<'e> {
     #[serde(default)]
     protocol_version: Option<Value>,
     #[serde(borrow)]
@@ -101,7 +98,7 @@ struct Read<'e> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ReadPayload<'e> {
+struct PayloadView<'e> {
     #[serde(default)]
     kind: Option<String>,
     #[serde(default)]
@@ -110,10 +107,10 @@ struct ReadPayload<'e> {
     data: Option<&'e RawValue>,
 }
 
-/// A context taken apart. A field twice is an error of the reader, a number of the wrong kind one of the one decoder.
+/// The fields of a context. The parser rejects a duplicate field, the metadata decoder a number of the wrong kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Context {
+struct ContextJson {
     correlation_id: Option<String>,
     execution_id: Option<String>,
     idempotency_key: Option<String>,
@@ -123,96 +120,98 @@ struct Context {
     parent_item_id: Option<String>,
 }
 
-/// The body of a call.
-pub fn write_request(request: &Request<'_>) -> Vec<u8> {
+/// Encodes the body of a call.
+pub fn write_request(request: &EnvelopeRequest<'_>) -> Vec<u8> {
     let control = serde_json::json!({
         "pipeline": request.pipeline,
         "step": request.activity,
-        "operatorId": OPERATOR,
-        "context": context(request.metadata),
+        "operatorId": OPERATOR_ID,
+        "context": context_json(request.metadata),
     });
     write(control, request.input)
 }
 
-/// The call that a body is.
-pub fn read_request(body: &[u8]) -> Result<Received, Unreadable> {
-    let (control, payload) = open(body)?;
-    let control: Control = match control {
+/// Decodes the body of a call.
+pub fn read_request(body: &[u8]) -> Result<ReceivedEnvelope, WireDecodeError> {
+    let (control, payload) = split_envelope(body)?;
+    let control: EnvelopeControl = match control {
         Some(control) => serde_json::from_str(control.get()).map_err(|error| json::not_json(&error))?,
-        None => Control::default(),
+        None => EnvelopeControl::default(),
     };
     let metadata = control.context.as_deref().map_or(Ok(None), read_context);
-    let input = Bytes::copy_from_slice(data(payload)?.as_bytes());
-    Ok(Received { step: control.step.clone(), metadata, input, control })
+    let input = Bytes::copy_from_slice(payload_json(payload)?.as_bytes());
+    Ok(ReceivedEnvelope { step: control.step.clone(), metadata, input, control })
 }
 
-/// The body of a success, with an output that is JSON already.
-pub fn write_response(control: &Control, output: &[u8]) -> Result<Vec<u8>, Unreadable> {
+/// Encodes the body of a success, with an output that is JSON already.
+pub fn write_response(control: &EnvelopeControl, output: &[u8]) -> Result<Vec<u8>, WireDecodeError> {
     let data: &RawValue = serde_json::from_slice(output).map_err(|error| json::not_json(&error))?;
     Ok(write(control, data))
 }
 
-/// The output of a success's body. No body is null.
-pub fn read_response(body: &[u8]) -> Result<Value, Unreadable> {
+/// Decodes the output in the body of a success. An empty body means null.
+pub fn read_response(body: &[u8]) -> Result<Value, WireDecodeError> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    let (_, payload) = open(body)?;
-    json::read(data(payload)?.as_bytes())
+    let (_, payload) = split_envelope(body)?;
+    json::read(payload_json(payload)?.as_bytes())
 }
 
 fn write(control: impl Serialize, data: impl Serialize) -> Vec<u8> {
-    let payload = WrittenPayload { kind: "json", content_type: JSON, data };
-    // Texts, numbers and JSON into memory: there is nothing that could fail.
-    serde_json::to_vec(&Written { protocol_version: VERSION, control, payload }).unwrap_or_default()
+    let payload = PayloadJson { kind: "json", content_type: JSON, data };
+    // Encoding texts, numbers and JSON into memory cannot fail.
+    serde_json::to_vec(&EnvelopeJson { protocol_version: VERSION, control, payload }).unwrap_or_default()
 }
 
-/// Control and payload of an envelope, whose version is looked at first: of another one nothing else is known.
-fn open(body: &[u8]) -> Result<(Option<&RawValue>, Option<&RawValue>), Unreadable> {
-    within(body.len(), BODY_BYTES_MAX)?;
-    let read: Read<'_> = serde_json::from_slice(body).map_err(|error| json::not_json(&error))?;
-    match read.protocol_version {
-        Some(Value::String(version)) if version == VERSION => Ok((read.control, read.payload)),
-        Some(Value::String(version)) => Err(Unreadable::Version { found: shown(&version) }),
-        _ => Err(Unreadable::Version { found: String::new() }),
+/// The control and the payload of an envelope. The version is checked first: nothing is known about other versions.
+fn split_envelope(body: &[u8]) -> Result<(Option<&RawValue>, Option<&RawValue>), WireDecodeError> {
+    check_size(body.len(), BODY_BYTES_MAX)?;
+    let envelope: EnvelopeView<'_> = serde_json::from_slice(body).map_err(|error| json::not_json(&error))?;
+    match envelope.protocol_version {
+        Some(Value::String(version)) if version == VERSION => Ok((envelope.control, envelope.payload)),
+        Some(Value::String(version)) => {
+            Err(WireDecodeError::UnsupportedVersion { found: truncate_for_display(&version) })
+        }
+        _ => Err(WireDecodeError::UnsupportedVersion { found: String::new() }),
     }
 }
 
-/// The JSON text of a payload. No data is null.
-fn data(payload: Option<&RawValue>) -> Result<&str, Unreadable> {
-    let payload = payload.ok_or(Unreadable::Part { part: "/payload" })?;
-    let payload: ReadPayload<'_> =
+/// The JSON text of a payload. Absent data means null.
+fn payload_json(payload: Option<&RawValue>) -> Result<&str, WireDecodeError> {
+    let payload = payload.ok_or(WireDecodeError::UnsupportedPart { part: "/payload" })?;
+    let payload: PayloadView<'_> =
         serde_json::from_str(payload.get()).map_err(|error| json::not_json(&error))?;
     let data = payload.data.map_or("null", RawValue::get);
     match payload.kind.as_deref() {
-        // Bytes are an object with their base64 text; whoever asks for them gets it as it is.
+        // Bytes are an object with their base64 text, which is passed on as it is.
         Some("bytes") => Ok(data),
         Some("json") => match payload.content_type {
             Some(found) if media_type(&found) != JSON => {
-                Err(Unreadable::ContentType { found: shown(&found) })
+                Err(WireDecodeError::UnsupportedContentType { found: truncate_for_display(&found) })
             }
             _ => Ok(data),
         },
-        _ => Err(Unreadable::Part { part: "/payload/kind" }),
+        _ => Err(WireDecodeError::UnsupportedPart { part: "/payload/kind" }),
     }
 }
 
-/// The metadata as a context has it: what headers would carry, numbers as numbers.
-fn context(metadata: &Metadata) -> Map<String, Value> {
+/// The metadata as a context: the same fields as in headers, with numbers as numbers.
+fn context_json(metadata: &Metadata) -> Map<String, Value> {
     let fields = metadata.encode().filter_map(|(key, text)| {
-        let (_, name, is_number) = FIELDS.into_iter().find(|(named, ..)| *named == key)?;
+        let (_, name, is_number) = CONTEXT_FIELDS.into_iter().find(|(named, ..)| *named == key)?;
         let number = text.parse::<i64>().ok().filter(|_| is_number).map(Value::from);
         Some((name.to_owned(), number.unwrap_or_else(|| Value::String(text.into_owned()))))
     });
     fields.collect()
 }
 
-fn read_context(context: &RawValue) -> Result<Option<Metadata>, MalformedMetadata> {
+fn read_context(context: &RawValue) -> Result<Option<Metadata>, MetadataError> {
     let unreadable = |error: serde_json::Error| {
         let reason = format!("/control/context: column {}", error.column());
-        MalformedMetadata::Unreadable { reason }
+        MetadataError::Unreadable { reason }
     };
-    let context: Option<Context> = serde_json::from_str(context.get()).map_err(unreadable)?;
+    let context: Option<ContextJson> = serde_json::from_str(context.get()).map_err(unreadable)?;
     let Some(context) = context else { return Ok(None) };
     let number = |number: Option<Number>| number.map(|number| number.to_string());
     let texts = [
@@ -224,7 +223,7 @@ fn read_context(context: &RawValue) -> Result<Option<Metadata>, MalformedMetadat
         number(context.dispatch_ts_epoch_ms),
         context.parent_item_id,
     ];
-    let pairs = FIELDS.iter().zip(&texts);
+    let pairs = CONTEXT_FIELDS.iter().zip(&texts);
     Metadata::decode(pairs.filter_map(|((key, ..), text)| Some((*key, text.as_deref()?.as_bytes()))))
 }
 

@@ -1,38 +1,44 @@
-//! JSON over HTTP: payloads are bodies as they are, failures are `{"error": {…}}` with the details of `google.rpc`.
+//! The JSON encoding over HTTP: a payload is the whole body; failures are `{"error": {…}}` with the details of
+//! `google.rpc`.
+//!
+//! Knows nothing about headers or connections.
 
 use serde_json::{Value, json};
 
-use super::{About, FAILURE_BYTES_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, Unreadable, within};
-use crate::status::{Code, Status};
+use super::{
+    FAILURE_BYTES_MAX, FailureContext, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, WireDecodeError, check_size,
+};
+use crate::status::{RpcCode, RpcStatus};
 
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const REQUEST_INFO: &str = "type.googleapis.com/google.rpc.RequestInfo";
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
-/// A payload's bytes.
+/// Encodes a payload.
 pub fn write(value: &Value) -> Vec<u8> {
-    // JSON into memory: there is nothing that could fail.
+    // Encoding JSON into memory cannot fail.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// The payload of these bytes.
-pub fn read(bytes: &[u8]) -> Result<Value, Unreadable> {
-    within(bytes.len(), PAYLOAD_BYTES_MAX)?;
-    // The reader gives up at twice the depth by itself, before the stack does.
+/// Decodes a payload.
+pub fn read(bytes: &[u8]) -> Result<Value, WireDecodeError> {
+    check_size(bytes.len(), PAYLOAD_BYTES_MAX)?;
+    // The parser itself stops at twice this depth, before the stack overflows.
     let value = serde_json::from_slice(bytes).map_err(|error| not_json(&error))?;
-    if depth_within(&value, JSON_DEPTH_MAX) { Ok(value) } else { Err(Unreadable::TooDeep) }
+    if depth_within(&value, JSON_DEPTH_MAX) { Ok(value) } else { Err(WireDecodeError::TooDeep) }
 }
 
-/// The output of a successful response: its body, or null if there is none.
-pub fn read_output(bytes: &[u8]) -> Result<Value, Unreadable> {
+/// Decodes the output of a successful response: its body, or null if that is empty.
+pub fn read_output(bytes: &[u8]) -> Result<Value, WireDecodeError> {
     if bytes.is_empty() { Ok(Value::Null) } else { read(bytes) }
 }
 
-/// The body of a failure that is answered with this HTTP status.
-pub fn write_failure(status: &Status, http: u16, about: About<'_>) -> Vec<u8> {
+/// Encodes the body of a failure that is sent with this HTTP status.
+pub fn write_failure(status: &RpcStatus, http: u16, about: FailureContext<'_>) -> Vec<u8> {
     let mut details = Vec::new();
     if status.reason.is_some() || status.domain.is_some() {
-        let (reason, domain) = (status.reason.as_deref(), status.domain.as_deref());
+        let reason = status.reason.as_deref();
+        let domain = status.domain.as_deref();
         let info = json!({
             "@type": ERROR_INFO,
             "reason": reason.unwrap_or_default(),
@@ -47,24 +53,26 @@ pub fn write_failure(status: &Status, http: u16, about: About<'_>) -> Vec<u8> {
         let delay = format!("{}.{:03}s", wait_ms / 1_000, wait_ms % 1_000);
         details.push(json!({"@type": RETRY_INFO, "retryDelay": delay}));
     }
-    let (name, message) = (status.code.name(), &status.message);
+    let name = status.code.name();
+    let message = &status.message;
     write(&json!({"error": {"code": http, "status": name, "message": message, "details": details}}))
 }
 
-/// The failure of a body, if it is one. Whatever else it may be, it says nothing.
-pub fn read_failure(bytes: &[u8]) -> Option<Status> {
-    within(bytes.len(), FAILURE_BYTES_MAX).ok()?;
+/// Decodes the failure in a body. None if the body is anything else.
+pub fn read_failure(bytes: &[u8]) -> Option<RpcStatus> {
+    check_size(bytes.len(), FAILURE_BYTES_MAX).ok()?;
     let body: Value = serde_json::from_slice(bytes).ok()?;
     let error = body.get("error")?;
-    let code = Code::from_name(error.get("status")?.as_str()?).filter(|code| *code != Code::Ok)?;
+    let code = RpcCode::from_name(error.get("status")?.as_str()?).filter(|code| *code != RpcCode::Ok)?;
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
-    let mut status = Status::new(code, message);
+    let mut status = RpcStatus::new(code, message);
     let details = error.get("details").and_then(Value::as_array);
     for detail in details.into_iter().flatten() {
         let field = |name| detail.get(name).and_then(Value::as_str);
         match field("@type") {
             Some(ERROR_INFO) => {
-                let (reason, domain) = (field("reason"), field("domain"));
+                let reason = field("reason");
+                let domain = field("domain");
                 status =
                     status.with_reason(reason.unwrap_or_default()).with_domain(domain.unwrap_or_default());
             }
@@ -79,7 +87,7 @@ pub fn read_failure(bytes: &[u8]) -> Option<Status> {
     Some(status)
 }
 
-/// A duration as protobuf spells it in JSON, such as `1.5s`.
+/// Parses a duration as protobuf spells it in JSON, such as `1.5s`.
 fn delay_ms(text: &str) -> Option<u64> {
     let (seconds, fraction) =
         text.strip_suffix('s')?.split_once('.').unwrap_or((text.strip_suffix('s')?, "0"));
@@ -92,11 +100,11 @@ fn delay_ms(text: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(thousandths.parse().ok()?)
 }
 
-pub(super) fn not_json(error: &serde_json::Error) -> Unreadable {
-    Unreadable::NotJson { line: error.line(), column: error.column() }
+pub(super) fn not_json(error: &serde_json::Error) -> WireDecodeError {
+    WireDecodeError::NotJson { line: error.line(), column: error.column() }
 }
 
-/// Whether a value is nested at most so deep.
+/// True if a value is nested at most `left` levels deep.
 pub fn depth_within(value: &Value, left: usize) -> bool {
     match value {
         Value::Array(items) => left > 0 && items.iter().all(|item| depth_within(item, left - 1)),
@@ -109,12 +117,13 @@ pub fn depth_within(value: &Value, left: usize) -> bool {
 mod tests {
     use super::*;
 
-    const ABOUT: About<'static> = About { execution_id: "device-7/1", activity: "charge" };
+    const ABOUT: FailureContext<'static> = FailureContext { execution_id: "device-7/1", activity: "charge" };
 
     #[test]
-    fn a_failure_is_written_as_the_contract_has_it() {
-        let status =
-            Status::new(Code::InvalidArgument, "no").with_reason("CARD_DECLINED").with_domain("payments");
+    fn a_failure_is_encoded_as_the_contract_requires() {
+        let status = RpcStatus::new(RpcCode::InvalidArgument, "no")
+            .with_reason("CARD_DECLINED")
+            .with_domain("payments");
         let body: Value = serde_json::from_slice(&write_failure(&status, 400, ABOUT)).unwrap();
         let expected = json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "no", "details": [
             {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "CARD_DECLINED", "domain": "payments"},
@@ -124,18 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_survives_its_bytes() {
-        for code in Code::all().filter(|code| *code != Code::Ok) {
-            let plain = Status::new(code, "wrong");
+    fn a_failure_round_trips() {
+        for code in RpcCode::all().filter(|code| *code != RpcCode::Ok) {
+            let plain = RpcStatus::new(code, "wrong");
             let full = plain.clone().with_reason("WHY").with_domain("us").with_retry_after_ms(1_005);
             for status in [plain, full] {
-                assert_eq!(read_failure(&write_failure(&status, code.http(), ABOUT)), Some(status));
+                assert_eq!(read_failure(&write_failure(&status, code.http_status(), ABOUT)), Some(status));
             }
         }
     }
 
     #[test]
-    fn what_is_no_failure_says_nothing() {
+    fn a_body_that_is_no_failure_is_ignored() {
         let long = format!(
             r#"{{"error": {{"status": "ABORTED", "message": "{}"}}}}"#,
             "x".repeat(FAILURE_BYTES_MAX)
@@ -159,7 +168,7 @@ mod tests {
         let bare = read_failure(
             br#"{"error": {"status": "NOT_FOUND", "details": [1, {"@type": 2}, {}], "more": 1}}"#,
         );
-        assert_eq!(bare, Some(Status::new(Code::NotFound, "")));
+        assert_eq!(bare, Some(RpcStatus::new(RpcCode::NotFound, "")));
     }
 
     #[test]
@@ -177,11 +186,11 @@ mod tests {
     fn payloads_are_bounded_in_size_and_nesting() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(read(nested(JSON_DEPTH_MAX).as_bytes()).is_ok());
-        assert_eq!(read(nested(JSON_DEPTH_MAX + 1).as_bytes()), Err(Unreadable::TooDeep));
-        assert!(matches!(read(nested(100_000).as_bytes()), Err(Unreadable::NotJson { .. })));
+        assert_eq!(read(nested(JSON_DEPTH_MAX + 1).as_bytes()), Err(WireDecodeError::TooDeep));
+        assert!(matches!(read(nested(100_000).as_bytes()), Err(WireDecodeError::NotJson { .. })));
         let long = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
         assert!(read(long.as_bytes()).is_ok());
-        assert!(matches!(read(format!("{long} ").as_bytes()), Err(Unreadable::TooLarge { .. })));
+        assert!(matches!(read(format!("{long} ").as_bytes()), Err(WireDecodeError::TooLarge { .. })));
         assert_eq!((read(b"").is_err(), read_output(b"")), (true, Ok(Value::Null)));
         let secret = read(br#"{"password": s3cret}"#).unwrap_err().to_string();
         assert!(!secret.contains("s3cret"), "{secret}");

@@ -1,10 +1,11 @@
-//! One call over each wire, in process: what is sent is raw, so that malformed things can be sent, and what comes back is comparable.
+//! Sends one call over any wire, in process. Requests are raw, so they may be malformed. Responses have one form for
+//! all wires, so they can be compared.
 
 use abide_dispatch::metadata;
 use abide_dispatch::wire::protobuf::v1::activities_client::ActivitiesClient;
 use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, Payload, ProbeRequest};
 use abide_dispatch::wire::{self, envelope, grpc, json, protobuf};
-use abide_dispatch::{Metadata, Status};
+use abide_dispatch::{Metadata, RpcStatus};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
@@ -28,32 +29,32 @@ impl Wire {
     pub(crate) const ALL: [Self; 4] = [Self::Rest, Self::Protobuf, Self::Grpc, Self::Envelope];
 }
 
-/// A call, before it is spelled.
+/// A call before it is encoded for a wire.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct TestCall {
     pub(crate) activity: String,
     pub(crate) metadata: Vec<(&'static str, Vec<u8>)>,
-    /// JSON text, or not.
+    /// JSON text, unless the test sends something else on purpose.
     pub(crate) input: Bytes,
     pub(crate) probe: bool,
 }
 
-/// What came back.
+/// A response, decoded from any wire.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Told {
-    /// The HTTP status; over gRPC the one of the code.
+pub(crate) struct TestResponse {
+    /// The HTTP status; over gRPC that of the code.
     pub(crate) http: u16,
-    /// The output's JSON text, or the failure.
-    pub(crate) answer: Result<Bytes, Status>,
+    /// The JSON text of the output, or the failure.
+    pub(crate) result: Result<Bytes, RpcStatus>,
 }
 
-impl Told {
+impl TestResponse {
     pub(crate) fn output(&self) -> Value {
-        serde_json::from_slice(self.answer.as_ref().unwrap()).unwrap()
+        serde_json::from_slice(self.result.as_ref().unwrap()).unwrap()
     }
 
-    pub(crate) fn failure(&self) -> &Status {
-        self.answer.as_ref().expect_err("it must fail")
+    pub(crate) fn failure(&self) -> &RpcStatus {
+        self.result.as_ref().expect_err("the call should fail")
     }
 
     /// Code and reason of a failure.
@@ -62,7 +63,7 @@ impl Told {
     }
 }
 
-impl Sent {
+impl TestCall {
     pub(crate) fn new(activity: &str, metadata: &Metadata, input: &Value) -> Self {
         let metadata = metadata.encode().map(|(key, value)| (key, value.as_bytes().to_vec())).collect();
         Self { activity: activity.to_owned(), metadata, input: json::write(input).into(), probe: false }
@@ -72,7 +73,7 @@ impl Sent {
         Self { probe: true, ..self }
     }
 
-    pub(crate) async fn over(&self, wire: Wire, router: &Router) -> Told {
+    pub(crate) async fn send_over(&self, wire: Wire, router: &Router) -> TestResponse {
         match wire {
             Wire::Rest => self.rest(router).await,
             Wire::Protobuf => self.protobuf(router).await,
@@ -81,7 +82,7 @@ impl Sent {
         }
     }
 
-    /// The bytes of a failure, as they came.
+    /// The bytes of a failure, exactly as received.
     pub(crate) async fn raw_failure(&self, wire: Wire, router: &Router) -> Bytes {
         match wire {
             Wire::Rest => self.post(router, wire::JSON, self.input.clone(), self.headers()).await.1,
@@ -93,32 +94,32 @@ impl Sent {
             Wire::Grpc => {
                 let mut request = tonic::Request::new(self.message());
                 self.fill(request.metadata_mut());
-                let told = ActivitiesClient::new(router.clone()).invoke(request).await;
-                Bytes::copy_from_slice(told.unwrap_err().details())
+                let response = ActivitiesClient::new(router.clone()).invoke(request).await;
+                Bytes::copy_from_slice(response.unwrap_err().details())
             }
         }
     }
 
-    async fn rest(&self, router: &Router) -> Told {
+    async fn rest(&self, router: &Router) -> TestResponse {
         let (http, body) = self.post(router, wire::JSON, self.input.clone(), self.headers()).await;
-        let answer = if http == 200 { Ok(body) } else { Err(json::read_failure(&body).unwrap()) };
-        Told { http, answer }
+        let result = if http == 200 { Ok(body) } else { Err(json::read_failure(&body).unwrap()) };
+        TestResponse { http, result }
     }
 
-    async fn protobuf(&self, router: &Router) -> Told {
+    async fn protobuf(&self, router: &Router) -> TestResponse {
         let message = self.message().encode_to_vec().into();
         let (http, body) = self.post(router, wire::PROTOBUF, message, self.headers()).await;
-        let answer = if http == 200 {
+        let result = if http == 200 {
             Ok(payload(InvokeResponse::decode(body).unwrap()))
         } else {
             Err(protobuf::read_failure(&body).unwrap())
         };
-        Told { http, answer }
+        TestResponse { http, result }
     }
 
-    async fn grpc(&self, router: &Router) -> Told {
+    async fn grpc(&self, router: &Router) -> TestResponse {
         let mut client = ActivitiesClient::new(router.clone());
-        let told = if self.probe {
+        let response = if self.probe {
             let mut request = tonic::Request::new(ProbeRequest { activity: self.activity.clone() });
             self.fill(request.metadata_mut());
             client.probe(request).await
@@ -127,35 +128,35 @@ impl Sent {
             self.fill(request.metadata_mut());
             client.invoke(request).await
         };
-        match told {
-            Ok(response) => Told { http: 200, answer: Ok(payload(response.into_inner())) },
+        match response {
+            Ok(response) => TestResponse { http: 200, result: Ok(payload(response.into_inner())) },
             Err(status) => {
                 let status = grpc::read_failure(&status);
-                Told { http: status.code.http(), answer: Err(status) }
+                TestResponse { http: status.code.http_status(), result: Err(status) }
             }
         }
     }
 
-    async fn envelope(&self, router: &Router) -> Told {
+    async fn envelope(&self, router: &Router) -> TestResponse {
         let context = self.context();
         let mut headers = HeaderMap::new();
         if self.probe {
-            headers.insert(wire::PROBE, HeaderValue::from_static("1"));
+            headers.insert(wire::PROBE_HEADER, HeaderValue::from_static("1"));
         }
         let (http, body) = self.post(router, wire::ENVELOPE, self.enveloped(), headers).await;
         if http != 200 {
-            return Told { http, answer: Err(json::read_failure(&body).unwrap()) };
+            return TestResponse { http, result: Err(json::read_failure(&body).unwrap()) };
         }
-        let answered: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(answered["protocolVersion"], envelope::VERSION);
-        let sent: Value = serde_json::from_str(&context).unwrap();
-        let expected = json!({"pipeline": "p", "step": "s", "operatorId": "o", "context": sent});
-        let mut control = answered["control"].clone();
-        if sent.is_null() {
+        let response: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(response["protocolVersion"], envelope::VERSION);
+        let sent_context: Value = serde_json::from_str(&context).unwrap();
+        let expected = json!({"pipeline": "p", "step": "s", "operatorId": "o", "context": sent_context});
+        let mut control = response["control"].clone();
+        if sent_context.is_null() {
             control["context"] = Value::Null;
         }
-        assert_eq!(control, expected, "the control is repeated");
-        Told { http, answer: Ok(data(&body)) }
+        assert_eq!(control, expected, "the response repeats the control block");
+        TestResponse { http, result: Ok(data(&body)) }
     }
 
     fn enveloped(&self) -> Bytes {
@@ -167,7 +168,7 @@ impl Sent {
         [head.as_bytes(), &self.input, b"}}"].concat().into()
     }
 
-    /// Posts a body, and checks what is the same for all of them.
+    /// Posts a body, and checks the content type of the response.
     async fn post(
         &self,
         router: &Router,
@@ -200,7 +201,7 @@ impl Sent {
             headers.append(HeaderName::from_static(key), HeaderValue::from_bytes(value).unwrap());
         }
         if self.probe {
-            headers.insert(wire::PROBE, HeaderValue::from_static("1"));
+            headers.insert(wire::PROBE_HEADER, HeaderValue::from_static("1"));
         }
         headers
     }
@@ -211,7 +212,7 @@ impl Sent {
         }
     }
 
-    /// The context as JSON text: it may have a field twice.
+    /// The context as JSON text, which may have a field twice.
     fn context(&self) -> String {
         if self.metadata.is_empty() {
             return "null".to_owned();
@@ -242,7 +243,7 @@ fn payload(response: InvokeResponse) -> Bytes {
     payload.data
 }
 
-/// The bytes of an envelope's data, as they are.
+/// The bytes of an envelope's data, exactly as received.
 fn data(body: &[u8]) -> Bytes {
     #[derive(serde::Deserialize)]
     struct Envelope<'e> {

@@ -1,4 +1,4 @@
-//! What can go wrong with definitions.
+//! The errors of publishing, resolving and retiring definitions.
 
 use abide_store::rows::StoreError;
 use abide_store::tables::TableError;
@@ -6,56 +6,36 @@ use abide_workflow::Finding;
 use abide_workflow::registry::RegistryError;
 use semver::Version;
 
-/// Why a definition could not be published, found or made the default.
+/// The reason why a definition could not be published, found, retired or made the default.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// It is not valid.
-    #[error("the definition is refused")]
+    /// The definition is not valid.
+    #[error("invalid definition")]
     Rejected {
-        /// Why, with places.
+        /// The problems, each with its place.
         findings: Vec<Finding>,
     },
-    /// The activities it was to be resolved with cannot be read.
+    /// The activities it was to be resolved against cannot be read.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// This version is published with other content, and stays as it is.
-    #[error("{id} {version} is published already, with other content: publish it under a new version")]
-    OtherContent {
-        /// Which definition.
+    /// This version is already published with different content, which stays as it is.
+    #[error("{id} {version} is already published with different content: publish it under a new version")]
+    ContentMismatch { id: String, version: Version },
+    /// No published version matches.
+    #[error("no version of {id} matches {wanted}")]
+    NotFound {
         id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// Nothing that fits is published.
-    #[error("no version of {id} fits {wanted}")]
-    Unknown {
-        /// Which definition.
-        id: String,
-        /// What was asked for.
+        /// The requested version or range.
         wanted: String,
     },
-    /// It is retired.
     #[error("{id} {version} is retired")]
-    Retired {
-        /// Which definition.
-        id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// It is the default, which cannot be retired.
+    Retired { id: String, version: Version },
+    /// The default version cannot be retired.
     #[error("{id} {version} is the default version: make another one the default first")]
-    IsDefault {
-        /// Which definition.
-        id: String,
-        /// Which version.
-        version: Version,
-    },
-    /// Others changed the same rows again and again.
-    #[error("{id} is being changed by others; try again")]
-    Busy {
-        /// Which definition.
-        id: String,
-    },
+    IsDefault { id: String, version: Version },
+    /// Other nodes kept changing the same rows.
+    #[error("concurrent change of {id}; try again")]
+    Busy { id: String },
     /// A stored row cannot be read.
     #[error(transparent)]
     Table(#[from] TableError),

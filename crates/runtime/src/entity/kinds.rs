@@ -1,4 +1,6 @@
-//! Kinds of entities written in Rust: operations on a state of their own.
+//! Entity kinds written in Rust: operations on an entity's own state.
+//!
+//! Rows and idempotency are not known here. An operation that is refused or panics changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,90 +11,80 @@ use abide_workflow::Timestamp;
 use abide_workflow::json::Json;
 
 use super::EntityId;
-use crate::panicked;
+use crate::panic_message;
 
-/// What entities of a type can do besides accumulating events.
+/// The operations of an entity type, besides recording events.
 ///
-/// An operation is a pure step from a state to the next: it is called by the shard between two others and must be quick; what takes
-/// time or talks to somebody belongs into an activity. A refused operation has changed nothing.
+/// An operation is a pure step from one state to the next. The shard calls it in its own task, so it must be quick:
+/// work that takes time or needs I/O belongs in an activity. A refused operation has changed nothing.
 pub trait EntityKind: Send + Sync {
-    /// One operation.
-    fn operate(&self, call: &OperationCall<'_>) -> Result<OperationOutcome, OperationError>;
+    /// Executes one operation.
+    fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError>;
 }
 
-/// What an operation is given.
+/// The input of an operation.
 #[derive(Debug)]
-pub struct OperationCall<'c> {
-    /// On which entity.
+pub struct OperationContext<'c> {
     pub entity: &'c EntityId,
-    /// Its name, as it was asked for.
+    /// The operation's name, as the client wrote it.
     pub operation: &'c str,
-    /// Its input.
     pub input: &'c Json,
-    /// The state so far; none before the first operation.
+    /// The current state; none before the first operation.
     pub state: Option<&'c Json>,
-    /// The time.
     pub now: Timestamp,
 }
 
-/// What an operation came to.
+/// The result of an operation, as the kind returns it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OperationOutcome {
-    /// The next state; none leaves it as it is.
+    /// The next state; none leaves it unchanged.
     pub state: Option<Json>,
-    /// What is answered.
+    /// Returned to the client.
     pub output: Json,
 }
 
-/// Why an operation was refused.
+/// The reason why an operation was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OperationError {
     /// The kind has no such operation.
     #[error("entities of this type have no operation {name:?}")]
-    Unknown {
-        /// What was asked for.
-        name: String,
-    },
-    /// The input does not fit.
+    UnknownOperation { name: String },
+    /// The input is not valid.
     #[error("{reason}")]
-    Input {
-        /// What is wrong.
-        reason: String,
-    },
-    /// The kind's own code panicked. Nothing has changed.
+    InvalidInput { reason: String },
+    /// The kind's code panicked. Nothing was changed.
     #[error("the operation panicked: {reason}")]
     Panicked {
-        /// What it said.
+        /// The panic's message.
         reason: String,
     },
-    /// The entity is not in a state to do that.
+    /// The entity's state does not allow the operation.
     #[error("{reason}")]
     Refused {
-        /// A word for programs.
+        /// The error code.
         code: String,
-        /// Why.
         reason: String,
     },
 }
 
 impl OperationError {
-    /// A word for programs.
+    /// The error code.
     pub fn code(&self) -> &str {
         match self {
-            Self::Unknown { .. } => "OperationUnknown",
-            Self::Input { .. } => "OperationInputInvalid",
+            Self::UnknownOperation { .. } => "OperationUnknown",
+            Self::InvalidInput { .. } => "OperationInputInvalid",
             Self::Panicked { .. } => "OperationPanicked",
             Self::Refused { code, .. } => code,
         }
     }
 }
 
-/// The kinds a node knows, by type.
+/// The entity kinds of a node, by type.
 #[derive(Clone, Default)]
-pub struct Kinds(Arc<BTreeMap<String, Arc<dyn EntityKind>>>);
+pub struct EntityKinds(Arc<BTreeMap<String, Arc<dyn EntityKind>>>);
 
-impl Kinds {
-    /// With another kind; one of the same type is replaced.
+impl EntityKinds {
+    /// Adds a kind; a kind of the same type is replaced.
     #[must_use]
     pub fn with(self, entity_type: &str, kind: impl EntityKind + 'static) -> Self {
         let mut kinds = Arc::unwrap_or_clone(self.0);
@@ -100,13 +92,13 @@ impl Kinds {
         Self(Arc::new(kinds))
     }
 
-    /// Runs an operation of the entity's kind. One that panics has changed nothing; whatever else the shard does goes on.
-    pub(crate) fn operate(&self, call: &OperationCall<'_>) -> Result<OperationOutcome, OperationError> {
-        match self.0.get(call.entity.kind()) {
+    /// Executes an operation of the entity's kind. A panic changes nothing, and the shard goes on with other work.
+    pub(crate) fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError> {
+        match self.0.get(call.entity.entity_type()) {
             Some(kind) => catch_unwind(AssertUnwindSafe(|| kind.operate(call))).unwrap_or_else(|panic| {
-                Err(OperationError::Panicked { reason: panicked::text(&*panic).to_owned() })
+                Err(OperationError::Panicked { reason: panic_message::message_of(&*panic).to_owned() })
             }),
-            None => Err(OperationError::Unknown { name: call.operation.to_owned() }),
+            None => Err(OperationError::UnknownOperation { name: call.operation.to_owned() }),
         }
     }
 
@@ -116,7 +108,7 @@ impl Kinds {
     }
 }
 
-impl fmt::Debug for Kinds {
+impl fmt::Debug for EntityKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -1,100 +1,86 @@
-//! Entities: keyed durable objects that take one operation at a time, as those who ask see them.
+//! Entities, as clients see them: keyed durable objects that execute one operation at a time.
 //!
-//! Every entity accumulates events; a kind written in Rust ([`EntityKind`]) adds operations on a state of its own. An operation that carries
-//! an id has its effect once, however often it comes. Where an entity lives and how its rows change is the shard's business; readers
-//! ([`EntityReader`]) go past it to what is committed.
+//! Every entity records events; a kind written in Rust ([`EntityKind`]) adds operations on a state of its own. An
+//! operation with an idempotency key takes effect once, however often it is sent. Placement and writing of an entity's
+//! rows are not done here but in the shard; readers ([`EntityReader`]) bypass the shard and read the committed rows.
 
-mod asked;
 mod id;
 mod kinds;
+mod parsed_operation;
 mod reader;
 
 use abide_workflow::json::Json;
 use abide_workflow::{InstanceId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub use asked::Asked;
-pub use id::{EntityId, InvalidEntityId, session_instance, session_key};
-pub use kinds::{EntityKind, Kinds, OperationCall, OperationError, OperationOutcome};
-pub use reader::{EntityReadError, EntityReader, EntityView, EventsPage, ListedEntity, RecordedEvent};
+pub use id::{EntityId, InvalidEntityId, session_instance_id, session_placement_key};
+pub use kinds::{EntityKind, EntityKinds, OperationContext, OperationError, OperationOutcome};
+pub use parsed_operation::ParsedOperation;
+pub use reader::{EntityEventsPage, EntityReadError, EntityReader, EntityView, ListedEntity, RecordedEvent};
 
-use crate::request::Repeat;
+use crate::request::RequestIdempotency;
 
-/// The engine in whose name events from outside are dead-lettered.
-pub const INGRESS: &str = "ingress";
+/// The engine named in the dead letters of external events.
+pub const INGRESS_ENGINE: &str = "ingress";
 
 /// One operation on one entity.
 #[derive(Clone, Debug)]
-pub struct Operate {
-    /// On which.
+pub struct OperationRequest {
     pub entity: EntityId,
-    /// What.
-    pub operation: Operation,
-    /// How to tell a repeat of it from another.
-    pub repeat: Option<Repeat>,
-    /// Among which ids that is told.
-    pub scope: &'static str,
-    /// What a run is told or started for, in the same commit.
-    pub route: Option<Box<Routed>>,
+    pub operation: EntityOperation,
+    /// Recognises a repetition of this operation.
+    pub idempotency: Option<RequestIdempotency>,
+    /// The scope in which the idempotency key is unique.
+    pub idempotency_scope: &'static str,
+    /// The event for a run, recorded in the same commit.
+    pub session_event: Option<Box<SessionEvent>>,
 }
 
-/// What an entity can be asked to do.
+/// An operation that changes an entity, or may change it.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Operation {
+pub enum EntityOperation {
     /// Append an event.
-    RecordEvent {
-        /// The event.
-        event: Json,
-    },
-    /// Forget events: all, or those up to a position, so that what was recorded meanwhile stays.
+    RecordEvent { event: Json },
+    /// Delete events: all, or those up to a position, so that events recorded in the meantime stay.
     Clear {
-        /// The last position to forget.
+        /// The last position to delete.
         up_to: Option<u64>,
     },
     /// An operation of the entity's kind.
-    Custom {
-        /// Its name.
-        name: String,
-        /// Its input.
-        input: Json,
-    },
+    Custom { name: String, input: Json },
 }
 
-/// What an operation came to.
+/// The result of an operation, as the shard replies it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Operated {
-    /// Its output, as JSON text.
+pub struct OperationReply {
+    /// JSON text.
     pub output: String,
-    /// When it was done.
     pub done_at: Timestamp,
-    /// Until when a repeat is recognised, if it carried an id.
-    pub repeats_until: Option<Timestamp>,
-    /// Whether this is the answer to an earlier copy of it.
+    /// The time until which a repetition is recognised, if the operation had an idempotency key.
+    pub idempotent_until: Option<Timestamp>,
+    /// True if this is the stored reply of an earlier copy of the operation.
     #[serde(skip)]
-    pub repeated: bool,
+    pub is_replay: bool,
 }
 
-/// What an event from outside does to the run of its session, besides being recorded. Stored: append only.
+/// The effect of an external event on the run of its session, besides being recorded. Stored: append only.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Routed {
-    /// The run's instance; it lives on the shard of the entity.
+pub struct SessionEvent {
+    /// The run's instance, on the shard of the entity.
     pub instance_id: InstanceId,
-    /// Whether a run is started if none lives.
-    pub starts: bool,
-    /// The name the event is raised under in a run that lives; none if it is not raised.
-    pub raises: Option<String>,
-    /// The definition to start.
+    /// True if a run is started when none is live.
+    pub starts_run: bool,
+    /// The name under which the event is raised in a live run; none if it is not raised.
+    pub raised_as: Option<String>,
+    /// The definition of the run to start.
     pub workflow: String,
-    /// The versions that will do, as text; none for the default version.
+    /// The accepted version range, as text; none for the default version.
     pub version: Option<String>,
-    /// The type of the entity.
     pub entity_type: String,
-    /// The key of the entity.
     pub entity_key: String,
-    /// The event, as JSON text.
+    /// JSON text.
     pub event: String,
-    /// The trace it belongs to.
     pub correlation_id: String,
-    /// What tells the event from others in the dead-letter queue.
+    /// Identifies the event in the dead-letter queue.
     pub message_id: String,
 }

@@ -1,21 +1,23 @@
-//! Entities as they are committed: one, its events, and all of them. Reads past the shard; what an answered operation did is seen.
+//! Reads committed entities: one entity, its events, or a list.
+//!
+//! The shard is bypassed: changes it has not committed yet are not seen, acknowledged ones are.
 
 use abide_store::rows::{Partition, PrivateRows, Scan, StoreError};
-use abide_store::tables::entities::{self, Entity};
-use abide_store::tables::entity_events::{self, EntityEvent};
-use abide_store::tables::{Table, TableError, decode};
+use abide_store::tables::entities::{self, EntityRow};
+use abide_store::tables::entity_events::{self, EntityEventRow};
+use abide_store::tables::{TableError, TableId, decode};
 use abide_workflow::Timestamp;
 use serde_json::value::RawValue;
 
 use super::EntityId;
 
-/// Why an entity cannot be read.
+/// The reason why an entity cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EntityReadError {
     /// A row is damaged.
     #[error("the entity cannot be read: {0}")]
     Damaged(#[from] TableError),
-    /// The store could not say.
+    /// The store is unavailable or damaged.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -23,89 +25,81 @@ pub enum EntityReadError {
 /// Reads entities of one partition.
 #[derive(Debug)]
 pub struct EntityReader<'r, S> {
-    /// Where they lie.
     pub store: &'r S,
-    /// In which partition.
     pub partition: &'r Partition,
 }
 
-/// An entity, as people see it.
+/// An entity as it is shown to clients.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EntityView {
-    /// Its own state, as JSON text, if its kind has one.
+    /// The state as JSON text, if the entity's kind has one.
     pub state: Option<String>,
-    /// Events that are there.
+    /// Events stored now.
     pub event_count: u64,
-    /// The position of the first of them, or of the next one.
+    /// The position of the first stored event, or of the next one if there are none.
     pub first_position: u64,
-    /// The position the next event gets.
     pub next_position: u64,
-    /// Operations it has taken.
+    /// The number of operations executed so far.
     pub operations: u64,
-    /// When it took the last one.
+    /// The time of the last operation.
     pub updated_at: Timestamp,
     generation: u64,
 }
 
-/// One event.
 #[derive(Debug)]
 pub struct RecordedEvent {
-    /// Its place among all events of the entity, from 0; never used again.
+    /// Numbers all events of the entity from 0; never reused.
     pub position: u64,
-    /// When it was recorded.
     pub recorded_at: Timestamp,
-    /// The event.
     pub event: Box<RawValue>,
 }
 
-/// Some of an entity's events, in order.
+/// A page of an entity's events, in order.
 #[derive(Debug, Default)]
-pub struct EventsPage {
-    /// The events.
+pub struct EntityEventsPage {
     pub events: Vec<RecordedEvent>,
-    /// The position of the first one that is left, if there is one.
+    /// The position of the first event after this page, if there is one.
     pub next: Option<u64>,
 }
 
 /// An entity in a list.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListedEntity {
-    /// Which.
     pub entity: EntityId,
-    /// As it is.
     pub view: EntityView,
 }
 
-/// Bytes of events in one page.
+/// The most bytes of events in one page, if it has more than one event.
 const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 impl<S: PrivateRows> EntityReader<'_, S> {
-    /// One entity, if it has ever taken an operation.
+    /// One entity; none if it never executed an operation.
     pub async fn view(&self, entity: &EntityId) -> Result<Option<EntityView>, EntityReadError> {
-        let key = entities::key(entity.kind(), entity.key());
+        let key = entities::key(entity.entity_type(), entity.key());
         let Some(row) = self.store.read(self.partition, &key).await? else { return Ok(None) };
         Ok(Some(view_of(&decode(&row.value)?)))
     }
 
-    /// Events from a position on, at most so many.
+    /// Events from a position on, at most `events_max`.
     pub async fn events(
         &self,
         view: &EntityView,
         from: u64,
         events_max: usize,
-    ) -> Result<EventsPage, EntityReadError> {
-        let (mut page, mut bytes) = (EventsPage::default(), 0);
+    ) -> Result<EntityEventsPage, EntityReadError> {
+        let mut page = EntityEventsPage::default();
+        let mut bytes = 0;
         let from = from.max(view.first_position);
         let mut next = Some(entity_events::from_position(view.generation, from));
         while let Some(scan) = next {
-            let scanned = self.store.scan(self.partition, scan.at_most(events_max.saturating_add(1))).await?;
+            let scanned = self.store.scan(self.partition, scan.limit(events_max.saturating_add(1))).await?;
             for row in scanned.rows {
                 let (_, position) = entity_events::read_key(&row.key)?;
-                // What came after the look at the entity is for the next look.
+                // Recorded after the entity was read: the view does not include it.
                 if position >= view.next_position {
                     return Ok(page);
                 }
-                let stored: EntityEvent = decode(&row.value)?;
+                let stored: EntityEventRow = decode(&row.value)?;
                 bytes += stored.event.len();
                 if page.events.len() == events_max || bytes > PAGE_BYTES_MAX && !page.events.is_empty() {
                     page.next = Some(position);
@@ -113,8 +107,8 @@ impl<S: PrivateRows> EntityReader<'_, S> {
                 }
                 page.events.push(RecordedEvent {
                     position,
-                    recorded_at: Timestamp(stored.recorded_at),
-                    event: raw(stored.event)?,
+                    recorded_at: stored.recorded_at,
+                    event: raw_json(stored.event)?,
                 });
             }
             next = scanned.next;
@@ -122,48 +116,53 @@ impl<S: PrivateRows> EntityReader<'_, S> {
         Ok(page)
     }
 
-    /// Entities of the partition in the order of type and key: of one type, or of all, after one, at most so many.
+    /// Entities of the partition ordered by type and key: of one type or of all, after the given one, at most `most`.
     pub async fn list(
         &self,
-        kind: Option<&str>,
+        entity_type: Option<&str>,
         after: Option<&EntityId>,
         most: usize,
     ) -> Result<Vec<ListedEntity>, EntityReadError> {
-        let mut scan = kind.map_or_else(|| Table::Entity.scan(), entities::of_type);
-        // One of another type is not in this list: it must not let the scan begin elsewhere.
-        if let Some(after) = after.filter(|after| kind.is_none_or(|kind| kind == after.kind())) {
-            scan = Scan { from: std::ops::Bound::Excluded(entities::key(after.kind(), after.key())), ..scan };
+        let mut scan = entity_type.map_or_else(|| TableId::Entity.scan(), entities::of_type);
+        // An entity of another type is not in this list: the scan must not start there.
+        if let Some(after) =
+            after.filter(|after| entity_type.is_none_or(|wanted| wanted == after.entity_type()))
+        {
+            scan = Scan {
+                from: std::ops::Bound::Excluded(entities::key(after.entity_type(), after.key())),
+                ..scan
+            };
         }
-        let mut found = Vec::new();
-        let mut next = Some(scan.at_most(most));
-        while let Some(scan) = next.filter(|_| found.len() < most) {
+        let mut listed = Vec::new();
+        let mut next = Some(scan.limit(most));
+        while let Some(scan) = next.filter(|_| listed.len() < most) {
             let scanned = self.store.scan(self.partition, scan).await?;
             for row in scanned.rows {
-                let (kind, key) = entities::read_key(&row.key)?;
-                let Ok(entity) = EntityId::new(&kind, key) else { continue };
-                found.push(ListedEntity { entity, view: view_of(&decode(&row.value)?) });
+                let (entity_type, key) = entities::read_key(&row.key)?;
+                let Ok(entity) = EntityId::new(&entity_type, key) else { continue };
+                listed.push(ListedEntity { entity, view: view_of(&decode(&row.value)?) });
             }
             next = scanned.next;
         }
-        found.truncate(most);
-        Ok(found)
+        listed.truncate(most);
+        Ok(listed)
     }
 }
 
-fn view_of(row: &Entity) -> EntityView {
+fn view_of(row: &EntityRow) -> EntityView {
     EntityView {
         state: String::from_utf8(row.state.clone()).ok().filter(|state| !state.is_empty()),
         event_count: row.next_position.saturating_sub(row.first_position),
         first_position: row.first_position,
         next_position: row.next_position,
-        operations: row.operations,
-        updated_at: Timestamp(row.updated_at),
+        operations: row.operation_count,
+        updated_at: row.updated_at,
         generation: row.generation,
     }
 }
 
-fn raw(event: Vec<u8>) -> Result<Box<RawValue>, TableError> {
-    let damaged = || TableError::Value { table: Table::EntityEvent, reason: "it is not JSON".to_owned() };
+fn raw_json(event: Vec<u8>) -> Result<Box<RawValue>, TableError> {
+    let damaged = || TableError::InvalidValue { table: TableId::EntityEvent, reason: "not JSON".to_owned() };
     let text = String::from_utf8(event).map_err(|_| damaged())?;
     RawValue::from_string(text).map_err(|_| damaged())
 }

@@ -1,46 +1,75 @@
-//! Parents and children, over all shards: whoever waits for a child waits for one that lives, or for something that is on its way.
+//! Checks parents and children over all shards: a parent that waits for a child waits for a live one, or for a message
+//! that is in flight.
+//!
+//! Rows are not read here; the checks of rows and runs fill in the links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Report};
-use crate::placement::ShardId;
-use crate::post::Post;
+use abide_ids::{CommandId, RunNumber};
 
-/// Who waits for a child, who is one, and what is on its way between them; over all shards.
+use super::{FsckFinding, FsckReport};
+use crate::placement::ShardId;
+use crate::run_message::RunMessage;
+
+/// Awaited children, live instances and messages in flight, over all shards.
 #[derive(Default)]
-pub(super) struct Children {
-    /// Child id → who waits for it: shard, parent and run.
-    pub(super) awaited: BTreeMap<String, (ShardId, String, u32)>,
-    /// Live children.
-    pub(super) live: BTreeSet<String>,
-    /// Children named by messages on their way, and parents told by them.
-    on_the_way: BTreeSet<String>,
+pub(super) struct ChildLinks {
+    /// Awaited children, and the shard of the parent of each.
+    pub(super) awaited: BTreeMap<AwaitedChild, ShardId>,
+    /// Live and parked instances.
+    pub(super) live_instances: BTreeSet<String>,
+    /// Children that messages in flight will start.
+    starting: BTreeSet<String>,
+    /// End messages in flight.
+    ending: BTreeSet<EndMessageKey>,
 }
 
-impl Children {
-    pub(super) fn note_post(&mut self, to: &str, post: &Post) {
-        match post {
-            Post::StartChild(_) | Post::StartChildOf { .. } => {
-                self.on_the_way.insert(to.to_owned());
+/// A child that a parent waits for.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AwaitedChild {
+    pub(super) instance_id: String,
+    pub(super) end_message: EndMessageKey,
+}
+
+/// Identifies the message that reports the end of a child: the run that waits for it, and by which command.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EndMessageKey {
+    pub(super) parent_id: String,
+    pub(super) parent_run: RunNumber,
+    pub(super) command: CommandId,
+}
+
+impl ChildLinks {
+    pub(super) fn record_message(&mut self, to: &str, message: &RunMessage) {
+        match message {
+            RunMessage::LegacyStartChild(_) | RunMessage::StartChildOf { .. } => {
+                self.starting.insert(to.to_owned());
             }
-            Post::ToParent { parent, .. } => {
-                self.on_the_way
-                    .insert(format!("{}/{}/{}", parent.instance_id, parent.run.0, parent.command.0));
+            RunMessage::ChildEnded { parent, .. } => {
+                self.ending.insert(EndMessageKey {
+                    parent_id: parent.instance_id.as_str().to_owned(),
+                    parent_run: parent.run,
+                    command: parent.command,
+                });
             }
-            Post::TerminateChild { .. } | Post::Continue { .. } | Post::Routed(_) => {}
+            RunMessage::TerminateChild { .. } | RunMessage::Continue { .. } | RunMessage::SessionEvent(_) => {
+            }
         }
     }
 
-    pub(super) fn check(&self, report: &mut Report) {
-        for (child, (shard, parent, _)) in &self.awaited {
-            let (child_id, answer) = child.split_once('\n').unwrap_or((child, ""));
-            if !self.live.contains(child_id)
-                && !self.on_the_way.contains(child_id)
-                && !self.on_the_way.contains(answer)
+    pub(super) fn check(&self, report: &mut FsckReport) {
+        for (AwaitedChild { instance_id: child_id, end_message }, shard) in &self.awaited {
+            if !self.live_instances.contains(child_id)
+                && !self.starting.contains(child_id)
+                && !self.ending.contains(end_message)
             {
-                let what =
-                    format!("it waits for child {child_id}, which is not live, and nothing is on its way");
-                report.findings.push(Finding { shard: *shard, instance_id: Some(parent.clone()), what });
+                let problem =
+                    format!("waits for child {child_id}, which is not live, and no message is in flight");
+                report.findings.push(FsckFinding {
+                    shard: *shard,
+                    instance_id: Some(end_message.parent_id.clone()),
+                    problem,
+                });
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Proves a store that nobody is working on: every live run has something that will move it, every timer and call somebody who waits for it,
-//! every status its history, and no row belongs to nobody.
+//! Checks a store that is not in use: something will wake every live run, a run waits for every timer and every call,
+//! every status agrees with its history, and no row is orphaned.
 //!
-//! Reads only. Checks one shard at a time, in memory; a finding names the row and what is wrong with it. What is damaged is a finding and
-//! hides nothing else.
+//! Nothing is written or repaired. One shard is checked at a time, in memory. A finding names the row and the problem.
+//! Damage is a finding, too, and hides nothing else.
 
 mod children;
 mod rows;
@@ -10,50 +10,46 @@ mod runs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_ids::RunId;
 use abide_store::rows::{
-    Partition, PartitionError, Passed, PrivateRows, Row, Scan, StoreError, scan_past_damage,
+    Partition, PartitionError, PrivateRows, Row, Scan, StoreError, TolerantPage, scan_past_damage,
 };
-use abide_store::tables::Table;
+use abide_store::tables::TableId;
 use abide_store::tables::timers::TimerKey;
 
 use crate::definitions::Definitions;
 use crate::placement::{ShardCount, ShardId};
 use crate::run::{RunReader, StoredRun};
-use children::Children;
+use children::ChildLinks;
 
-/// Something that is not as it must be.
+/// A problem in a store.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Finding {
-    /// Where.
+pub struct FsckFinding {
     pub shard: ShardId,
-    /// The instance it is about, if there is one.
+    /// The instance concerned, if there is one.
     pub instance_id: Option<String>,
-    /// What is wrong.
-    pub what: String,
+    pub problem: String,
 }
 
-/// What was looked at, and what was found.
+/// The result of a check: what was checked, and the findings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// Instances.
+pub struct FsckReport {
     pub instances: u64,
-    /// Of those, live ones.
+    /// Live instances.
     pub live: u64,
-    /// Of those, parked ones: they say why themselves.
+    /// Parked instances; their rows have the reason.
     pub parked: u64,
-    /// Rows.
     pub rows: u64,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FsckFinding>,
 }
 
-/// Why a store could not be checked.
+/// The reason why a store could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum FsckError {
-    /// The store could not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A partition has no name.
+    /// The name of a partition is not valid.
     #[error(transparent)]
     Partition(#[from] PartitionError),
 }
@@ -63,11 +59,11 @@ pub async fn check<S: PrivateRows>(
     store: &S,
     definitions: &Definitions<S>,
     shards: ShardCount,
-) -> Result<Report, FsckError> {
-    let mut report = Report::default();
-    let mut children = Children::default();
+) -> Result<FsckReport, FsckError> {
+    let mut report = FsckReport::default();
+    let mut children = ChildLinks::default();
     for shard in shards.shards() {
-        let mut check = Check {
+        let mut check = ShardCheck {
             reader: RunReader { store, definitions },
             shard,
             partition: shard.partition()?,
@@ -76,11 +72,11 @@ pub async fn check<S: PrivateRows>(
             runs: BTreeMap::new(),
             expiring: BTreeSet::new(),
             deleting: BTreeSet::new(),
-            marked: BTreeSet::new(),
+            index_pending: BTreeSet::new(),
         };
-        check.shard().await?;
-        for arrival in check.rows(&shard.inbox()?).await? {
-            check.arrival(&arrival);
+        check.check_shard().await?;
+        for row in check.read_rows(&shard.inbox()?).await? {
+            check.check_inbound(&row);
         }
     }
     children.check(&mut report);
@@ -88,61 +84,61 @@ pub async fn check<S: PrivateRows>(
     Ok(report)
 }
 
-struct Check<'c, S> {
+struct ShardCheck<'c, S> {
     reader: RunReader<'c, S>,
     shard: ShardId,
     partition: Partition,
-    report: &'c mut Report,
-    children: &'c mut Children,
-    /// Runs that an id leads to.
-    runs: BTreeMap<u64, Known>,
-    /// Runs that are kept for a while.
-    expiring: BTreeSet<u64>,
+    report: &'c mut FsckReport,
+    children: &'c mut ChildLinks,
+    /// Current runs, by run id.
+    runs: BTreeMap<RunId, CheckedRun>,
+    /// Runs with an expiry row: kept until their retention ends.
+    expiring: BTreeSet<RunId>,
     /// Runs that are being deleted.
-    deleting: BTreeSet<u64>,
-    /// Runs whose public row is on its way.
-    marked: BTreeSet<u64>,
+    deleting: BTreeSet<RunId>,
+    /// Runs whose public row is not yet written.
+    index_pending: BTreeSet<RunId>,
 }
 
-/// A run that an id leads to.
-struct Known {
+/// The current run of an instance.
+struct CheckedRun {
     id: String,
-    /// As far as it can be read.
+    /// None if it cannot be read or was purged.
     stored: Option<StoredRun>,
-    /// The rows of its timers.
+    /// The timer rows found for it.
     timers: BTreeSet<TimerKey>,
-    /// Notes of it to itself, to go on.
-    notes: usize,
+    /// The number of messages that continue it.
+    continue_messages: usize,
 }
 
-impl<S: PrivateRows> Check<'_, S> {
-    async fn shard(&mut self) -> Result<(), FsckError> {
-        let rows = self.rows(&self.partition.clone()).await?;
+impl<S: PrivateRows> ShardCheck<'_, S> {
+    async fn check_shard(&mut self) -> Result<(), FsckError> {
+        let rows = self.read_rows(&self.partition.clone()).await?;
         for row in &rows {
-            match Table::of(&row.key) {
-                Some(Table::Instance) => self.instance(row).await?,
-                Some(Table::Expiry) => self.expiry(row),
-                Some(Table::Outbox) => self.marker(row),
+            match TableId::of_key(&row.key) {
+                Some(TableId::Instance) => self.check_instance(row).await?,
+                Some(TableId::Expiry) => self.collect_expiry(row),
+                Some(TableId::Outbox) => self.collect_index_marker(row),
                 _ => {}
             }
         }
         for row in &rows {
-            self.row(row);
+            self.check_row(row);
         }
-        for (run, known) in std::mem::take(&mut self.runs) {
-            self.run(run, &known).await?;
+        for (run_id, run) in std::mem::take(&mut self.runs) {
+            self.check_run(run_id, &run).await?;
         }
         Ok(())
     }
 
-    /// The rows that can be read. What cannot is a finding, and the rest is checked all the same.
-    async fn rows(&mut self, partition: &Partition) -> Result<Vec<Row>, StoreError> {
+    /// The readable rows. Damage is a finding, and the other rows are checked all the same.
+    async fn read_rows(&mut self, partition: &Partition) -> Result<Vec<Row>, StoreError> {
         let mut rows = Vec::new();
         let mut next = Some(Scan::all());
         while let Some(scan) = next {
-            let Passed { page, damage } = scan_past_damage(self.reader.store, partition, scan).await?;
+            let TolerantPage { page, damage } = scan_past_damage(self.reader.store, partition, scan).await?;
             if let Some(damage) = damage {
-                self.find(None, damage.to_string());
+                self.add_finding(None, damage.to_string());
             }
             rows.extend(page.rows);
             next = page.next;
@@ -151,9 +147,12 @@ impl<S: PrivateRows> Check<'_, S> {
         Ok(rows)
     }
 
-    fn find(&mut self, instance_id: Option<&str>, what: impl Into<String>) {
-        let finding =
-            Finding { shard: self.shard, instance_id: instance_id.map(str::to_owned), what: what.into() };
+    fn add_finding(&mut self, instance_id: Option<&str>, problem: impl Into<String>) {
+        let finding = FsckFinding {
+            shard: self.shard,
+            instance_id: instance_id.map(str::to_owned),
+            problem: problem.into(),
+        };
         self.report.findings.push(finding);
     }
 }

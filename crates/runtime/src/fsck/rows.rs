@@ -1,210 +1,240 @@
-//! Every row by itself: it can be read, and it belongs to somebody.
+//! Checks every row by itself: it is readable, and it belongs to a known run.
+//!
+//! Runs as a whole, and links between runs, are checked elsewhere.
 
 use std::collections::BTreeSet;
 
+use abide_ids::RunId;
 use abide_store::rows::{Key, PrivateRows, Row};
-use abide_store::tables::arrivals::Arrival;
-use abide_store::tables::dispatches::{self, Dispatch};
-use abide_store::tables::earlier_runs::{self, EarlierRun};
-use abide_store::tables::expiries::{self, Expired, Expiry};
+use abide_store::tables::calls::{self, CallRow};
+use abide_store::tables::earlier_runs::{self, EarlierRunRow};
+use abide_store::tables::expiries::{self, ExpiryRow, ExpiryTarget};
+use abide_store::tables::inbound::InboundRow;
 use abide_store::tables::instances::{self, RunStatus};
-use abide_store::tables::timers::{Timer, TimerKey, TimerPurpose};
-use abide_store::tables::{Table, decode, inbox, outbox, pages, parts, payloads};
+use abide_store::tables::timers::{TimerKey, TimerPurpose, TimerRow};
+use abide_store::tables::{TableId, decode, history_pages, inbox, outbox, parts, payloads};
 use abide_workflow::InstanceId;
 
-use super::{Check, FsckError, Known};
-use crate::post::{self, Letter, Post};
+use super::{CheckedRun, FsckError, ShardCheck};
+use crate::run::StuckWatch;
+use crate::run_message::{self, AddressedMessage, RunMessage};
 
-impl<S: PrivateRows> Check<'_, S> {
-    pub(super) async fn instance(&mut self, row: &Row) -> Result<(), FsckError> {
+impl<S: PrivateRows> ShardCheck<'_, S> {
+    pub(super) async fn check_instance(&mut self, row: &Row) -> Result<(), FsckError> {
         self.report.instances += 1;
-        let (id, decoded) = match (instances::read_key(&row.key), decode::<instances::Instance>(&row.value)) {
-            (Ok(id), Ok(decoded)) => (id, decoded),
-            (_, Err(error)) | (Err(error), _) => {
-                self.find(None, format!("the row of an instance: {error}"));
-                return Ok(());
-            }
-        };
+        let (id, decoded) =
+            match (instances::read_key(&row.key), decode::<instances::InstanceRow>(&row.value)) {
+                (Ok(id), Ok(decoded)) => (id, decoded),
+                (_, Err(error)) | (Err(error), _) => {
+                    self.add_finding(None, format!("instance row: {error}"));
+                    return Ok(());
+                }
+            };
         let Ok(name) = InstanceId::new(id.clone()) else {
-            self.find(Some(&id), "its id is none");
+            self.add_finding(Some(&id), "invalid instance id");
             return Ok(());
         };
         let parked = decoded.status == RunStatus::Parked;
         self.report.parked += u64::from(parked);
         let stored = match decoded.status {
             RunStatus::Purged => None,
-            _ => match self.reader.run(&self.partition, &name).await? {
+            _ => match self.reader.load_run(&self.partition, &name).await? {
                 Ok(stored) => stored,
                 Err(unreadable) => {
                     if parked {
-                        self.children.live.insert(id.clone());
+                        self.children.live_instances.insert(id.clone());
                     }
                     if !parked && decoded.status != RunStatus::Terminated {
-                        self.find(Some(&id), format!("it cannot be read: {}", unreadable.reason));
+                        self.add_finding(Some(&id), format!("unreadable run: {}", unreadable.reason));
                     }
                     None
                 }
             },
         };
-        let known = Known { id, stored, timers: BTreeSet::new(), notes: 0 };
-        self.runs.insert(decoded.run, known);
+        let run = CheckedRun { id, stored, timers: BTreeSet::new(), continue_messages: 0 };
+        self.runs.insert(decoded.run_id, run);
         Ok(())
     }
 
-    pub(super) fn expiry(&mut self, row: &Row) {
-        match decode::<Expiry>(&row.value).map(|expiry| expiry.what) {
-            Ok(Expired::Run(run)) => {
+    pub(super) fn collect_expiry(&mut self, row: &Row) {
+        match decode::<ExpiryRow>(&row.value).map(|expiry| expiry.target) {
+            Ok(ExpiryTarget::Run(run)) => {
                 self.deleting.insert(run);
             }
-            Ok(Expired::Ended(ended)) => self.expiring.extend(ended.into_iter().map(|(_, run)| run)),
-            Ok(Expired::EndedRuns(ended)) => self.expiring.extend(ended.into_iter().map(|ended| ended.run)),
+            Ok(ExpiryTarget::EndedRunsUnnumbered(ended)) => {
+                self.expiring.extend(ended.into_iter().map(|(_, run)| run))
+            }
+            Ok(ExpiryTarget::EndedRuns(ended)) => {
+                self.expiring.extend(ended.into_iter().map(|ended| ended.run_id))
+            }
             Ok(_) => {}
-            Err(error) => self.find(None, format!("an expiry: {error}")),
+            Err(error) => self.add_finding(None, format!("expiry row: {error}")),
         }
         if let Err(error) = expiries::read_key(&row.key) {
-            self.find(None, format!("an expiry: {error}"));
+            self.add_finding(None, format!("expiry row: {error}"));
         }
     }
 
-    pub(super) fn marker(&mut self, row: &Row) {
-        if let Ok((target, run)) = outbox::read_key(&row.key)
-            && target == outbox::PUBLIC
+    pub(super) fn collect_index_marker(&mut self, row: &Row) {
+        if let Ok((target, number)) = outbox::read_key(&row.key)
+            && target == outbox::PUBLIC_INDEX_TARGET
         {
-            self.marked.insert(run);
+            self.index_pending.insert(RunId(number));
         }
     }
 
-    /// A row that must belong to somebody.
-    pub(super) fn row(&mut self, row: &Row) {
-        let of_run = |key: &Key| match Table::of(key) {
-            Some(Table::Page) => pages::read_key(key).ok().map(|(run, _)| run),
-            Some(Table::Part) => {
+    /// Checks a row that must belong to a known run.
+    pub(super) fn check_row(&mut self, row: &Row) {
+        let of_run = |key: &Key| match TableId::of_key(key) {
+            Some(TableId::HistoryPage) => history_pages::read_key(key).ok().map(|(run, _)| run),
+            Some(TableId::Part) => {
                 decode(&row.value).ok().and_then(|part| parts::read_key(key, &part).ok()).map(|(run, _)| run)
             }
-            Some(Table::Payload) => payloads::read_key(key).ok().map(|(run, _)| run),
+            Some(TableId::Payload) => payloads::read_key(key).ok().map(|(run, _)| run),
             _ => None,
         };
-        match Table::of(&row.key) {
-            Some(Table::Page | Table::Part | Table::Payload) => match of_run(&row.key) {
-                None => self.find(None, format!("row {} cannot be read", row.key)),
+        match TableId::of_key(&row.key) {
+            Some(TableId::HistoryPage | TableId::Part | TableId::Payload) => match of_run(&row.key) {
+                None => self.add_finding(None, format!("unreadable row {}", row.key)),
                 Some(run)
                     if !self.runs.contains_key(&run)
                         && !self.expiring.contains(&run)
                         && !self.deleting.contains(&run) =>
                 {
-                    // A run that was replaced and is not yet seen in public has no expiry yet.
-                    if !self.marked.contains(&run) {
-                        self.find(None, format!("row {} belongs to run {run}, which nobody knows", row.key));
+                    // A replaced run has no expiry row before its last public row is written.
+                    if !self.index_pending.contains(&run) {
+                        self.add_finding(None, format!("orphaned row {}: there is no run {run}", row.key));
                     }
                 }
                 Some(_) => {}
             },
-            Some(Table::EarlierRun) => self.earlier(row),
-            Some(Table::Timer) => self.timer(row),
-            Some(Table::Dispatch) => self.dispatch(row),
-            Some(Table::Inbox) => self.message(row),
-            Some(Table::Outbox) => self.outgoing(row),
+            Some(TableId::EarlierRun) => self.check_earlier_run(row),
+            Some(TableId::Timer) => self.check_timer(row),
+            Some(TableId::Call) => self.check_call(row),
+            Some(TableId::Inbox) => self.check_inbox_message(row),
+            Some(TableId::Outbox) => self.check_outgoing(row),
             Some(_) => {}
-            None => self.find(None, format!("row {} is of no table", row.key)),
+            None => self.add_finding(None, format!("row {} belongs to no known table", row.key)),
         }
     }
 
-    /// A run that was replaced is kept for a while, or its last public row is still on its way. One that is being deleted is not found any more.
-    fn earlier(&mut self, row: &Row) {
-        let (id, number, run) = match (earlier_runs::read_key(&row.key), decode::<EarlierRun>(&row.value)) {
+    /// An earlier run has an expiry row, or its last public row is not yet written. A run that is being deleted must
+    /// not have an earlier-run row any more.
+    fn check_earlier_run(&mut self, row: &Row) {
+        let (id, number, run) = match (earlier_runs::read_key(&row.key), decode::<EarlierRunRow>(&row.value))
+        {
             (Ok(read), Ok(_)) => read,
-            (_, Err(error)) | (Err(error), _) => return self.find(None, format!("an earlier run: {error}")),
+            (_, Err(error)) | (Err(error), _) => {
+                return self.add_finding(None, format!("earlier-run row: {error}"));
+            }
         };
-        let kept = self.expiring.contains(&run) || self.marked.contains(&run);
-        if self.runs.contains_key(&run) || self.deleting.contains(&run) || !kept {
-            self.find(
+        let is_retained = self.expiring.contains(&run) || self.index_pending.contains(&run);
+        if self.runs.contains_key(&run) || self.deleting.contains(&run) || !is_retained {
+            self.add_finding(
                 Some(&id),
-                format!("run {number} is found as an earlier one, and is none that is kept"),
+                format!("earlier-run row of run {number}, which is not a retained earlier run"),
             );
         }
     }
 
-    fn timer(&mut self, row: &Row) {
-        let (key, timer) = match (TimerKey::read(&row.key), decode::<Timer>(&row.value)) {
+    fn check_timer(&mut self, row: &Row) {
+        let (key, timer) = match (TimerKey::from_key(&row.key), decode::<TimerRow>(&row.value)) {
             (Ok(key), Ok(timer)) => (key, timer),
-            (_, Err(error)) | (Err(error), _) => return self.find(None, format!("a timer: {error}")),
+            (_, Err(error)) | (Err(error), _) => {
+                return self.add_finding(None, format!("timer row: {error}"));
+            }
         };
-        let wanted = self.runs.get(&key.run).and_then(|known| known.stored.as_ref()).is_some_and(|stored| {
-            match key.purpose {
-                TimerPurpose::StuckAfter => stored.book.stuck_at == Some(key.due_at),
-                _ => stored.book.timers.get(&abide_workflow::CommandId(key.number)) == Some(&key.due_at),
+        let is_awaited =
+            self.runs.get(&key.run_id).and_then(|run| run.stored.as_ref()).is_some_and(|stored| {
+                match key.purpose {
+                    TimerPurpose::StuckCheck => {
+                        stored.bookkeeping.stuck_watch == Some(StuckWatch::Due(key.due_at))
+                    }
+                    _ => {
+                        key.command.and_then(|command| stored.bookkeeping.timers.get(&command))
+                            == Some(&key.due_at)
+                    }
+                }
+            });
+        match self.runs.get_mut(&key.run_id) {
+            Some(run) if is_awaited => {
+                run.timers.insert(key);
             }
-        });
-        match self.runs.get_mut(&key.run) {
-            Some(known) if wanted => {
-                known.timers.insert(key);
-            }
-            // Nothing can be said of what cannot be read.
-            Some(known) if known.stored.is_none() => {}
-            _ => self.find(Some(&timer.instance_id), format!("timer {key:?} is waited for by nobody")),
+            // The timers of an unreadable run are not known.
+            Some(run) if run.stored.is_none() => {}
+            _ => self.add_finding(
+                Some(&timer.instance_id),
+                format!(
+                    "orphaned timer {:?} of run {}, due {}: no run waits for it",
+                    key.purpose, key.run_id, key.due_at
+                ),
+            ),
         }
     }
 
-    fn dispatch(&mut self, row: &Row) {
-        let (run, call) = match (dispatches::read_key(&row.key), decode::<Dispatch>(&row.value)) {
-            (Ok((run, _)), Ok(call)) => (run, call),
-            (_, Err(error)) | (Err(error), _) => return self.find(None, format!("a call: {error}")),
+    fn check_call(&mut self, row: &Row) {
+        let (run_id, call) = match (calls::read_key(&row.key), decode::<CallRow>(&row.value)) {
+            (Ok((run_id, _)), Ok(call)) => (run_id, call),
+            (_, Err(error)) | (Err(error), _) => {
+                return self.add_finding(None, format!("call record: {error}"));
+            }
         };
-        let known = self.runs.get(&run);
-        let stored = known.and_then(|known| known.stored.as_ref());
-        let expected =
-            stored.is_some_and(|stored| stored.instance.expects(abide_workflow::CommandId(call.command)));
-        if !expected && known.is_none_or(|known| known.stored.is_some()) {
-            self.find(
+        let run = self.runs.get(&run_id);
+        let stored = run.and_then(|run| run.stored.as_ref());
+        let is_awaited = stored.is_some_and(|stored| stored.instance.awaits_command(call.command));
+        if !is_awaited && run.is_none_or(|run| run.stored.is_some()) {
+            self.add_finding(
                 Some(&call.instance_id),
-                format!("call {} of {} is waited for by nobody", call.command, call.activity),
+                format!("orphaned call {} of activity {}: no run waits for it", call.command, call.activity),
             );
         }
     }
 
-    fn message(&mut self, row: &Row) {
-        let waiting = match decode::<inbox::Waiting>(&row.value) {
-            Ok(waiting) => waiting,
-            Err(error) => return self.find(None, format!("a message: {error}")),
+    fn check_inbox_message(&mut self, row: &Row) {
+        let inbox_row = match decode::<inbox::InboxRow>(&row.value) {
+            Ok(inbox_row) => inbox_row,
+            Err(error) => return self.add_finding(None, format!("inbox row: {error}")),
         };
-        match post::decode::<Post>(&waiting.message) {
-            Ok(post) => {
-                self.children.note_post(&waiting.instance_id, &post);
-                if let Post::Continue { run } = post
-                    && let Some(known) = self.runs.get_mut(&run)
+        match run_message::decode::<RunMessage>(&inbox_row.message) {
+            Ok(message) => {
+                self.children.record_message(&inbox_row.instance_id, &message);
+                if let RunMessage::Continue { run_id } = message
+                    && let Some(run) = self.runs.get_mut(&run_id)
                 {
-                    known.notes += 1;
+                    run.continue_messages += 1;
                 }
             }
-            Err(error) => self.find(Some(&waiting.instance_id), error.to_string()),
+            Err(error) => self.add_finding(Some(&inbox_row.instance_id), error.to_string()),
         }
     }
 
-    fn outgoing(&mut self, row: &Row) {
+    fn check_outgoing(&mut self, row: &Row) {
         let (target, _) = match outbox::read_key(&row.key) {
             Ok(read) => read,
-            Err(error) => return self.find(None, error.to_string()),
+            Err(error) => return self.add_finding(None, error.to_string()),
         };
-        if target == outbox::PUBLIC {
+        if target == outbox::PUBLIC_INDEX_TARGET {
             return;
         }
-        let letter = decode::<outbox::Outgoing>(&row.value)
-            .map_err(|error| error.to_string())
-            .and_then(|out| post::decode::<Letter>(&out.message).map_err(|error| error.to_string()));
-        match letter {
-            Ok(letter) => self.children.note_post(letter.instance_id.as_str(), &letter.post),
-            Err(reason) => self.find(None, reason),
+        let addressed =
+            decode::<outbox::OutboxRow>(&row.value).map_err(|error| error.to_string()).and_then(|out| {
+                run_message::decode::<AddressedMessage>(&out.message).map_err(|error| error.to_string())
+            });
+        match addressed {
+            Ok(addressed) => self.children.record_message(addressed.instance_id.as_str(), &addressed.message),
+            Err(reason) => self.add_finding(None, reason),
         }
     }
 
-    /// A message from elsewhere that nobody has taken over.
-    pub(super) fn arrival(&mut self, row: &Row) {
-        let letter = decode::<Arrival>(&row.value)
-            .map_err(|error| error.to_string())
-            .and_then(|arrival| post::decode::<Letter>(&arrival.message).map_err(|error| error.to_string()));
-        match letter {
-            Ok(letter) => self.children.note_post(letter.instance_id.as_str(), &letter.post),
-            Err(reason) => self.find(None, format!("an arrival: {reason}")),
+    /// Checks a message from another shard that this shard has not accepted yet.
+    pub(super) fn check_inbound(&mut self, row: &Row) {
+        let addressed =
+            decode::<InboundRow>(&row.value).map_err(|error| error.to_string()).and_then(|inbound| {
+                run_message::decode::<AddressedMessage>(&inbound.message).map_err(|error| error.to_string())
+            });
+        match addressed {
+            Ok(addressed) => self.children.record_message(addressed.instance_id.as_str(), &addressed.message),
+            Err(reason) => self.add_finding(None, format!("inbound message: {reason}")),
         }
     }
 }

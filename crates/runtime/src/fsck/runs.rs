@@ -1,127 +1,149 @@
-//! Every live run by itself: its status is its history's, and something will move it.
+//! Checks every current run by itself: its status agrees with its history, and something will wake it if it is live.
+//!
+//! Links to other runs are only collected here, and checked when all shards are read.
 
-use abide_store::rows::{Passed, PrivateRows, scan_past_damage};
-use abide_store::tables::dispatches::DispatchState;
+use abide_ids::{RunId, TurnNumber};
+use abide_store::rows::{PrivateRows, TolerantPage, scan_past_damage};
+use abide_store::tables::calls::CallRowState;
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::timers::TimerKey;
-use abide_store::tables::{decode, pages};
+use abide_store::tables::{decode, history_pages};
 use abide_workflow::Status;
 use abide_workflow::instance::WaitingFor;
 
-use super::{Check, FsckError, Known};
+use super::children::{AwaitedChild, EndMessageKey};
+use super::{CheckedRun, FsckError, ShardCheck};
 use crate::run::StoredRun;
 
-impl<S: PrivateRows> Check<'_, S> {
-    pub(super) async fn run(&mut self, run: u64, known: &Known) -> Result<(), FsckError> {
-        let Some(stored) = &known.stored else { return Ok(()) };
+impl<S: PrivateRows> ShardCheck<'_, S> {
+    pub(super) async fn check_run(&mut self, run_id: RunId, run: &CheckedRun) -> Result<(), FsckError> {
+        let Some(stored) = &run.stored else { return Ok(()) };
         let status = stored.instance.status();
         if stored.row.status != RunStatus::Parked && crate::shard::row_status(status) != stored.row.status {
             let row = stored.row.status;
-            self.find(Some(&known.id), format!("its row says {row:?}, the run itself says {status}"));
+            self.add_finding(
+                Some(&run.id),
+                format!("the instance row has status {row:?}, the run has {status}"),
+            );
         }
-        self.history(run, known, status).await?;
-        for timer in stored.book.timer_rows(run) {
-            if !known.timers.contains(&timer) {
-                let TimerKey { purpose, number, .. } = timer;
-                self.find(Some(&known.id), format!("its timer {purpose:?} {number} has no row"));
+        self.check_history(run_id, run, status).await?;
+        for timer in stored.bookkeeping.timer_rows(run_id) {
+            if !run.timers.contains(&timer) {
+                let TimerKey { purpose, command, .. } = timer;
+                let command = command.map(|command| format!(" {command}")).unwrap_or_default();
+                self.add_finding(Some(&run.id), format!("timer {purpose:?}{command} has no row"));
             }
         }
         if status.is_terminal() {
             return Ok(());
         }
         self.report.live += 1;
-        self.children.live.insert(known.id.clone());
+        self.children.live_instances.insert(run.id.clone());
         if status == Status::Suspended || stored.row.status == RunStatus::Parked {
             return Ok(());
         }
-        if status == Status::Pending && known.notes == 0 {
-            self.find(Some(&known.id), "it has not begun, and nothing will move it");
+        if status == Status::Pending && run.continue_messages == 0 {
+            self.add_finding(Some(&run.id), "the run has not started, and nothing will wake it");
         }
-        for timer in stored.instance.timers() {
-            if !stored.book.timers.contains_key(&timer) {
-                self.find(Some(&known.id), format!("it waits for timer {}, which was never set", timer.0));
+        for timer in stored.instance.open_timers() {
+            if !stored.bookkeeping.timers.contains_key(&timer) {
+                self.add_finding(Some(&run.id), format!("waits for timer {timer}, which was never set"));
             }
         }
-        for standing in stored.instance.current_states(&stored.plan) {
-            self.branch(known, stored, &standing.state, &standing.waiting_for);
+        for current in stored.instance.current_states(&stored.plan) {
+            self.check_branch(run, stored, &current.state, &current.waiting_for);
         }
         Ok(())
     }
 
-    fn branch(&mut self, known: &Known, stored: &StoredRun, state: &str, waiting: &WaitingFor) {
-        let what = match waiting {
-            WaitingFor::Activity { dispatch, .. } => {
-                let call = stored.calls.iter().find(|call| call.dispatch.command == dispatch.0);
-                match call.map(|call| (call.dispatch.state, call.dispatch.not_before)) {
-                    None => format!("{state} waits for call {}, which has no record", dispatch.0),
-                    // A run that goes on by itself may not have come to the answer yet.
-                    Some((DispatchState::FailedRetryable, None)) if known.notes == 0 => {
-                        format!("{state} waits for call {}, which failed and is not made again", dispatch.0)
+    fn check_branch(&mut self, run: &CheckedRun, stored: &StoredRun, state: &str, waiting: &WaitingFor) {
+        let problem = match waiting {
+            WaitingFor::Activity { call: command, .. } => {
+                let call = stored.calls.iter().find(|call| call.row.command == *command);
+                match call.map(|call| (call.row.state, call.row.not_before)) {
+                    None => format!("{state} waits for call {command}, which has no record"),
+                    // A run with a message to continue may not have processed the result yet.
+                    Some((CallRowState::FailedRetryable, None)) if run.continue_messages == 0 => {
+                        format!("{state} waits for call {command}, which failed and has no retry scheduled")
                     }
                     Some(_) => return,
                 }
             }
             WaitingFor::Child { child } => {
-                let Some(id) = stored.book.children.get(child) else {
-                    return self.find(
-                        Some(&known.id),
-                        format!("{state} waits for child {}, which was never started", child.0),
+                let Some(id) = stored.bookkeeping.children.get(child) else {
+                    return self.add_finding(
+                        Some(&run.id),
+                        format!("{state} waits for child {child}, which was never started"),
                     );
                 };
-                let answer = format!("{}/{}/{}", known.id, stored.row.run_number, child.0);
-                let place = (self.shard, known.id.clone(), stored.row.run_number);
-                self.children.awaited.insert(format!("{id}\n{answer}"), place);
+                let (parent_id, parent_run) = (run.id.clone(), stored.row.run_number);
+                let end_message = EndMessageKey { parent_id, parent_run, command: *child };
+                let awaited = AwaitedChild { instance_id: id.as_str().to_owned(), end_message };
+                self.children.awaited.insert(awaited, self.shard);
                 return;
             }
-            WaitingFor::Nothing if known.notes == 0 => {
-                format!("{state} is ready, and nothing will move it")
+            WaitingFor::Nothing if run.continue_messages == 0 => {
+                format!("{state} is ready, and nothing will wake it")
             }
-            // Its timer is among those of the run; an event may come at any time.
+            // Timers are checked with the run; an event may arrive at any time.
             WaitingFor::Timer { .. } | WaitingFor::Event { .. } => return,
             WaitingFor::Nothing | WaitingFor::Branches { .. } => return,
         };
-        self.find(Some(&known.id), what);
+        self.add_finding(Some(&run.id), problem);
     }
 
-    /// Pages and events without gaps, and an end that is the status.
-    async fn history(&mut self, run: u64, known: &Known, status: Status) -> Result<(), FsckError> {
-        let (mut page_number, mut event_number) = (0, 0);
+    /// Checks that pages and events have no gaps, and that the last event agrees with the status.
+    async fn check_history(
+        &mut self,
+        run_id: RunId,
+        run: &CheckedRun,
+        status: Status,
+    ) -> Result<(), FsckError> {
+        let mut page_number = TurnNumber::ZERO;
+        let mut event_number = 0;
         let mut last = String::new();
-        let mut next = Some(pages::of_run(run));
+        let mut next = Some(history_pages::of_run(run_id));
         while let Some(scan) = next {
-            let Passed { page: scanned, damage } =
+            let TolerantPage { page: scanned, damage } =
                 scan_past_damage(self.reader.store, &self.partition, scan).await?;
             if damage.is_some() {
-                // Told with the rows; of the rest nothing can be said.
+                // Damage is reported with the rows; the rest of the history cannot be checked.
                 return Ok(());
             }
             for row in scanned.rows {
                 let (Ok((_, number)), Ok(page)) =
-                    (pages::read_key(&row.key), decode::<pages::Page>(&row.value))
+                    (history_pages::read_key(&row.key), decode::<history_pages::HistoryPageRow>(&row.value))
                 else {
-                    self.find(Some(&known.id), format!("page {} cannot be read", row.key));
+                    self.add_finding(Some(&run.id), format!("unreadable history page {}", row.key));
                     return Ok(());
                 };
-                if number != page_number + 1 {
-                    self.find(Some(&known.id), format!("page {number} follows page {page_number}"));
+                if number != page_number.next() {
+                    self.add_finding(
+                        Some(&run.id),
+                        format!("history page {number} follows page {page_number}"),
+                    );
                 }
                 page_number = number;
                 let events: Vec<serde_json::Value> = serde_json::from_slice(&page.events).unwrap_or_default();
                 for event in events {
                     let sequence = event.get("sequence").and_then(serde_json::Value::as_u64).unwrap_or(0);
                     if sequence != event_number + 1 {
-                        self.find(Some(&known.id), format!("event {sequence} follows event {event_number}"));
+                        self.add_finding(
+                            Some(&run.id),
+                            format!("history event {sequence} follows event {event_number}"),
+                        );
                     }
                     event_number = sequence;
-                    let kind = event.get("eventType").and_then(serde_json::Value::as_str).unwrap_or_default();
-                    if kind.starts_with("Execution") || kind == "ContinueAsNew" {
-                        kind.clone_into(&mut last);
+                    let event_type =
+                        event.get("eventType").and_then(serde_json::Value::as_str).unwrap_or_default();
+                    if event_type.starts_with("Execution") || event_type == "ContinueAsNew" {
+                        event_type.clone_into(&mut last);
                     }
                 }
             }
             next = scanned.next;
         }
-        let said = match last.as_str() {
+        let agrees = match last.as_str() {
             "ExecutionCompleted" => status == Status::Completed,
             "ExecutionFailed" => status == Status::Failed,
             "ExecutionTerminated" => status == Status::Terminated,
@@ -129,8 +151,11 @@ impl<S: PrivateRows> Check<'_, S> {
             "ExecutionSuspended" => status == Status::Suspended,
             _ => !status.is_terminal(),
         };
-        if !said {
-            self.find(Some(&known.id), format!("it is {status}, but its history ends with {last}"));
+        if !agrees {
+            self.add_finding(
+                Some(&run.id),
+                format!("the run has status {status}, but its history ends with {last}"),
+            );
         }
         Ok(())
     }

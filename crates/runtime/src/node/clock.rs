@@ -1,30 +1,29 @@
-//! The one place that reads the clocks.
+//! Reads the machine's clocks. No other file of this crate does.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use abide_workflow::Timestamp;
 
 use crate::lease::Monotonic;
-use crate::moment::Moment;
+use crate::now::Now;
 
 /// The machine's clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    began: Instant,
+pub struct NodeClock {
+    started_at: Instant,
 }
 
-impl Clock {
-    /// Begins to count.
+impl NodeClock {
+    /// Starts the monotonic clock.
     #[expect(clippy::disallowed_methods, reason = "the composition root reads the clock")]
     pub(super) fn new() -> Self {
-        Self { began: Instant::now() }
+        Self { started_at: Instant::now() }
     }
 
-    /// Now.
     #[expect(clippy::disallowed_methods, reason = "the composition root reads the clock")]
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Now {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
-        Moment { wall, mono: Monotonic(self.began.elapsed()) }
+        Now { wall, mono: Monotonic(self.started_at.elapsed()) }
     }
 }

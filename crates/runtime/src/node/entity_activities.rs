@@ -1,105 +1,115 @@
-//! Activities with which workflows use entities: record, ask, clear, read.
+//! The activities with which workflows use entities: they read and clear events, read the state, and call operations.
 //!
-//! They are ordinary activities, dispatched and retried as any other; the call's idempotency key is the operation's id, so an operation has
-//! its effect once however often the call is delivered.
+//! They are ordinary activities, dispatched and retried like any other. The idempotency key of the call is that of the
+//! operation, so an operation takes effect once, however many attempts the call needs. They know the node only as a
+//! client.
 
 mod inputs;
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use abide_dispatch::Failure;
-use abide_dispatch::local::{Activities, Category, Declaration, Invocation, RegisterError};
-use abide_store::tables::dedupe::ENTITY_OPERATION;
+use abide_dispatch::CallFailure;
+use abide_dispatch::local::{
+    ActivityCategory, ActivityDeclaration, LocalActivities, LocalInvocation, LocalRegisterError,
+};
+use abide_ids::KeyDigest;
+use abide_store::tables::idempotency::SCOPE_ENTITY_OPERATION;
 use abide_workflow::json::Json;
 use serde_json::{Value, json};
 
-use self::inputs::{UpTo, asked_schema, named_schema, up_to_schema};
+use self::inputs::{EventBound, entity_schema, operation_schema, up_to_schema};
 use super::Node;
-use crate::entity::{Asked, EntityId, EntityReadError, Operate, Operated, Operation, RecordedEvent};
-use crate::hands::Store;
-use crate::request::{Refused, Repeat, Reply, Request};
+use crate::entity::{
+    EntityId, EntityOperation, EntityReadError, OperationReply, OperationRequest, ParsedOperation,
+    RecordedEvent,
+};
+use crate::request::{RequestError, RequestIdempotency, ShardReply, ShardRequest};
+use abide_store::Store;
 
-/// The way from activities, which a node is started with, back to the node.
+/// The entity activities. A node is started with its activities, so the node is attached to them afterwards.
 #[derive(Debug)]
-pub struct EntityDesk<S> {
+pub struct EntityActivities<S> {
     node: Arc<OnceLock<Weak<Node<S>>>>,
 }
 
-impl<S> Default for EntityDesk<S> {
+impl<S> Default for EntityActivities<S> {
     fn default() -> Self {
         Self { node: Arc::default() }
     }
 }
 
-impl<S> Clone for EntityDesk<S> {
+impl<S> Clone for EntityActivities<S> {
     fn clone(&self) -> Self {
         Self { node: Arc::clone(&self.node) }
     }
 }
 
-/// Events that one activity answers at most; more are read page by page over the interface.
+/// The most events one activity returns; more must be read page by page.
 const EVENTS_MAX: usize = 100_000;
-const PAGE: usize = 1_000;
-/// Events of a page that does not say how many it is to have.
-const PAGE_DEFAULT: usize = 100;
-/// Bytes of an event in a page besides the event itself: its position, its time and their names.
-const EVENT_BYTES: usize = 128;
+const PAGE_EVENTS_MAX: usize = 1_000;
+/// Events of a page if the input has no limit.
+const PAGE_EVENTS_DEFAULT: usize = 100;
+/// Bytes of an event in a page beside the event itself: its position, its time and their field names.
+const EVENT_OVERHEAD_BYTES: usize = 128;
 
-impl<S: Store> EntityDesk<S> {
-    /// From now on the activities reach this node.
-    pub fn open(&self, node: &Arc<Node<S>>) {
-        // The first node stays; a desk serves one.
+impl<S: Store> EntityActivities<S> {
+    /// Makes the activities use this node.
+    pub fn attach(&self, node: &Arc<Node<S>>) {
+        // The first node stays: activities serve one node.
         let _ = self.node.set(Arc::downgrade(node));
     }
 
-    /// Registers the activities.
-    pub fn register(&self, activities: &mut Activities) -> Result<(), RegisterError> {
-        let named = named_schema();
-        let mut bounded = named.clone();
-        if let Some(properties) = bounded.get_mut("properties").and_then(Value::as_object_mut) {
+    pub fn register(&self, activities: &mut LocalActivities) -> Result<(), LocalRegisterError> {
+        let entity = entity_schema();
+        let mut entity_up_to = entity.clone();
+        if let Some(properties) = entity_up_to.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert("upTo".to_owned(), up_to_schema());
         }
-        let asked = asked_schema();
+        let operation = operation_schema();
         let declare = |name: &str, input: &Value| {
-            Declaration::new(name, Category::Entity).input(input.clone()).output(json!({}))
+            ActivityDeclaration::new(name, ActivityCategory::Entity).input(input.clone()).output(json!({}))
         };
-        let desk = self.clone();
+        let handler = self.clone();
+        activities.register(declare("GetEntityEvents", &entity_up_to), move |call| {
+            handler.clone().get_events(call)
+        })?;
+        let handler = self.clone();
         activities
-            .register(declare("GetEntityEvents", &bounded), move |call| desk.clone().get_events(call))?;
-        let desk = self.clone();
-        activities.register(declare("ClearEntityEvents", &bounded), move |call| desk.clone().clear(call))?;
-        let desk = self.clone();
-        activities.register(declare("entity.get", &named), move |call| desk.clone().get(call))?;
-        let desk = self.clone();
-        activities.register(declare("entity.call", &asked), move |call| desk.clone().call(call))?;
-        let desk = self.clone();
-        activities.register(declare("entity.signal", &asked), move |call| desk.clone().signal(call))
+            .register(declare("ClearEntityEvents", &entity_up_to), move |call| handler.clone().clear(call))?;
+        let handler = self.clone();
+        activities.register(declare("entity.get", &entity), move |call| handler.clone().get(call))?;
+        let handler = self.clone();
+        activities.register(declare("entity.call", &operation), move |call| handler.clone().call(call))?;
+        let handler = self.clone();
+        activities.register(declare("entity.signal", &operation), move |call| handler.clone().signal(call))
     }
 
-    async fn get_events(self, call: Invocation) -> Result<Json, Failure> {
+    async fn get_events(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(json!([]))) };
-        let unreadable = |error: EntityReadError| Failure::retryable("EntityUnreadable", error.to_string());
-        let Some(reader) = node.entities_with(&entity) else { return Ok(Arc::new(json!([]))) };
+        let unreadable =
+            |error: EntityReadError| CallFailure::retryable("EntityUnreadable", error.to_string());
+        let Some(reader) = node.entity_reader_for(&entity) else { return Ok(Arc::new(json!([]))) };
         let Some(mut view) = reader.view(&entity).await.map_err(unreadable)? else {
             return Ok(Arc::new(json!([])));
         };
-        let until = UpTo::of(&call.input).until(view.first_position, view.next_position);
+        let until = EventBound::parse(&call.input).end_position(view.first_position, view.next_position);
         (view.next_position, view.event_count) = (until, until.saturating_sub(view.first_position));
         let bytes_max = node.payload_bytes_max();
         let too_large = |what: String| {
-            Failure::for_good(
+            CallFailure::permanent(
                 "EntityEventsTooLarge",
-                format!("{entity} has {what}: read them page by page, or clear what is done with"),
+                format!("{entity} has {what}: read them page by page, or clear the events already processed"),
             )
         };
         if view.event_count > EVENTS_MAX as u64 {
             return Err(too_large(format!("{} events", view.event_count)));
         }
-        let (mut events, mut bytes) = (Vec::new(), 2);
+        let mut events = Vec::new();
+        let mut bytes = 2;
         let mut from = Some(view.first_position);
         while let Some(position) = from {
-            let page = reader.events(&view, position, PAGE).await.map_err(unreadable)?;
+            let page = reader.events(&view, position, PAGE_EVENTS_MAX).await.map_err(unreadable)?;
             for event in page.events {
                 bytes += event.event.get().len() + 1;
                 if bytes > bytes_max {
@@ -112,25 +122,25 @@ impl<S: Store> EntityDesk<S> {
         Ok(Arc::new(Value::Array(events)))
     }
 
-    async fn clear(self, call: Invocation) -> Result<Json, Failure> {
+    async fn clear(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else {
             return Ok(Arc::new(json!({"cleared": 0})));
         };
-        let up_to = match UpTo::of(&call.input) {
-            UpTo::Nothing => return Ok(Arc::new(json!({"cleared": 0}))),
-            UpTo::Everything => None,
-            UpTo::Position(position) => Some(position),
+        let up_to = match EventBound::parse(&call.input) {
+            EventBound::Nothing => return Ok(Arc::new(json!({"cleared": 0}))),
+            EventBound::Everything => None,
+            EventBound::Position(position) => Some(position),
         };
-        node.operate(entity, Operation::Clear { up_to }, &call).await
+        node.operate(entity, EntityOperation::Clear { up_to }, &call).await
     }
 
-    async fn get(self, call: Invocation) -> Result<Json, Failure> {
+    async fn get(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(Value::Null)) };
-        let Some(reader) = node.entities_with(&entity) else { return Ok(Arc::new(Value::Null)) };
+        let Some(reader) = node.entity_reader_for(&entity) else { return Ok(Arc::new(Value::Null)) };
         let view = reader.view(&entity).await;
-        let view = view.map_err(|error| Failure::retryable("EntityUnreadable", error.to_string()))?;
+        let view = view.map_err(|error| CallFailure::retryable("EntityUnreadable", error.to_string()))?;
         let Some(view) = view else { return Ok(Arc::new(Value::Null)) };
         let state: Value =
             view.state.as_deref().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
@@ -141,74 +151,84 @@ impl<S: Store> EntityDesk<S> {
         })))
     }
 
-    async fn call(self, call: Invocation) -> Result<Json, Failure> {
+    async fn call(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let entity =
-            entity_of(&call.input, call.input.get("entityType").and_then(Value::as_str).unwrap_or_default())?;
+        let entity = parse_entity_id(
+            &call.input,
+            call.input.get("entityType").and_then(Value::as_str).unwrap_or_default(),
+        )?;
         let name = call.input.get("operation").and_then(Value::as_str).unwrap_or_default().to_owned();
         let input = Arc::new(call.input.get("input").cloned().unwrap_or_default());
-        let asked =
-            Asked::of(&name, input).map_err(|error| Failure::for_good(error.code(), error.to_string()))?;
-        match asked {
-            Asked::Operation(operation) => node.operate(entity, operation, &call).await,
-            Asked::GetEvents { from, limit } => node.events_page(&entity, from, limit).await,
-            Asked::GetState => self.get(call).await,
+        let parsed = ParsedOperation::parse(&name, input)
+            .map_err(|error| CallFailure::permanent(error.code(), error.to_string()))?;
+        match parsed {
+            ParsedOperation::Change(operation) => node.operate(entity, operation, &call).await,
+            ParsedOperation::GetEvents { from, limit } => node.events_page(&entity, from, limit).await,
+            ParsedOperation::GetState => self.get(call).await,
         }
     }
 
-    async fn signal(self, call: Invocation) -> Result<Json, Failure> {
+    async fn signal(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         self.call(call).await.map(|_| Arc::new(Value::Null))
     }
 
-    fn node(&self) -> Result<Arc<Node<S>>, Failure> {
+    fn node(&self) -> Result<Arc<Node<S>>, CallFailure> {
         let node = self.node.get().and_then(Weak::upgrade);
-        node.ok_or_else(|| Failure::retryable("NotReady", "the node is not at work"))
+        node.ok_or_else(|| CallFailure::retryable("NotReady", "the node is not ready"))
     }
 }
 
 impl<S: Store> Node<S> {
-    /// The entity an input names. Without a type it is the one entity that has the key; none if there is none.
-    async fn find_entity(&self, input: &Value) -> Result<Option<EntityId>, Failure> {
-        if let Some(kind) = input.get("entityType").and_then(Value::as_str) {
-            return entity_of(input, kind).map(Some);
+    /// The entity an input names. Without a type it is the only entity with the key; none if there is none.
+    async fn find_entity(&self, input: &Value) -> Result<Option<EntityId>, CallFailure> {
+        if let Some(entity_type) = input.get("entityType").and_then(Value::as_str) {
+            return parse_entity_id(input, entity_type).map(Some);
         }
-        let unavailable =
-            |error: crate::routes::RouteError| Failure::retryable("Unavailable", error.to_string());
-        let routed = self.routes().all().await.map_err(unavailable)?;
-        let mut kinds: Vec<String> =
-            routed.into_iter().map(|(_, route)| route.entity_type.to_ascii_lowercase()).collect();
-        kinds.extend(self.options.shard.kinds.types().map(str::to_owned));
-        kinds.sort();
-        kinds.dedup();
+        let unavailable = |error: crate::event_routes::EventRouteError| {
+            CallFailure::retryable("Unavailable", error.to_string())
+        };
+        let routes = self.event_routes().list().await.map_err(unavailable)?;
+        let mut types: Vec<String> =
+            routes.into_iter().map(|(_, route)| route.entity_type.to_ascii_lowercase()).collect();
+        types.extend(self.options.shard_config.entity_kinds.types().map(str::to_owned));
+        types.sort();
+        types.dedup();
         let mut found = None;
-        for kind in kinds {
-            let entity = entity_of(input, &kind)?;
-            let Some(reader) = self.entities_with(&entity) else { continue };
+        for entity_type in types {
+            let entity = parse_entity_id(input, &entity_type)?;
+            let Some(reader) = self.entity_reader_for(&entity) else { continue };
             let view = reader.view(&entity).await;
-            let view = view.map_err(|error| Failure::retryable("EntityUnreadable", error.to_string()))?;
+            let view = view.map_err(|error| CallFailure::retryable("EntityUnreadable", error.to_string()))?;
             match (view, &found) {
                 (None, _) => {}
                 (Some(_), None) => found = Some(entity),
                 (Some(_), Some(first)) => {
-                    let message =
-                        format!("{first} and {entity} both have this key: say which entityType is meant");
-                    return Err(Failure::for_good("AmbiguousEntity", message));
+                    let message = format!("{first} and {entity} both have this key: set entityType");
+                    return Err(CallFailure::permanent("AmbiguousEntity", message));
                 }
             }
         }
         Ok(found)
     }
 
-    /// A page of events with their positions, no larger than a payload may be.
-    async fn events_page(&self, entity: &EntityId, from: u64, limit: Option<usize>) -> Result<Json, Failure> {
-        let limit = limit.unwrap_or(PAGE_DEFAULT);
-        if !(1..=PAGE).contains(&limit) {
-            let message = format!("limit must be 1 to {PAGE}");
-            return Err(Failure::for_good("OperationInputInvalid", message));
+    /// A page of events with their positions, within the payload limit unless it has only one event.
+    async fn events_page(
+        &self,
+        entity: &EntityId,
+        from: u64,
+        limit: Option<usize>,
+    ) -> Result<Json, CallFailure> {
+        let limit = limit.unwrap_or(PAGE_EVENTS_DEFAULT);
+        if !(1..=PAGE_EVENTS_MAX).contains(&limit) {
+            let message = format!("limit must be 1 to {PAGE_EVENTS_MAX}");
+            return Err(CallFailure::permanent("OperationInputInvalid", message));
         }
-        let unreadable = |error: EntityReadError| Failure::retryable("EntityUnreadable", error.to_string());
-        let (mut events, mut bytes, mut next) = (Vec::new(), 0, None);
-        let reader = self.entities_with(entity);
+        let unreadable =
+            |error: EntityReadError| CallFailure::retryable("EntityUnreadable", error.to_string());
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        let mut next = None;
+        let reader = self.entity_reader_for(entity);
         let view = match &reader {
             Some(reader) => reader.view(entity).await.map_err(unreadable)?,
             None => None,
@@ -217,7 +237,7 @@ impl<S: Store> Node<S> {
             let page = reader.events(&view, from, limit).await.map_err(unreadable)?;
             next = page.next;
             for RecordedEvent { position, recorded_at, event } in page.events {
-                bytes += event.get().len() + EVENT_BYTES;
+                bytes += event.get().len() + EVENT_OVERHEAD_BYTES;
                 if bytes > self.payload_bytes_max() && !events.is_empty() {
                     next = Some(position);
                     break;
@@ -232,46 +252,57 @@ impl<S: Store> Node<S> {
     }
 
     fn payload_bytes_max(&self) -> usize {
-        usize::try_from(self.options.shard.run.payload_bytes_max).unwrap_or(usize::MAX)
+        usize::try_from(self.options.shard_config.run_limits.payload_bytes_max).unwrap_or(usize::MAX)
     }
 
     async fn operate(
         &self,
         entity: EntityId,
-        operation: Operation,
-        call: &Invocation,
-    ) -> Result<Json, Failure> {
-        // The key is the same in every delivery of the call, and names nothing but this call.
-        let key = Repeat::digest(&[b"call", call.metadata.idempotency_key.as_bytes()]);
-        let repeat = Some(Repeat::new(key, key));
-        let operate = Operate { entity, operation, repeat, scope: ENTITY_OPERATION, route: None };
-        let reply = self.ask(Request::Operate(Box::new(operate))).await;
-        let reply = reply
-            .map_err(|error| Failure::retryable("Unanswered", error.to_string()).with_outcome_unknown())?;
+        operation: EntityOperation,
+        call: &LocalInvocation,
+    ) -> Result<Json, CallFailure> {
+        // The key is the same in every attempt of the call, and unique to this call.
+        let key = KeyDigest::of_parts(&[b"call", call.metadata.idempotency_key.as_bytes()]);
+        let idempotency = Some(RequestIdempotency::new(key, key.0));
+        let operate = OperationRequest {
+            entity,
+            operation,
+            idempotency,
+            idempotency_scope: SCOPE_ENTITY_OPERATION,
+            session_event: None,
+        };
+        let reply = self.request(ShardRequest::Operate(Box::new(operate))).await;
+        let reply = reply.map_err(|error| {
+            CallFailure::retryable("Unanswered", error.to_string()).with_outcome_unknown()
+        })?;
         match reply {
-            Reply::Operated(operated) => {
-                let Operated { output, .. } = *operated;
+            ShardReply::Operated(operated) => {
+                let OperationReply { output, .. } = *operated;
                 Ok(Arc::new(serde_json::from_str(&output).unwrap_or_default()))
             }
-            Reply::Refused(refused) => Err(refused_as(&refused)),
-            other => Err(Failure::retryable("Unexpected", format!("an operation was answered by {other:?}"))),
+            ShardReply::Refused(refused) => Err(failure_from(&refused)),
+            other => Err(CallFailure::retryable(
+                "Unexpected",
+                format!("unexpected reply to an entity operation: {other:?}"),
+            )),
         }
     }
 }
 
-fn refused_as(refused: &Refused) -> Failure {
+fn failure_from(refused: &RequestError) -> CallFailure {
     let message = refused.to_string();
     match refused {
-        refused if refused.is_transient() => Failure::retryable("Unavailable", message),
-        Refused::Operation(error) => Failure::for_good(error.code(), message),
-        Refused::EntityFull { .. } => Failure::for_good("EntityFull", message),
-        Refused::EntityDamaged { .. } => Failure::for_good("EntityDamaged", message),
-        Refused::TooLarge { .. } => Failure::for_good("PayloadTooLarge", message),
-        _ => Failure::for_good("OperationRefused", message),
+        refused if refused.is_transient() => CallFailure::retryable("Unavailable", message),
+        RequestError::Operation(error) => CallFailure::permanent(error.code(), message),
+        RequestError::EntityFull { .. } => CallFailure::permanent("EntityFull", message),
+        RequestError::EntityDamaged { .. } => CallFailure::permanent("EntityDamaged", message),
+        RequestError::TooLarge { .. } => CallFailure::permanent("PayloadTooLarge", message),
+        _ => CallFailure::permanent("OperationRefused", message),
     }
 }
 
-fn entity_of(input: &Value, kind: &str) -> Result<EntityId, Failure> {
+fn parse_entity_id(input: &Value, entity_type: &str) -> Result<EntityId, CallFailure> {
     let key = input.get("entityId").and_then(Value::as_str).unwrap_or_default();
-    EntityId::new(kind, key).map_err(|error| Failure::for_good("EntityIdInvalid", error.to_string()))
+    EntityId::new(entity_type, key)
+        .map_err(|error| CallFailure::permanent("EntityIdInvalid", error.to_string()))
 }

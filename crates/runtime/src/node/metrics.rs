@@ -1,25 +1,25 @@
-//! Counters and gauges of a node, by plain atomics: whoever serves them spells them.
+//! The counters and gauges of a node, as plain atomics.
+//!
+//! Metric names and output formats are not known here but in the server.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use abide_store::rows::Batch;
 use abide_workflow::Status;
 
-use crate::event::Notice;
+use crate::event::OperatorEvent;
 use crate::placement::{ShardCount, ShardId};
 use crate::shard::Shard;
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// So many more.
     pub fn add(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Its value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,42 +30,41 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// One more, until what is given back is dropped.
-    pub(super) fn hold(&self) -> Held<'_> {
+    /// Adds one until the guard is dropped.
+    pub(super) fn count_one(&self) -> GaugeGuard<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Held(self)
+        GaugeGuard(self)
     }
 
-    /// Its value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One that a gauge counts.
+/// Counts one in a gauge for as long as it exists.
 #[derive(Debug)]
-pub(super) struct Held<'a>(&'a Gauge);
+pub(super) struct GaugeGuard<'a>(&'a Gauge);
 
-impl Drop for Held<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How long runs took: counts up to each bound, in milliseconds.
+/// A cumulative histogram of durations in milliseconds.
 #[derive(Debug, Default)]
-pub struct Durations {
+pub struct DurationHistogram {
     counts: [Counter; 12],
     sum_ms: Counter,
     count: Counter,
 }
 
-impl Durations {
-    /// The upper bounds, in milliseconds; what is above the last is only in the total.
+impl DurationHistogram {
+    /// The upper bounds. Durations above the last one are only in the total.
     pub const BOUNDS_MS: [u64; 12] =
         [1, 5, 10, 50, 100, 500, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000];
 
-    fn note(&self, ms: u64) {
+    fn record(&self, ms: u64) {
         self.sum_ms.add(ms);
         self.count.add(1);
         for (bound, count) in Self::BOUNDS_MS.iter().zip(&self.counts) {
@@ -75,82 +74,71 @@ impl Durations {
         }
     }
 
-    /// Bounds and how many were within each.
+    /// Each bound, with the number of durations up to it.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         Self::BOUNDS_MS.iter().copied().zip(self.counts.iter().map(Counter::get))
     }
 
-    /// All of them: how many, and their sum in milliseconds.
+    /// The number of durations, and their sum in milliseconds.
     pub fn total(&self) -> (u64, u64) {
         (self.count.get(), self.sum_ms.get())
     }
 }
 
-/// What one shard shows.
+/// The metrics of one shard.
 #[derive(Debug, Default)]
 pub struct ShardMetrics {
-    working: AtomicBool,
-    in_memory: AtomicUsize,
-    waiting: AtomicUsize,
-    /// Commits sent.
+    is_working: AtomicBool,
+    resident_instances: AtomicUsize,
+    queued: AtomicUsize,
     pub commits: Counter,
 }
 
 impl ShardMetrics {
-    /// Whether it is at work.
-    pub fn working(&self) -> bool {
-        self.working.load(Ordering::Relaxed)
+    /// True if this node owns the shard and works on it.
+    pub fn is_working(&self) -> bool {
+        self.is_working.load(Ordering::Relaxed)
     }
 
-    /// Instances in memory.
-    pub fn instances_in_memory(&self) -> usize {
-        self.in_memory.load(Ordering::Relaxed)
+    /// Instances held in memory.
+    pub fn resident_instances(&self) -> usize {
+        self.resident_instances.load(Ordering::Relaxed)
     }
 
-    /// Work that waits.
-    pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+    /// Requests and messages that are queued.
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
     }
 }
 
-/// What a node counts.
+/// The metrics of a node.
 #[derive(Debug, Default)]
 pub struct Metrics {
     shards: Vec<ShardMetrics>,
-    /// Runs begun.
-    pub began: Counter,
-    /// Runs that ended well.
-    pub completed: Counter,
-    /// Runs that failed.
-    pub failed: Counter,
-    /// Runs that were terminated.
-    pub terminated: Counter,
-    /// Runs found stuck.
-    pub stuck: Counter,
-    /// Runs set aside.
-    pub parked: Counter,
-    /// Calls delivered again after their first owner stopped.
-    pub redelivered: Counter,
-    /// Calls that failed for good.
+    pub runs_started: Counter,
+    pub runs_completed: Counter,
+    pub runs_failed: Counter,
+    pub runs_terminated: Counter,
+    pub runs_stuck: Counter,
+    pub runs_parked: Counter,
+    /// Calls attempted again because their last attempt was orphaned.
+    pub calls_recovered: Counter,
+    /// Calls that failed permanently.
     pub calls_failed: Counter,
-    /// Calls running now.
     pub calls_running: Gauge,
     /// Operations that changed an entity.
-    pub operated: Counter,
-    /// Messages that were given up.
+    pub entity_operations: Counter,
+    /// Messages put into the dead-letter queue.
     pub dead_lettered: Counter,
     /// Places in the store that cannot be read.
-    pub unreadable: Counter,
-    /// Calls that wait for a slot to run in.
+    pub unreadable_places: Counter,
+    /// Calls that wait for a concurrency permit, or for their target.
     pub calls_waiting: Gauge,
-    /// Commits sent.
     pub commits: Counter,
-    /// Rows in them, heads included.
-    pub rows: Counter,
-    /// Bytes in them.
-    pub bytes: Counter,
-    /// How long runs took.
-    pub durations: Durations,
+    /// Rows committed, heads included.
+    pub commit_rows: Counter,
+    pub commit_bytes: Counter,
+    pub run_durations: DurationHistogram,
 }
 
 impl Metrics {
@@ -158,65 +146,64 @@ impl Metrics {
         Self { shards: shards.shards().map(|_| ShardMetrics::default()).collect(), ..Self::default() }
     }
 
-    pub(super) fn note(&self, id: ShardId, shard: &Shard) {
+    pub(super) fn record_shard(&self, id: ShardId, shard: &Shard) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
-            metrics.working.store(shard.is_working(), Ordering::Relaxed);
-            metrics.in_memory.store(shard.instances_in_memory(), Ordering::Relaxed);
-            metrics.waiting.store(shard.waiting(), Ordering::Relaxed);
+            metrics.is_working.store(shard.is_working(), Ordering::Relaxed);
+            metrics.resident_instances.store(shard.resident_instances(), Ordering::Relaxed);
+            metrics.queued.store(shard.queued_items(), Ordering::Relaxed);
         }
     }
 
     pub(super) fn shard_stopped(&self, id: ShardId) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
-            metrics.working.store(false, Ordering::Relaxed);
-            metrics.in_memory.store(0, Ordering::Relaxed);
-            metrics.waiting.store(0, Ordering::Relaxed);
+            metrics.is_working.store(false, Ordering::Relaxed);
+            metrics.resident_instances.store(0, Ordering::Relaxed);
+            metrics.queued.store(0, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn note_commit(&self, id: ShardId, batch: &Batch) {
+    pub(super) fn record_commit(&self, id: ShardId, batch: &Batch) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.commits.add(1);
         }
         self.commits.add(1);
-        self.rows.add(batch.rows() as u64);
-        self.bytes.add(batch.bytes() as u64);
+        self.commit_rows.add(batch.row_count() as u64);
+        self.commit_bytes.add(batch.size_bytes() as u64);
     }
 
-    pub(super) fn told(&self, notice: &Notice) {
-        match notice {
-            Notice::Began => self.began.add(1),
-            Notice::Ended { status, took_ms } => {
-                self.durations.note(*took_ms);
+    pub(super) fn record_event(&self, event: &OperatorEvent) {
+        match event {
+            OperatorEvent::RunStarted => self.runs_started.add(1),
+            OperatorEvent::RunEnded { status, duration_ms } => {
+                self.run_durations.record(*duration_ms);
                 match status {
-                    Status::Failed => self.failed.add(1),
-                    Status::Terminated => self.terminated.add(1),
-                    _ => self.completed.add(1),
+                    Status::Failed => self.runs_failed.add(1),
+                    Status::Terminated => self.runs_terminated.add(1),
+                    _ => self.runs_completed.add(1),
                 }
             }
-            Notice::Stuck { .. } => self.stuck.add(1),
-            Notice::Parked { .. } => self.parked.add(1),
-            Notice::Redelivered => self.redelivered.add(1),
-            Notice::CallFailed { .. } => self.calls_failed.add(1),
-            Notice::Operated => self.operated.add(1),
-            Notice::DeadLettered { .. } => self.dead_lettered.add(1),
-            Notice::Unreadable { .. } => self.unreadable.add(1),
-            Notice::Owned { .. } => {}
+            OperatorEvent::Stuck { .. } => self.runs_stuck.add(1),
+            OperatorEvent::Parked { .. } => self.runs_parked.add(1),
+            OperatorEvent::CallRecovered => self.calls_recovered.add(1),
+            OperatorEvent::CallFailed { .. } => self.calls_failed.add(1),
+            OperatorEvent::EntityChanged => self.entity_operations.add(1),
+            OperatorEvent::DeadLettered { .. } => self.dead_lettered.add(1),
+            OperatorEvent::Unreadable { .. } => self.unreadable_places.add(1),
+            OperatorEvent::Owned { .. } => {}
         }
     }
 
-    /// Each shard's own, in their order.
+    /// The metrics of all shards, in order.
     pub fn shards(&self) -> impl Iterator<Item = &ShardMetrics> {
         self.shards.iter()
     }
 
-    /// Shards at work.
-    pub fn shards_working(&self) -> usize {
-        self.shards.iter().filter(|shard| shard.working()).count()
+    pub fn working_shards(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.is_working()).count()
     }
 
-    /// Instances in memory.
-    pub fn instances_in_memory(&self) -> usize {
-        self.shards.iter().map(ShardMetrics::instances_in_memory).sum()
+    /// Instances held in memory.
+    pub fn resident_instances(&self) -> usize {
+        self.shards.iter().map(ShardMetrics::resident_instances).sum()
     }
 }

@@ -1,239 +1,252 @@
-//! The tokio driver: a task per shard, and the way of a request to its shard and back.
+//! The tokio driver: runs one task per shard, and carries requests to their shards and replies back.
 //!
-//! Decides nothing. The clock is read here and nowhere below.
+//! It decides nothing about runs. Clocks are read here and in no layer below.
 
-mod calls;
-mod carrier;
 mod clock;
 mod entity_activities;
 mod metrics;
-mod tickets;
+mod pending_replies;
+mod running_attempts;
+mod shard_task;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_dispatch::Transport;
-use abide_store::rows::{Health, PartitionError, StoreError};
+use abide_dispatch::ActivityTransport;
+use abide_ids::KeyDigest;
+use abide_store::rows::{PartitionError, StoreError, StoreHealth};
 use abide_workflow::{InstanceId, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::config::Config;
+use crate::config::ShardConfig;
 use crate::definitions::Definitions;
-use crate::entity::{EntityId, EntityReader, Operated};
-use crate::hands::{Hands, Store};
+use crate::effect_executor::StoreIo;
+use crate::entity::{EntityId, EntityReader, OperationReply};
+use crate::event_routes::EventRoutes;
 use crate::placement::ShardId;
-use crate::post;
-use crate::request::{Reply, Request, RunView, Start};
-use crate::routes::Routes;
-pub use crate::run::ShowError;
-use crate::run::{CallReader, HistoryPage, HistoryPlace};
-use carrier::{Carrier, Incoming};
-pub use clock::Clock;
-pub use entity_activities::EntityDesk;
+use crate::request::{RunView, ShardReply, ShardRequest, StartRequest};
+pub use crate::run::RunReadError;
+use crate::run::{CallReader, HistoryCursor, HistoryPage};
+use crate::run_message;
+use abide_store::Store;
+pub use clock::NodeClock;
+pub use entity_activities::EntityActivities;
 pub use metrics::{Metrics, ShardMetrics};
+use shard_task::{ShardTask, ShardTaskMessage};
 
-/// How a node works.
+/// The options of a node.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// What each shard is told.
-    pub shard: Config,
-    /// Activities that run at the same time (`maxConcurrentActivityFunctions`).
-    pub activities_max: usize,
-    /// How long calls under way may go on when the node goes down.
+pub struct NodeOptions {
+    pub shard_config: ShardConfig,
+    /// The most activity calls that run at the same time (`maxConcurrentActivityFunctions`).
+    pub concurrent_calls_max: usize,
+    /// The time calls in flight are given to end when the node shuts down.
     pub drain_grace: Duration,
 }
 
-/// One server process at work.
+/// One running server process: all its shard tasks, and the way to them.
 #[derive(Debug)]
 pub struct Node<S> {
-    hands: Arc<Hands<S>>,
-    routes: Routes<S>,
-    options: Options,
-    shards: Vec<mpsc::UnboundedSender<Incoming>>,
+    store_io: Arc<StoreIo<S>>,
+    event_routes: EventRoutes<S>,
+    options: NodeOptions,
+    shard_senders: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
     metrics: Arc<Metrics>,
-    clock: Clock,
+    clock: NodeClock,
 }
 
-/// A request that was not answered: the shard was lost meanwhile. It may have been done or not; ask.
+/// No reply to a request, because this node lost the shard. The request may have been done or not: the caller must
+/// check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the shard was given up before it answered: the request may have been done or not")]
-pub struct Unanswered;
+#[error("shard ownership was lost before the reply: the outcome is unknown")]
+pub struct ShardLost;
 
-/// A start whose run's end is waited for.
+/// A started run whose end can be awaited.
 #[derive(Debug)]
-pub struct Begun {
-    /// How the start was answered.
-    pub reply: Reply,
-    /// Answered when the run has ended.
-    pub end: oneshot::Receiver<Reply>,
+pub struct StartHandle {
+    /// The reply to the start.
+    pub reply: ShardReply,
+    /// Receives a reply when the run has ended.
+    pub end: oneshot::Receiver<ShardReply>,
 }
 
 impl<S: Store> Node<S> {
-    /// Begins to take every shard of the store and to work on it.
-    pub fn start<T: Transport + 'static>(
+    /// Starts a task for every shard of the store, which acquires the shard and works on it.
+    pub fn start<T: ActivityTransport + 'static>(
         store: Arc<S>,
         definitions: Arc<Definitions<S>>,
         activities: &Arc<T>,
-        options: Options,
+        #[cfg_attr(not(feature = "faults"), expect(unused_mut, reason = "only test builds plant faults"))]
+        mut options: NodeOptions,
     ) -> Result<Self, PartitionError> {
-        let routes = Routes::new(Arc::clone(&store))?;
-        let hands = Arc::new(Hands::new(store, definitions, options.shard.shards)?);
-        let metrics = Arc::new(Metrics::new(options.shard.shards));
-        let clock = Clock::new();
-        let slots = Arc::new(Semaphore::new(options.activities_max.min(Semaphore::MAX_PERMITS)));
+        #[cfg(feature = "faults")]
+        if options.shard_config.fault.is_none() {
+            options.shard_config.fault = crate::fault_injection::Fault::from_environment();
+        }
+        let event_routes = EventRoutes::new(Arc::clone(&store))?;
+        let store_io = Arc::new(StoreIo::new(store, definitions, options.shard_config.shard_count)?);
+        let metrics = Arc::new(Metrics::new(options.shard_config.shard_count));
+        let clock = NodeClock::new();
+        let permits = Arc::new(Semaphore::new(options.concurrent_calls_max.min(Semaphore::MAX_PERMITS)));
         let (senders, receivers): (Vec<_>, Vec<_>) =
-            options.shard.shards.shards().map(|_| mpsc::unbounded_channel()).unzip();
+            options.shard_config.shard_count.shards().map(|_| mpsc::unbounded_channel()).unzip();
         let mut tasks = JoinSet::new();
-        for (id, (own, incoming)) in options.shard.shards.shards().zip(senders.iter().cloned().zip(receivers))
+        for (id, (own, incoming)) in
+            options.shard_config.shard_count.shards().zip(senders.iter().cloned().zip(receivers))
         {
-            let calls =
-                calls::Calls::new(Arc::clone(activities), Arc::clone(&slots), own, Arc::clone(&metrics));
-            let carrier = Carrier {
+            let attempts = running_attempts::RunningAttempts::new(
+                Arc::clone(activities),
+                Arc::clone(&permits),
+                own,
+                Arc::clone(&metrics),
+            );
+            let task = ShardTask {
                 id,
-                config: options.shard.clone(),
-                hands: Arc::clone(&hands),
+                config: options.shard_config.clone(),
+                store_io: Arc::clone(&store_io),
                 peers: senders.clone(),
                 metrics: Arc::clone(&metrics),
                 clock,
             };
-            tasks.spawn(carrier.run(incoming, calls));
+            tasks.spawn(task.run(incoming, attempts));
         }
         Ok(Self {
-            hands,
-            routes,
+            store_io,
+            event_routes,
             options,
-            shards: senders,
+            shard_senders: senders,
             tasks: tokio::sync::Mutex::new(tasks),
             metrics,
             clock,
         })
     }
 
-    /// Asks the shard of an instance.
-    pub async fn ask(&self, request: Request) -> Result<Reply, Unanswered> {
-        let (reply, answer) = oneshot::channel();
-        self.send(request, reply, None);
-        answer.await.map_err(|_| Unanswered)
+    /// Sends a request to its shard, and waits for the reply.
+    pub async fn request(&self, request: ShardRequest) -> Result<ShardReply, ShardLost> {
+        let (sender, reply) = oneshot::channel();
+        self.send_to_shard(request, sender, None);
+        reply.await.map_err(|_| ShardLost)
     }
 
-    /// Asks without waiting for what is placed by one key: all of it is taken in this order, or all of it is refused.
-    pub fn ask_together(&self, placement_key: &str, requests: Vec<Request>) -> Vec<oneshot::Receiver<Reply>> {
-        let (replies, answers): (Vec<_>, Vec<_>) = requests.iter().map(|_| oneshot::channel()).unzip();
-        let shard = self.options.shard.shards.shard_of(placement_key);
-        if let Some(sender) = self.shards.get(shard.number() as usize) {
-            let requests = requests.into_iter().zip(replies).collect();
-            drop(sender.send(Incoming::AskTogether(requests)));
+    /// Sends requests with the same placement key to their shard, without waiting for the replies. The shard accepts
+    /// all of them in this order, or refuses all of them.
+    pub fn request_group(
+        &self,
+        placement_key: &str,
+        requests: Vec<ShardRequest>,
+    ) -> Vec<oneshot::Receiver<ShardReply>> {
+        let (senders, replies): (Vec<_>, Vec<_>) = requests.iter().map(|_| oneshot::channel()).unzip();
+        let shard = self.options.shard_config.shard_count.shard_of(placement_key);
+        if let Some(sender) = self.shard_senders.get(shard.number() as usize) {
+            let requests = requests.into_iter().zip(senders).collect();
+            drop(sender.send(ShardTaskMessage::RequestGroup(requests)));
         }
-        answers
+        replies
     }
 
-    /// How an operation was answered that is known by this digest and came to this key's shard, if it did.
-    pub async fn recall_operation(
+    /// The stored reply of an entity operation, by placement key, scope and digest of its idempotency key. None if it
+    /// is not stored, has expired or cannot be read.
+    pub async fn stored_operation_reply(
         &self,
         placement_key: &str,
         scope: &str,
-        digest: &[u8; 32],
-    ) -> Result<Option<Operated>, StoreError> {
-        let shard = self.options.shard.shards.shard_of(placement_key);
-        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
-        let kept = self.hands.kept(partition, scope, digest).await?;
-        let kept = kept.ok().flatten().filter(|kept| kept.expires_at > self.now().0);
-        Ok(kept.and_then(|kept| post::decode::<Operated>(&kept.answer).ok()))
+        digest: &KeyDigest,
+    ) -> Result<Option<OperationReply>, StoreError> {
+        let shard = self.options.shard_config.shard_count.shard_of(placement_key);
+        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
+        let stored = self.store_io.read_stored_reply(partition, scope, digest).await?;
+        let stored = stored.ok().flatten().filter(|stored| stored.expires_at > self.now());
+        Ok(stored.and_then(|stored| run_message::decode::<OperationReply>(&stored.reply).ok()))
     }
 
-    /// Begins a run, and says when it has ended.
-    pub async fn begin(&self, start: Start) -> Result<Begun, Unanswered> {
-        let (reply, answer) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
-        self.send(Request::Start(Box::new(start)), reply, Some(end));
-        Ok(Begun { reply: answer.await.map_err(|_| Unanswered)?, end: ended })
+    /// Starts a run, and returns a handle to await its end.
+    pub async fn start_run(&self, start: StartRequest) -> Result<StartHandle, ShardLost> {
+        let (reply_sender, reply) = oneshot::channel();
+        let (end_sender, end) = oneshot::channel();
+        self.send_to_shard(ShardRequest::Start(Box::new(start)), reply_sender, Some(end_sender));
+        Ok(StartHandle { reply: reply.await.map_err(|_| ShardLost)?, end })
     }
 
-    /// An instance as the store has it.
-    pub async fn show(&self, id: &InstanceId) -> Result<Option<RunView>, ShowError> {
-        let shard = self.options.shard.shards.shard_of_instance(id);
-        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
-        match self.hands.reader().view(partition, id).await? {
+    /// The current run of an instance, as it is stored.
+    pub async fn view_instance(&self, id: &InstanceId) -> Result<Option<RunView>, RunReadError> {
+        let shard = self.options.shard_config.shard_count.shard_of_instance(id);
+        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
+        match self.store_io.run_reader().view(partition, id).await? {
             Ok(view) => Ok(view),
-            Err(unreadable) => Err(ShowError::Unreadable(Box::new(unreadable))),
+            Err(unreadable) => Err(RunReadError::Unreadable(Box::new(unreadable))),
         }
     }
 
-    /// A page of an instance's history, as JSON: events from this place on, and where to go on.
+    /// A page of an instance's history, as JSON: events from a position on, and the position to continue from.
     pub async fn history(
         &self,
         id: &InstanceId,
-        from: Option<HistoryPlace>,
+        from: Option<HistoryCursor>,
         events_max: usize,
-    ) -> Result<Option<HistoryPage>, ShowError> {
-        let shard = self.options.shard.shards.shard_of_instance(id);
-        let Some(partition) = self.hands.partition(shard) else { return Ok(None) };
-        self.hands.reader().history(partition, id, from, events_max).await
+    ) -> Result<Option<HistoryPage>, RunReadError> {
+        let shard = self.options.shard_config.shard_count.shard_of_instance(id);
+        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
+        self.store_io.run_reader().history(partition, id, from, events_max).await
     }
 
     /// Reads the entities that share a shard with this one.
-    pub fn entities_with(&self, entity: &EntityId) -> Option<EntityReader<'_, S>> {
-        self.entities_of(self.shard_of_entity(entity))
+    pub fn entity_reader_for(&self, entity: &EntityId) -> Option<EntityReader<'_, S>> {
+        self.entity_reader(self.shard_of_entity(entity))
     }
 
-    /// Waits until the public table has every state that was durable when this was asked, or a later one. Shards that are not at work here
-    /// are waited for; there is no answer if one is lost meanwhile.
-    pub async fn public_caught_up(&self) -> Result<(), Unanswered> {
-        let show = |shard: &mpsc::UnboundedSender<Incoming>| {
-            let (reply, answer) = oneshot::channel();
-            // If the shard is gone the answer's other end is dropped with it, and that is the answer.
-            drop(shard.send(Incoming::Show(reply)));
-            answer
+    /// Waits until the public table has every state that was durable at the time of the call, or a later one. Waits
+    /// also for shards that this node does not own yet; returns an error if one is lost in the meantime.
+    pub async fn await_public_index(&self) -> Result<(), ShardLost> {
+        let await_shard = |shard: &mpsc::UnboundedSender<ShardTaskMessage>| {
+            let (sender, reply) = oneshot::channel();
+            // If the shard task is gone, the sender is dropped with the message, and the receiver returns an error.
+            drop(shard.send(ShardTaskMessage::AwaitPublicIndex(sender)));
+            reply
         };
-        let answers: Vec<_> = self.shards.iter().map(show).collect();
-        for answer in answers {
-            answer.await.map_err(|_| Unanswered)?;
+        let replies: Vec<_> = self.shard_senders.iter().map(await_shard).collect();
+        for reply in replies {
+            reply.await.map_err(|_| ShardLost)?;
         }
         Ok(())
     }
 
-    /// The shard of an entity.
     pub fn shard_of_entity(&self, entity: &EntityId) -> ShardId {
-        self.options.shard.shards.shard_of(&entity.placement_key())
+        self.options.shard_config.shard_count.shard_of(&entity.placement_key())
     }
 
     /// Reads the entities of one shard.
-    pub fn entities_of(&self, shard: ShardId) -> Option<EntityReader<'_, S>> {
-        let partition = self.hands.partition(shard)?;
-        Some(EntityReader { store: self.hands.store(), partition })
+    pub fn entity_reader(&self, shard: ShardId) -> Option<EntityReader<'_, S>> {
+        let partition = self.store_io.partition(shard)?;
+        Some(EntityReader { store: self.store_io.store(), partition })
     }
 
-    /// The shard of an instance.
     pub fn shard_of_instance(&self, id: &InstanceId) -> ShardId {
-        self.options.shard.shards.shard_of_instance(id)
+        self.options.shard_config.shard_count.shard_of_instance(id)
     }
 
     /// Reads the calls of one shard's runs.
-    pub fn calls_of(&self, shard: ShardId) -> Option<CallReader<'_, S>> {
-        let partition = self.hands.partition(shard)?;
-        Some(CallReader { reader: self.hands.reader(), partition })
+    pub fn call_reader(&self, shard: ShardId) -> Option<CallReader<'_, S>> {
+        let partition = self.store_io.partition(shard)?;
+        Some(CallReader { run_reader: self.store_io.run_reader(), partition })
     }
 
-    /// Every shard, in order.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
-        self.options.shard.shards.shards()
+        self.options.shard_config.shard_count.shards()
     }
 
-    /// Where events from outside go.
-    pub fn routes(&self) -> &Routes<S> {
-        &self.routes
+    /// The routes of external events.
+    pub fn event_routes(&self) -> &EventRoutes<S> {
+        &self.event_routes
     }
 
-    /// The published definitions.
     pub fn definitions(&self) -> &Arc<Definitions<S>> {
-        self.hands.definitions()
+        self.store_io.definitions()
     }
 
-    /// The store.
     pub fn store(&self) -> &Arc<S> {
-        self.hands.store()
+        self.store_io.store()
     }
 
     /// Counters and gauges.
@@ -246,26 +259,27 @@ impl<S: Store> Node<S> {
         self.clock.now().wall
     }
 
-    /// How long it has been at work.
+    /// The time since the node was started.
     pub fn uptime(&self) -> Duration {
         self.clock.now().mono.0
     }
 
-    /// Whether requests can be served; the reason if not.
+    /// Ok if the node can serve all requests; otherwise the reason.
     pub fn readiness(&self) -> Result<(), String> {
         match self.store().health() {
-            Health::Usable => {}
-            Health::ReadOnly { reason } | Health::Unusable { reason } => return Err(reason),
+            StoreHealth::Usable => {}
+            StoreHealth::ReadOnly { reason } | StoreHealth::Unusable { reason } => return Err(reason),
         }
-        let (working, all) = (self.metrics.shards_working(), self.shards.len());
-        if working == all { Ok(()) } else { Err(format!("{working} of {all} shards are at work")) }
+        let ready = self.metrics.working_shards();
+        let all = self.shard_senders.len();
+        if ready == all { Ok(()) } else { Err(format!("{ready} of {all} shards are ready")) }
     }
 
-    /// Takes nothing new, lets calls under way end within the grace, gives the shards up.
+    /// Accepts nothing new, lets calls in flight end within the grace period, and releases the shards.
     pub async fn drain(&self) {
-        for shard in &self.shards {
-            // A shard that is gone has nothing to drain.
-            drop(shard.send(Incoming::Drain));
+        for shard in &self.shard_senders {
+            // A shard task that has ended has nothing to drain.
+            drop(shard.send(ShardTaskMessage::Drain));
         }
         let mut tasks = self.tasks.lock().await;
         let all = async { while tasks.join_next().await.is_some() {} };
@@ -274,11 +288,16 @@ impl<S: Store> Node<S> {
         }
     }
 
-    fn send(&self, request: Request, reply: oneshot::Sender<Reply>, end: Option<oneshot::Sender<Reply>>) {
-        let shard = self.options.shard.shards.shard_of(&request.placement_key());
-        if let Some(sender) = self.shards.get(shard.number() as usize) {
-            // If the shard is gone the answer's other end is dropped with it, and that is the answer.
-            drop(sender.send(Incoming::Ask { request, reply, end }));
+    fn send_to_shard(
+        &self,
+        request: ShardRequest,
+        reply: oneshot::Sender<ShardReply>,
+        end: Option<oneshot::Sender<ShardReply>>,
+    ) {
+        let shard = self.options.shard_config.shard_count.shard_of(&request.placement_key());
+        if let Some(sender) = self.shard_senders.get(shard.number() as usize) {
+            // If the shard task is gone, the sender is dropped with the message, and the receiver returns an error.
+            drop(sender.send(ShardTaskMessage::Request { request, reply, end }));
         }
     }
 }

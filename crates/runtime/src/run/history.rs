@@ -1,72 +1,79 @@
-//! A run's history and its present, as people ask for them.
+//! Reads a run's history and its current view, for clients.
+//!
+//! Nothing is written here. A history never has holes: events that cannot be read are an error, not left out.
 
-use abide_store::rows::{Partition, Passed, PrivateRows, Row, StoreError, scan_past_damage};
+use abide_ids::{RunId, TurnNumber};
+use abide_store::rows::{Partition, PrivateRows, Row, StoreError, TolerantPage, scan_past_damage};
 use abide_store::tables::decode;
+use abide_store::tables::history_pages::{self, HistoryPageRow};
 use abide_store::tables::instances::RunStatus;
-use abide_store::tables::pages::{self, Page};
-use abide_workflow::{InstanceId, RunNumber, Timestamp};
+use abide_workflow::{InstanceId, RunNumber};
 use serde_json::value::RawValue;
 
 use super::{RunReader, UnreadableRun};
 use crate::request::{RunView, ViewStatus};
 use crate::shard::view_of_stored;
 
-/// Some of a run's history.
+/// A page of a run's history.
 #[derive(Debug, Default)]
 pub struct HistoryPage {
     /// Events as JSON, in order.
     pub events: Vec<Box<RawValue>>,
-    /// Where the first event is that is left, if there is one.
-    pub next: Option<HistoryPlace>,
+    /// The position of the next event, if there is one.
+    pub next_cursor: Option<HistoryCursor>,
 }
 
-/// A place in a run's history. Found again without reading what is before it.
+/// A position in a run's history. It is found without reading the events before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HistoryPlace {
-    /// The run it is in: another run of the instance has another history.
-    pub run: RunNumber,
-    /// The page.
-    pub page: u64,
-    /// Events of the page that come before it.
-    pub event: u32,
+pub struct HistoryCursor {
+    /// Each run of an instance has its own history.
+    pub run_number: RunNumber,
+    pub page: TurnNumber,
+    /// The number of events of the page before this position.
+    pub event_offset: u32,
 }
 
-impl HistoryPlace {
-    /// Where the history of a run begins.
-    pub fn first(run: RunNumber) -> Self {
-        Self { run, page: 1, event: 0 }
+impl HistoryCursor {
+    /// The start of a run's history.
+    pub fn start_of(run_number: RunNumber) -> Self {
+        Self { run_number, page: TurnNumber::FIRST, event_offset: 0 }
     }
 }
 
-/// Why an instance cannot be shown.
+/// The reason why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ShowError {
-    /// It is there and cannot be read.
+pub enum RunReadError {
+    /// The run exists but cannot be read.
     #[error("the instance cannot be read: {}", .0.reason)]
     Unreadable(Box<UnreadableRun>),
-    /// The store could not say.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl ShowError {
-    /// Something of it cannot be read.
+impl RunReadError {
+    /// A part of the run cannot be read.
     pub(super) fn unreadable(reason: String) -> Self {
-        Self::Unreadable(Box::new(UnreadableRun { row: None, last_page: 0, last_event: 0, reason }))
+        Self::Unreadable(Box::new(UnreadableRun {
+            row: None,
+            last_page: TurnNumber::ZERO,
+            last_event: None,
+            reason,
+        }))
     }
 }
 
 impl<S: PrivateRows> RunReader<'_, S> {
-    /// The current run of an instance. A run that cannot be read is shown as far as its row goes.
+    /// The current run of an instance. A run that cannot be read is shown as far as its row can tell.
     pub async fn view(
         &self,
         partition: &Partition,
         id: &InstanceId,
     ) -> Result<Result<Option<RunView>, UnreadableRun>, StoreError> {
-        let unreadable = match self.run(partition, id).await? {
+        let unreadable = match self.load_run(partition, id).await? {
             Ok(stored) => {
-                let there = stored.filter(|stored| stored.row.status != RunStatus::Purged);
-                return Ok(Ok(there.as_ref().map(view_of_stored)));
+                let existing = stored.filter(|stored| stored.row.status != RunStatus::Purged);
+                return Ok(Ok(existing.as_ref().map(view_of_stored)));
             }
             Err(unreadable) => unreadable,
         };
@@ -80,8 +87,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
         };
         Ok(Ok(Some(RunView {
             instance_id: id.clone(),
-            run: RunNumber(row.run_number),
-            workflow: row.definition.clone(),
+            run_number: row.run_number,
+            workflow: row.definition_id.clone(),
             version: row.version.clone(),
             status,
             input: abide_workflow::json::Json::default(),
@@ -89,69 +96,70 @@ impl<S: PrivateRows> RunReader<'_, S> {
             error: None,
             correlation_id: row.correlation_id.clone(),
             entity_id: row.entity_id.clone(),
-            created_at: Timestamp(row.created_at),
-            updated_at: Timestamp(row.updated_at),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
             current_states: Vec::new(),
         })))
     }
 
-    /// Events of a run from this place on, or of the current run from its beginning on, at most so many; none if the run was forgotten. Nothing
-    /// is left out: what cannot be read is an error when its turn comes.
+    /// Events of a run from a position on, or of the current run from its start; none if the run was deleted. Nothing
+    /// is left out: an unreadable event is an error when the reader reaches it.
     pub async fn history(
         &self,
         partition: &Partition,
         id: &InstanceId,
-        from: Option<HistoryPlace>,
+        from: Option<HistoryCursor>,
         events_max: usize,
-    ) -> Result<Option<HistoryPage>, ShowError> {
-        let Some(run) = self.numbered(partition, id, from.map(|from| from.run)).await? else {
+    ) -> Result<Option<HistoryPage>, RunReadError> {
+        let Some(run) = self.find_run(partition, id, from.map(|from| from.run_number)).await? else {
             return Ok(None);
         };
-        let from = from.unwrap_or(HistoryPlace::first(run.run));
-        let mut found = HistoryPage::default();
-        match self.collect(partition, run.number, from, events_max, &mut found).await? {
-            Ok(next) => found.next = next,
-            // What comes before it is shown; whoever goes on is told.
-            Err((place, _)) if !found.events.is_empty() => found.next = Some(place),
+        let from = from.unwrap_or(HistoryCursor::start_of(run.run_number));
+        let mut page = HistoryPage::default();
+        match self.collect_events(partition, run.run_id, from, events_max, &mut page).await? {
+            Ok(next) => page.next_cursor = next,
+            // The events before the damage are returned; the next request gets the error.
+            Err((cursor, _)) if !page.events.is_empty() => page.next_cursor = Some(cursor),
             Err((_, reason)) => {
-                return Err(ShowError::unreadable(reason));
+                return Err(RunReadError::unreadable(reason));
             }
         }
-        Ok(Some(found))
+        Ok(Some(page))
     }
 
-    /// Collects events until there are enough; where to go on, or where and why not. The outer error is the store's: ask again.
-    async fn collect(
+    /// Collects events until there are enough. Returns the position to continue from, or the position and the reason
+    /// where the history cannot be read. The outer error is the store's: the caller should retry.
+    async fn collect_events(
         &self,
         partition: &Partition,
-        run: u64,
-        mut place: HistoryPlace,
+        run: RunId,
+        mut cursor: HistoryCursor,
         events_max: usize,
-        found: &mut HistoryPage,
-    ) -> Result<Result<Option<HistoryPlace>, (HistoryPlace, String)>, StoreError> {
+        collected: &mut HistoryPage,
+    ) -> Result<Result<Option<HistoryCursor>, (HistoryCursor, String)>, StoreError> {
         const BYTES_MAX: usize = 2 * 1024 * 1024;
         let mut bytes = 0;
-        let mut next = Some(pages::after(run, place.page.saturating_sub(1)).at_most(events_max.max(1)));
+        let mut next = Some(history_pages::after_turn(run, cursor.page.previous()).limit(events_max.max(1)));
         while let Some(scan) = next {
-            let Passed { page, damage } = scan_past_damage(self.store, partition, scan).await?;
+            let TolerantPage { page, damage } = scan_past_damage(self.store, partition, scan).await?;
             if let Some(damage) = damage {
-                return Ok(Err((place, damage.to_string())));
+                return Ok(Err((cursor, damage.to_string())));
             }
             for row in page.rows {
-                let events = match events_of(&row, place.page) {
+                let events = match decode_page_events(&row, cursor.page) {
                     Ok(events) => events,
-                    Err(reason) => return Ok(Err((place, reason))),
+                    Err(reason) => return Ok(Err((cursor, reason))),
                 };
-                for event in events.into_iter().skip(place.event as usize) {
+                for event in events.into_iter().skip(cursor.event_offset as usize) {
                     bytes += event.get().len();
-                    let enough = found.events.len() >= events_max || bytes > BYTES_MAX;
-                    if enough && !found.events.is_empty() {
-                        return Ok(Ok(Some(place)));
+                    let is_full = collected.events.len() >= events_max || bytes > BYTES_MAX;
+                    if is_full && !collected.events.is_empty() {
+                        return Ok(Ok(Some(cursor)));
                     }
-                    found.events.push(event);
-                    place.event += 1;
+                    collected.events.push(event);
+                    cursor.event_offset += 1;
                 }
-                place = HistoryPlace { page: place.page.saturating_add(1), event: 0, ..place };
+                cursor = HistoryCursor { page: cursor.page.next(), event_offset: 0, ..cursor };
             }
             next = page.next;
         }
@@ -159,15 +167,16 @@ impl<S: PrivateRows> RunReader<'_, S> {
     }
 }
 
-/// The events of a page, which must be the one that is expected.
-fn events_of(row: &Row, expected: u64) -> Result<Vec<Box<RawValue>>, String> {
-    let (_, number) = pages::read_key(&row.key).map_err(|error| error.to_string())?;
+/// The events of a page, which must have the expected number.
+fn decode_page_events(row: &Row, expected: TurnNumber) -> Result<Vec<Box<RawValue>>, String> {
+    let (_, number) = history_pages::read_key(&row.key).map_err(|error| error.to_string())?;
     if number != expected {
-        return Err(format!("page {expected} is missing"));
+        return Err(format!("history page {expected} is missing"));
     }
-    let page: Page = decode(&row.value).map_err(|error| format!("page {number}: {error}"))?;
-    if page.events_count == 0 {
+    let page: HistoryPageRow =
+        decode(&row.value).map_err(|error| format!("history page {number}: {error}"))?;
+    if page.event_count == 0 {
         return Ok(Vec::new());
     }
-    serde_json::from_slice(&page.events).map_err(|error| format!("page {number}: {error}"))
+    serde_json::from_slice(&page.events).map_err(|error| format!("history page {number}: {error}"))
 }

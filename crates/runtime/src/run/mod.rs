@@ -1,19 +1,19 @@
-//! A run as it is stored: its row, its parts, the pages laid over them, its calls.
+//! Reads stored runs: the row, the parts, the pages that overlay them, and the calls.
 //!
-//! Reading it is all here, for whoever loads a run, shows one or checks one. Writing is the shard's.
+//! Everything that loads, shows or checks a run reads it here. Runs are written by the shard only.
 
-mod book;
+mod bookkeeping;
+mod by_number;
+mod call_reader;
+mod call_record;
 mod history;
-mod journal;
-mod journaled;
-mod numbered;
-mod stored;
+mod load;
 mod task_events;
 
-pub use book::{Book, Change};
-pub use history::{HistoryPage, HistoryPlace, ShowError};
-pub use journal::{CallReader, OpenCalls, OpenPlace, SettledCalls, SettledPlace};
-pub use journaled::{CallState, JournaledCall};
-pub use numbered::NumberedRun;
-pub use stored::{RunReader, StoredCall, StoredRun, UnreadableRun};
+pub use bookkeeping::{EntryChange, RunBookkeeping, StuckWatch};
+pub use by_number::RunRef;
+pub use call_reader::{CallReader, OpenCallCursor, OpenCallsPage, SettledCallCursor, SettledCallsPage};
+pub use call_record::{CallRecord, CallState};
+pub use history::{HistoryCursor, HistoryPage, RunReadError};
+pub use load::{RunReader, StoredCall, StoredRun, UnreadableRun};
 pub use task_events::{TaskEvent, TaskEventType};

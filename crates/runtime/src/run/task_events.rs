@@ -1,46 +1,45 @@
-//! What a page of history tells of one call: that it was asked for, each delivery that failed, and its answer.
+//! Extracts the events of one call from a history page: its scheduling, each failed attempt, and its completion.
 //!
-//! What the activity was given and what it answered is left out: the history itself has it.
+//! The activity's input and result are left out: the history itself has them.
 
-use abide_store::tables::pages::Page;
+use abide_store::tables::history_pages::HistoryPageRow;
 use abide_workflow::CommandId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// One fact about a call, as its history has it.
+/// One history event of a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskEvent {
-    /// Its place in the history.
+    /// The event's number in the history.
     pub sequence: u64,
-    /// When, RFC 3339.
+    /// RFC 3339.
     pub timestamp: String,
-    /// What.
     pub event_type: TaskEventType,
-    /// The delivery that failed, from 0.
+    /// The attempt that failed, numbered from 0.
     pub attempt: Option<u32>,
-    /// Why it failed.
+    /// The failure of that attempt.
     pub error: Option<Box<RawValue>>,
-    /// When it is delivered again, RFC 3339; nothing if it is not.
+    /// The time of the next attempt, RFC 3339; none if the call is not retried.
     pub retry_at: Option<String>,
-    /// Nobody waited for it any more.
+    /// True if the run no longer waited for the call.
     #[serde(default)]
     pub late: bool,
 }
 
-/// What can be told of a call.
+/// The type of a call's history event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub enum TaskEventType {
-    /// It was asked for.
+    /// The call was made.
     TaskScheduled,
-    /// A delivery failed.
+    /// An attempt failed.
     TaskFailed,
-    /// It was answered.
+    /// The activity returned its result.
     TaskCompleted,
 }
 
 impl TaskEventType {
-    /// As the history spells it.
+    /// The name used in the history.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TaskScheduled => "TaskScheduled",
@@ -50,29 +49,33 @@ impl TaskEventType {
     }
 }
 
-/// As much of an event as says whether it is wanted.
+/// The fields of an event that decide if it is about the call.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct TaskEventHeader {
     event_type: String,
     command: Option<u64>,
 }
 
 /// The events of a page that are about a call.
-pub(super) fn task_events(page: &Page, command: CommandId) -> Result<Vec<TaskEvent>, serde_json::Error> {
-    if page.events_count == 0 {
+pub(super) fn task_events(
+    page: &HistoryPageRow,
+    command: CommandId,
+) -> Result<Vec<TaskEvent>, serde_json::Error> {
+    if page.event_count == 0 {
         return Ok(Vec::new());
     }
-    let mut found = Vec::new();
+    let mut call_events = Vec::new();
     let events: Vec<&RawValue> = serde_json::from_slice(&page.events)?;
     for event in events {
-        let head: Head = serde_json::from_str(event.get())?;
-        let is_told = matches!(head.event_type.as_str(), "TaskScheduled" | "TaskFailed" | "TaskCompleted");
-        if is_told && head.command == Some(command.0) {
-            found.push(serde_json::from_str(event.get())?);
+        let header: TaskEventHeader = serde_json::from_str(event.get())?;
+        let is_task_event =
+            matches!(header.event_type.as_str(), "TaskScheduled" | "TaskFailed" | "TaskCompleted");
+        if is_task_event && header.command == Some(command.0) {
+            call_events.push(serde_json::from_str(event.get())?);
         }
     }
-    Ok(found)
+    Ok(call_events)
 }
 
 #[cfg(test)]
@@ -82,24 +85,24 @@ mod tests {
     use abide_workflow::ids::BranchId;
     use abide_workflow::{Failure, Timestamp};
 
-    fn page(facts: Vec<Fact>) -> Page {
+    fn page(facts: Vec<Fact>) -> HistoryPageRow {
         let event = |(sequence, fact)| HistoryEvent { sequence, timestamp: Timestamp(0), fact };
         let events: Vec<HistoryEvent> = (1..).zip(facts).map(event).collect();
         let bytes = serde_json::to_vec(&events).unwrap();
         let events_count = u32::try_from(events.len()).unwrap();
-        Page {
+        HistoryPageRow {
             first_event: 1,
-            events_count,
-            at: 0,
+            event_count: events_count,
+            turn_at: Timestamp(0),
             events: bytes,
-            changes: vec![],
-            settled: vec![],
-            troubled: vec![],
+            part_changes: vec![],
+            settled_calls: vec![],
+            call_failures: vec![],
         }
     }
 
     #[test]
-    fn only_what_is_about_the_call_is_told_and_as_it_was_written() {
+    fn only_the_events_of_the_call_are_returned_as_they_were_written() {
         let [one, other] = [CommandId(7), CommandId(8)];
         let scheduled = |command| Fact::TaskScheduled {
             command,
@@ -111,7 +114,7 @@ mod tests {
         let failed = Fact::TaskFailed {
             command: one,
             attempt: 3,
-            error: Failure::last("Broken", "it is"),
+            error: Failure::permanent("Broken", "it is"),
             retry_at: Some(Timestamp(1_000)),
             late: false,
         };
@@ -119,9 +122,9 @@ mod tests {
         let fired = Fact::TimerFired { command: one };
         let page =
             page(vec![Fact::OrchestratorStarted, scheduled(one), scheduled(other), failed, fired, completed]);
-        let told = task_events(&page, one).unwrap();
-        let [asked, failed, completed] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((asked.event_type, asked.sequence), (TaskEventType::TaskScheduled, 2));
+        let call_events = task_events(&page, one).unwrap();
+        let [scheduled, failed, completed] = &call_events[..] else { panic!("{call_events:?}") };
+        assert_eq!((scheduled.event_type, scheduled.sequence), (TaskEventType::TaskScheduled, 2));
         assert_eq!((failed.attempt, failed.retry_at.as_deref()), (Some(3), Some("1970-01-01T00:00:01.000Z")));
         assert!(failed.error.as_ref().unwrap().get().contains("Broken"));
         assert!(completed.late && completed.error.is_none());

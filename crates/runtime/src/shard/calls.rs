@@ -1,132 +1,142 @@
-//! Calls: from the command that asks for one to its deliveries, or to the end without any.
+//! Starts calls: from the command of a turn to the effect that sends an attempt, or to the failure of a call that
+//! cannot be sent.
 //!
-//! The record of a call is durable before its delivery begins, and counts the delivery. Whether there is another is decided by the run's turn;
-//! what comes of a delivery is `answers`' to note.
+//! The row of a call is durable before an attempt is sent, and counts the attempt. The turn of the run decides whether
+//! there is another one ([`retry`](super::retry)). The result of an attempt is processed in
+//! [`attempt_results`](super::attempt_results).
 
-use abide_dispatch::identity::{FanOut, IdempotencyKey, WorkIdentity};
-use abide_dispatch::journal::{FailedFinal, FinalReason, Open, Sending, UNANSWERED_MAX};
-use abide_dispatch::{Call, Metadata};
-use abide_store::tables::dispatches::{self, DeliveryEnd, Dispatch, DispatchInput, DispatchState};
+use abide_dispatch::call_journal::{AttemptStart, CONSECUTIVE_UNANSWERED_MAX, FailedFinal, FinalReason};
+use abide_dispatch::identity::{CallIdentity, FanOutStep, IdempotencyKey};
+use abide_dispatch::{CallAttempt, Metadata};
+use abide_ids::RunId;
+use abide_store::tables::calls::{self, CallInput, CallRow, CallRowState, NotBefore};
 use abide_store::tables::encode;
 use abide_workflow::command::{StartActivity, StepIdentity};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Message, Timestamp};
 
-use super::claim::Phase;
-use super::commits::After;
-use super::schedule::{DueKey, What};
-use super::slot::{Envelope, From, OpenCall, Run};
-use super::timers::Since;
-use super::{Shard, journal, planted};
-use crate::config::Config;
-use crate::event::{CallId, Effect, Notice};
+use super::commit_queue::OnCommit;
+use super::instance_slot::{MessageSource, QueuedMessage};
+use super::ownership::OwnershipPhase;
+use super::run_state::{OpenCall, ResidentRun};
+use super::stuck::InFlightAttempt;
+use super::{Shard, call_record, fault_injected};
+use crate::config::ShardConfig;
+use crate::event::{AttemptId, Effect};
 
 impl Shard {
-    /// Deliveries under way from here.
-    pub(super) fn calls_out(&self) -> usize {
-        self.calling.len()
+    /// How many attempts this owner has in flight.
+    pub(super) fn attempts_in_flight(&self) -> usize {
+        self.attempts_in_flight.len()
     }
 
-    /// A new call: recorded and, once that is durable, delivered.
-    pub(super) fn start_call(&mut self, run: &mut Run, command: CommandId, start: StartActivity) {
+    /// Records a new call, and sends its first attempt once the record is durable.
+    pub(super) fn start_call(&mut self, run: &mut ResidentRun, command: CommandId, start: StartActivity) {
+        // Only an owner runs turns.
+        let Some(fencing_token) = self.fencing_token() else { return };
         let origin = run.instance.origin();
         let execution = origin.execution_id().to_string();
-        let keyed_by = if planted!(self, KeyWithoutRun) { origin.instance_id.as_str() } else { &execution };
-        let (key, fanned_out) = keys(&origin.workflow, keyed_by, &start.step);
-        // Outside all fan-outs a child's calls belong to what started it.
-        let parent_item = fanned_out.or_else(|| run.row.parent_item.as_deref().copied());
-        let timeout = start.attempt_timeout.unwrap_or(Config::ATTEMPT_TIMEOUT);
-        let dispatch = Dispatch {
+        let keyed_by =
+            if fault_injected!(self, KeyWithoutRun) { origin.instance_id.as_str() } else { &execution };
+        let (key, fanned_out) = work_keys(&origin.workflow, keyed_by, &start.step);
+        // Outside any fan-out, the calls of a child belong to the parent's item that started it.
+        let parent_item = fanned_out.or_else(|| run.row.parent_item_key.as_deref().copied());
+        let timeout = start.attempt_timeout.unwrap_or(ShardConfig::ATTEMPT_TIMEOUT);
+        let row = CallRow {
             instance_id: origin.instance_id.as_str().to_owned(),
-            run_number: origin.run.0,
+            run_number: origin.run,
             correlation_id: origin.correlation_id.clone(),
-            command: command.0,
+            command,
             activity: start.activity,
             step: start.step.path,
-            parent_item,
-            state: DispatchState::Pending,
+            parent_item_key: parent_item,
+            state: CallRowState::Pending,
             attempt: 0,
-            unanswered: 0,
-            fencing_token: self.fencing_token(),
-            created_at: self.now.wall.0,
-            sent_at: self.now.wall.0,
-            deadline_at: start.deadline.map(|deadline| deadline.0),
+            unanswered_attempts: 0,
+            fencing_token,
+            created_at: self.now.wall,
+            sent_at: self.now.wall,
+            deadline_at: start.deadline,
             attempt_timeout_ms: timeout.0,
             not_before: None,
-            reason: None,
-            secrets: start.secrets,
-            input: DispatchInput::Inline(Vec::new()),
+            failure_reason: None,
+            secret_paths: start.secret_pointers,
+            input: CallInput::Inline(Vec::new()),
             target: None,
             first_failure_at: None,
-            status: None,
+            failure_status: None,
             may_have_run: false,
-            unsent: false,
-            past: Vec::new(),
+            last_attempt_unsent: false,
+            past_attempts: Vec::new(),
         };
-        let call = OpenCall::new(key, dispatch, start.input);
+        let call = OpenCall::new(key, row, start.input);
         run.calls.insert(command, call);
-        self.send(run, command);
+        self.send_attempt(run, command);
     }
 
-    /// Records a delivery and makes it once the record is durable; or the call fails, if there can be none. What goes down sends nothing new: it
-    /// records that it did not.
-    fn send(&mut self, run: &mut Run, command: CommandId) {
-        let number = run.row.run;
-        let sending = |call: &OpenCall| Sending {
-            fencing_token: self.fencing_token(),
-            at: self.now.wall.0,
-            attempt_timeout_ms: call.dispatch.attempt_timeout_ms,
+    /// Records an attempt and sends it once the record is durable; or fails the call, if there can be no attempt. A
+    /// draining shard sends nothing new, and records that it did not.
+    pub(super) fn send_attempt(&mut self, run: &mut ResidentRun, command: CommandId) {
+        let Some(fencing_token) = self.fencing_token() else { return };
+        let run_id = run.row.run_id;
+        let attempt_start = |call: &OpenCall| AttemptStart {
+            fencing_token,
+            sent_at: self.now.wall,
+            attempt_timeout_ms: call.row.attempt_timeout_ms,
         };
         let Some(call) = run.calls.get_mut(&command) else { return };
-        if matches!(self.phase, Phase::Draining(_)) {
-            if call.dispatch.state == DispatchState::FailedRetryable {
-                call.dispatch.not_before = Some(Dispatch::AT_ONCE);
+        if matches!(self.phase, OwnershipPhase::Draining(_)) {
+            if call.row.state == CallRowState::FailedRetryable {
+                call.row.not_before = Some(NotBefore::Anytime);
             }
-            return self.write_call(number, call);
+            return self.write_call(run_id, call);
         }
-        call.dispatch.target = self.config.targets.of(&call.dispatch.activity);
-        if let Some(failure) = self.unresolved(call) {
+        call.row.target = self.config.targets.target_of(&call.row.activity);
+        if let Some(failure) = self.unresolved_secret(call) {
             if !call.recorded {
-                self.write_call(number, call);
+                self.write_call(run_id, call);
             }
-            return self.fail_call(run, command, failure);
+            return self.fail_unsent(run, command, failure);
         }
-        let sent = match journal::open(&call.dispatch).send(sending(call)) {
+        let sent = match call_record::state_of(&call.row).send(attempt_start(call)) {
             Ok(sent) => sent,
             Err(ended) => {
                 if !call.recorded {
-                    self.write_call(number, call);
+                    self.write_call(run_id, call);
                 }
-                return self.end_call(run, command, ended);
+                return self.fail_permanently(run, command, ended);
             }
         };
-        let ask_first = sent.record.may_have_run;
-        let attempt = call.dispatch.attempt;
-        journal::note_sent(&mut call.dispatch, &sent);
-        if planted!(self, AttemptNotPersisted) && ask_first {
-            call.dispatch.attempt = attempt;
+        let probe_first = sent.record.may_have_run;
+        let attempt = call.row.attempt;
+        call_record::record_sent(&mut call.row, &sent);
+        if fault_injected!(self, AttemptNotPersisted) && probe_first {
+            call.row.attempt = attempt;
         }
-        self.write_call(number, call);
-        if planted!(self, DeliveryForgotten) {
+        self.write_call(run_id, call);
+        if fault_injected!(self, AttemptLost) {
             return;
         }
-        call.out = true;
-        call.answered = false;
-        call.held = false;
-        call.ended = None;
-        call.came = None;
-        let Some((id, outgoing)) = outgoing(number, command, call, ask_first, self.now.wall) else { return };
-        self.calling.insert(id.clone(), Since::new(self.now.wall, call.dispatch.attempt_timeout_ms));
-        self.commits.then(After::Effect(Effect::Call(id, Box::new(outgoing))));
+        call.in_flight = true;
+        call.has_result = false;
+        call.is_held = false;
+        call.final_failure = None;
+        call.last_outcome = None;
+        let Some((id, outgoing)) = outgoing_call(run_id, command, call, probe_first, self.now.wall) else {
+            return;
+        };
+        self.attempts_in_flight
+            .insert(id.clone(), InFlightAttempt::new(self.now.wall, call.row.attempt_timeout_ms));
+        self.commits.on_commit(OnCommit::Effect(Effect::StartAttempt(id, Box::new(outgoing))));
     }
 
-    pub(super) fn write_call(&mut self, run: u64, call: &mut OpenCall) {
+    pub(super) fn write_call(&mut self, run: RunId, call: &mut OpenCall) {
         let bytes = serde_json::to_vec(&*call.input).unwrap_or_default();
-        call.bytes = bytes.len();
-        call.dispatch.input = DispatchInput::Inline(bytes);
-        let row = encode(&call.dispatch);
-        call.dispatch.input = DispatchInput::Inline(Vec::new());
-        let key = dispatches::key(run, &call.key);
+        call.input_bytes = bytes.len();
+        call.row.input = CallInput::Inline(bytes);
+        let row = encode(&call.row);
+        call.row.input = CallInput::Inline(Vec::new());
+        let key = calls::key(run, &call.idempotency_key);
         if call.recorded {
             self.commits.put(key, row)
         } else {
@@ -135,169 +145,120 @@ impl Shard {
         call.recorded = true;
     }
 
-    /// The run wants another delivery.
-    pub(super) fn redeliver(&mut self, run: &mut Run, command: CommandId, not_before: Timestamp) {
-        let number = run.row.run;
-        let Some(call) = run.calls.get_mut(&command) else { return };
-        journal::note_ended(&mut call.dispatch, call.came, self.now.wall.0);
-        call.out = false;
-        call.answered = false;
-        if not_before <= self.now.wall {
-            return self.send(run, command);
-        }
-        call.dispatch.not_before = Some(not_before.0);
-        self.write_call(number, call);
-        let due = delivery_due(not_before.0, number, command);
-        let id = run.instance.origin().instance_id.clone();
-        self.commits.then(After::Due(due, id));
-    }
-
-    /// A delivery is due, or was under way when the last owner stopped, or nothing is known of it any more.
-    pub(super) fn deliver_call(&mut self, run: &mut Run, command: CommandId) {
-        let (number, token, now) = (run.row.run, self.fencing_token(), self.now.wall.0);
-        let id = run.instance.origin().instance_id.clone();
-        let Some(call) = run.calls.get_mut(&command) else { return };
-        let attempt = call.dispatch.attempt;
-        let called = CallId { instance_id: id.clone(), run: number, command, attempt };
-        if call.out || call.answered || self.calling.contains_key(&called) {
-            return;
-        }
-        // Answered; the run holds the answer and will decide.
-        if run.instance.held_failure(command).is_some() {
-            return;
-        }
-        match (journal::open(&call.dispatch), call.dispatch.not_before) {
-            (Open::Pending(_), _) => {}
-            (Open::FailedRetryable(_), Some(not_before)) if not_before > now => {
-                return self.schedule.add(delivery_due(not_before, number, command), id);
-            }
-            (Open::FailedRetryable(_), _) => {}
-            (Open::Sent(sent), _) if !sent.is_orphan(token, now) => return,
-            // It may have been delivered, and nobody will ever tell.
-            (Open::Sent(sent), _) => {
-                journal::note_failed(&mut call.dispatch, sent.orphaned(), DeliveryEnd::Orphaned, now);
-                self.effects.push(Effect::Tell(Notice::Redelivered));
-            }
-        }
-        self.commits.make_room(2, call.bytes + 1024);
-        self.send(run, command);
-        run.written = self.commits.number();
-    }
-
     #[cfg(feature = "faults")]
-    pub(super) fn deliver_unrecorded(&mut self, run: u64, key: [u8; 32], dispatch: Dispatch) {
-        let command = CommandId(dispatch.command);
-        let input = match &dispatch.input {
-            DispatchInput::Inline(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
-            DispatchInput::Stored(_) => serde_json::Value::Null,
+    pub(super) fn send_unrecorded(&mut self, run: RunId, key: IdempotencyKey, row: CallRow) {
+        let command = row.command;
+        let input = match &row.input {
+            CallInput::Inline(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
+            CallInput::Stored(_) => serde_json::Value::Null,
         };
-        let call = OpenCall::new(key, dispatch, input.into());
-        if let Some((id, call)) = outgoing(run, command, &call, false, self.now.wall) {
-            self.effects.push(Effect::Call(id, Box::new(call)));
+        let call = OpenCall::new(key, row, input.into());
+        if let Some((id, call)) = outgoing_call(run, command, &call, false, self.now.wall) {
+            self.effects.push(Effect::StartAttempt(id, Box::new(call)));
         }
     }
 
-    /// There will be no other delivery: the run is told why.
-    fn end_call(&mut self, run: &mut Run, command: CommandId, ended: FailedFinal) {
+    /// There will be no other attempt: the run gets the permanent failure.
+    fn fail_permanently(&mut self, run: &mut ResidentRun, command: CommandId, ended: FailedFinal) {
         let failure = match ended.reason {
-            FinalReason::Poison => Failure::last(
+            FinalReason::Poison => Failure::permanent(
                 OpenCall::POISON,
-                format!("{UNANSWERED_MAX} deliveries in a row were never answered"),
+                format!("{CONSECUTIVE_UNANSWERED_MAX} deliveries in a row were never answered"),
             ),
-            _ => OpenCall::out_of_time(),
+            _ => OpenCall::deadline_failure(),
         };
         if let Some(call) = run.calls.get_mut(&command) {
-            call.ended = Some(ended);
+            call.final_failure = Some(ended);
         }
-        self.fail_call(run, command, failure);
+        self.fail_unsent(run, command, failure);
     }
 
-    /// Nothing was sent, and nothing will be.
-    fn fail_call(&mut self, run: &mut Run, command: CommandId, failure: Failure) {
+    /// Fails a call without sending anything.
+    fn fail_unsent(&mut self, run: &mut ResidentRun, command: CommandId, failure: Failure) {
         let Some(call) = run.calls.get_mut(&command) else { return };
-        call.answered = true;
-        call.dispatch.not_before = None;
-        call.note_failure(&failure, None, self.now.wall);
-        // The number of the delivery there is not: the run has counted those before it, and would take theirs for an old story.
-        let attempt = journal::deliveries(&call.dispatch);
+        call.has_result = true;
+        call.row.not_before = None;
+        call.record_failure(&failure, None, self.now.wall);
+        // The number of the attempt that is not made. The run has counted the earlier ones and would ignore their
+        // numbers as outdated.
+        let attempt = call_record::attempts_made(&call.row);
         let message = Message::ActivityFailed { command, attempt, failure };
-        run.push(Envelope { message, from: From::Call { command, status: None, came: None } });
+        run.push_message(QueuedMessage {
+            message,
+            source: MessageSource::Call { command, status: None, outcome: None },
+        });
     }
 
-    /// Why a call cannot be made as it is: a reference to a secret is not for whoever is called.
-    fn unresolved(&self, call: &OpenCall) -> Option<Failure> {
-        let place = call.dispatch.secrets.first().filter(|_| !self.config.resolves_secrets)?;
+    /// The failure of a call whose input refers to a secret, if secrets are not resolved here. The activity must not
+    /// see the reference.
+    fn unresolved_secret(&self, call: &OpenCall) -> Option<Failure> {
+        let place = call.row.secret_paths.first().filter(|_| !self.config.resolves_secrets)?;
         let reference = call.input.pointer(place).and_then(|secret| secret.get("secretRef"));
         let reference = reference.and_then(serde_json::Value::as_str).unwrap_or_default();
-        let message =
-            format!("there is no source for the secret {reference:?} at {place}; the call was not sent");
-        Some(Failure::last(code::SECRET_UNAVAILABLE, message))
-    }
-
-    /// Nobody waits for the call any more.
-    pub(super) fn cancel_call(&mut self, run: &mut Run, command: CommandId) {
-        let Some(call) = run.calls.remove(&command) else { return };
-        self.commits.delete(dispatches::key(run.row.run, &call.key));
-        // Also one that was begun before the run was loaded again.
-        let instance_id = run.instance.origin().instance_id.clone();
-        let id = CallId { instance_id, run: run.row.run, command, attempt: call.dispatch.attempt };
-        if self.calling.remove(&id).is_some() {
-            self.commits.then(After::Effect(Effect::CancelCall(id)));
-        }
-        let ended = journal::open(&call.dispatch).cancel(self.now.wall.0);
-        run.settled.push(journal::failed(call.key, call.dispatch, None, &ended));
+        let message = format!("no secret source for {reference:?} (at {place}); the call was not sent");
+        Some(Failure::permanent(code::SECRET_UNAVAILABLE, message))
     }
 }
 
-fn delivery_due(at: i64, run: u64, command: CommandId) -> DueKey {
-    DueKey { at, run, what: What::Delivery, number: command.0 }
-}
-
-/// The key of the work, and of the item of this run that fanned out into it.
-pub(super) fn keys(pipeline: &str, execution_id: &str, step: &StepIdentity) -> ([u8; 32], Option<[u8; 32]>) {
-    let lineage: Vec<FanOut> =
-        step.lineage.iter().map(|l| FanOut { visit: l.visit, redrive: l.redrive, index: l.index }).collect();
-    let of = |step_path: &str, visit, redrive, lineage: &[FanOut]| {
-        IdempotencyKey::of(&WorkIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage })
-            .0
+/// The idempotency key of a step, and the key of the item of this run that fanned out into it.
+pub(super) fn work_keys(
+    pipeline: &str,
+    execution_id: &str,
+    step: &StepIdentity,
+) -> (IdempotencyKey, Option<IdempotencyKey>) {
+    let lineage: Vec<FanOutStep> = step
+        .fan_outs
+        .iter()
+        .map(|l| FanOutStep { visit: l.visit, redrive: l.redrive, index: l.index })
+        .collect();
+    let key_of = |step_path: &str, visit, redrive, lineage: &[FanOutStep]| {
+        CallIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage }.idempotency_key()
     };
-    let own = of(&step.path, step.visit, step.redrive, &lineage);
-    // The item is the fan-out itself, as a piece of work: the map or parallel, without what is below it.
+    let own = key_of(&step.path, step.visit, step.redrive, &lineage);
+    // The item is the fan-out itself: the map or parallel, without the steps below it.
     let parent = step
-        .fanned_out_by
+        .fan_out_path
         .as_deref()
         .zip(lineage.split_last())
-        .map(|(path, (last, outer))| of(path, last.visit, last.redrive, outer));
+        .map(|(path, (last, outer))| key_of(path, last.visit, last.redrive, outer));
     (own, parent)
 }
 
-fn outgoing(
-    run: u64,
+fn outgoing_call(
+    run: RunId,
     command: CommandId,
     call: &OpenCall,
-    ask_first: bool,
+    probe_first: bool,
     now: Timestamp,
-) -> Option<(CallId, Call)> {
-    let dispatch = &call.dispatch;
-    let instance_id = abide_workflow::InstanceId::new(dispatch.instance_id.clone()).ok()?;
-    let execution_id = format!("{}/{}", dispatch.instance_id, dispatch.run_number);
-    let id = CallId { instance_id, run, command, attempt: dispatch.attempt };
-    let left =
-        dispatch.deadline_at.map(|deadline| u64::try_from(deadline.saturating_sub(now.0)).unwrap_or(0));
+) -> Option<(AttemptId, CallAttempt)> {
+    let row = &call.row;
+    let instance_id = abide_workflow::InstanceId::new(row.instance_id.clone()).ok()?;
+    let execution_id = format!("{}/{}", row.instance_id, row.run_number);
+    let id = AttemptId { instance_id, run_id: run, command, attempt: row.attempt };
+    let remaining_ms = row.deadline_at.map(|deadline| deadline.since(now).0);
     let metadata = Metadata {
-        correlation_id: dispatch.correlation_id.clone(),
+        correlation_id: row.correlation_id.clone(),
         execution_id,
-        idempotency_key: IdempotencyKey(call.key).to_string(),
-        retry_attempt: dispatch.attempt,
-        deadline_epoch_ms: dispatch.deadline_at,
+        idempotency_key: call.idempotency_key.to_string(),
+        retry_attempt: row.attempt,
+        deadline_epoch_ms: row.deadline_at.map(|deadline| deadline.0),
         dispatched_at_epoch_ms: now.0,
-        parent_item_id: dispatch.parent_item.map(|key| IdempotencyKey(key).to_string()),
+        parent_item_id: row.parent_item_key.map(|key| key.to_string()),
     };
     let attempt_timeout_ms =
-        left.map_or(dispatch.attempt_timeout_ms, |left| left.min(dispatch.attempt_timeout_ms));
-    let (activity, input) = (dispatch.activity.clone(), call.input.clone());
-    let secrets = dispatch.secrets.clone();
+        remaining_ms.map_or(row.attempt_timeout_ms, |left| left.min(row.attempt_timeout_ms));
+    let activity = row.activity.clone();
+    let input = call.input.clone();
+    let secrets = row.secret_paths.clone();
     let waited = std::time::Duration::ZERO;
-    let call = Call { activity, input, metadata, attempt_timeout_ms, ask_first, secrets, waited };
+    let call = CallAttempt {
+        activity,
+        input,
+        metadata,
+        attempt_timeout_ms,
+        probe_first,
+        secret_pointers: secrets,
+        elapsed_since_dispatch: waited,
+    };
     Some((id, call))
 }

@@ -1,213 +1,233 @@
-//! Entities of a shard: operations in the order they came, one entity at a time, each with its effect once.
+//! Queues the operations on entities: in the order they arrived, one entity at a time, each with its effect once.
 //!
-//! Memory may be ahead of the store, as with runs: an operation is answered when its rows are durable. Whether an operation came before
-//! is looked up for each when it arrives, so that a queue of them does not wait for one look-up after the other; what was done since then
-//! is remembered here until every look-up would find it. What an operation does to the rows is in [`super::operations`].
+//! As with runs, memory may be ahead of the store, and the reply to an operation waits until its rows are durable. Each
+//! operation with an idempotency key is looked up when it arrives, so that a queue does not wait for one lookup after
+//! the other. Replies stored since then are remembered here until every lookup would find them. The rows of an
+//! operation are written in [`super::operations`].
 
 use std::collections::{HashMap, VecDeque};
 
-use abide_store::tables::dedupe::Answer as KeptAnswer;
-use abide_store::tables::entities::Entity as EntityRow;
+use abide_ids::KeyDigest;
+use abide_store::tables::entities::EntityRow;
+use abide_store::tables::idempotency::IdempotencyRow;
 use abide_workflow::json::Json;
 
-use super::{Shard, back_off, later};
-use crate::entity::{EntityId, Operate};
-use crate::event::{Effect, FoundEntity};
+use super::commit_queue::BatchNumber;
+use super::{Shard, backoff, later};
+use crate::entity::{EntityId, OperationRequest};
+use crate::event::{Effect, EntityLookup};
 use crate::lease::Monotonic;
-use crate::request::{Refused, Ticket};
+use crate::request::{RequestError, RequestId};
 
-/// The entities that something is or was wanted of.
+/// The entities in memory.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     slots: HashMap<EntityId, EntitySlot>,
-    /// Entities that nothing waits for, the oldest first. One that has moved since is in here again.
+    /// Entities without queued operations, the oldest first. An entity that was used since is in here again.
     idle: VecDeque<EntityId>,
-    /// Entities that had no room.
-    ready: VecDeque<EntityId>,
-    /// Look-ups that the store could not answer, and when to ask again.
-    again: VecDeque<(Monotonic, EntityId, u64)>,
-    pub(super) expiring: Option<super::operations::Expiring>,
+    /// Entities with operations that had no room in a batch.
+    ready_entities: VecDeque<EntityId>,
+    /// Lookups that failed, and when to repeat them.
+    lookup_retries: VecDeque<(Monotonic, EntityId, u64)>,
+    pub(super) reply_expiry: Option<super::operations::ReplyExpiry>,
 }
 
 #[derive(Debug)]
 pub(super) struct EntitySlot {
-    pub(super) known: KnownEntity,
-    /// The state of its kind, read from the row when it was first needed.
+    pub(super) row_state: EntityRowState,
+    /// The decoded state, read from the row when it is first needed.
     pub(super) state: Option<Json>,
-    items: VecDeque<WaitingOperation>,
-    numbered: u64,
-    /// A look-up was made anew for one of the items: later ones may know less of the store than it does.
-    looked_anew: bool,
-    /// Answers that a look-up made before they were durable does not find, and the gatherings that have them.
-    recent: HashMap<[u8; 32], KeptAnswer>,
-    recent_order: VecDeque<(u64, [u8; 32])>,
-    /// The gathering that has its newest rows.
-    pub(super) written: u64,
+    queue: VecDeque<QueuedOperation>,
+    last_number: u64,
+    /// A lookup was repeated for one of the operations, so later ones in the queue may know an older state of the
+    /// store.
+    lookup_retried: bool,
+    /// Replies that a lookup made before they were durable does not find, and the batches that store them.
+    recent_replies: HashMap<KeyDigest, IdempotencyRow>,
+    recent_order: VecDeque<(BatchNumber, KeyDigest)>,
+    /// The batch with its newest rows.
+    pub(super) written_batch: BatchNumber,
 }
 
 #[derive(Debug)]
-pub(super) enum KnownEntity {
-    /// It is being looked up.
-    Nothing,
-    /// Its row, or that it has none yet.
+pub(super) enum EntityRowState {
+    Unknown,
+    /// Its row; none for a new entity.
     Row(Option<EntityRow>),
-    /// It is there and cannot be read.
+    /// It exists but cannot be read.
     Damaged(String),
 }
 
 #[derive(Debug)]
-pub(super) struct WaitingOperation {
+pub(super) struct QueuedOperation {
     number: u64,
-    pub(super) ticket: Ticket,
-    pub(super) operate: Box<Operate>,
-    /// Whether it is known if it came before.
-    looked: bool,
-    kept: Option<KeptAnswer>,
-    /// How far the store was when it was asked.
-    durable: u64,
+    pub(super) request_id: RequestId,
+    pub(super) request: Box<OperationRequest>,
+    /// True if the lookup has returned, or none was needed.
+    lookup_done: bool,
+    stored_reply: Option<IdempotencyRow>,
+    /// The last durable batch when the lookup was made.
+    durable_at_lookup: BatchNumber,
 }
 
-/// Entities kept in memory that nothing waits for.
+/// Idle entities kept in memory.
 const IDLE_MAX: usize = 4_096;
 
 impl EntitySlot {
     fn new() -> Self {
         Self {
-            known: KnownEntity::Nothing,
+            row_state: EntityRowState::Unknown,
             state: None,
-            items: VecDeque::new(),
-            numbered: 0,
-            looked_anew: false,
-            recent: HashMap::new(),
+            queue: VecDeque::new(),
+            last_number: 0,
+            lookup_retried: false,
+            recent_replies: HashMap::new(),
             recent_order: VecDeque::new(),
-            written: 0,
+            written_batch: BatchNumber::NONE,
         }
     }
 
-    /// The answer to an earlier copy of the operation.
-    pub(super) fn kept(&mut self, item: &WaitingOperation) -> Option<KeptAnswer> {
+    /// The reply to an earlier copy of the operation.
+    pub(super) fn stored_reply_for(&mut self, item: &QueuedOperation) -> Option<IdempotencyRow> {
         while let Some((written, key)) = self.recent_order.front()
-            && *written <= item.durable
-            && !self.looked_anew
+            && *written <= item.durable_at_lookup
+            && !self.lookup_retried
         {
-            self.recent.remove(key);
+            self.recent_replies.remove(key);
             self.recent_order.pop_front();
         }
-        let key = item.operate.repeat.as_ref()?.key;
-        self.recent.get(&key).or(item.kept.as_ref()).cloned()
+        let key = item.request.idempotency.as_ref()?.key_digest;
+        self.recent_replies.get(&key).or(item.stored_reply.as_ref()).cloned()
     }
 
-    pub(super) fn keep(&mut self, key: [u8; 32], answer: KeptAnswer, written: u64) {
-        self.recent.insert(key, answer);
+    pub(super) fn remember_reply(&mut self, key: KeyDigest, record: IdempotencyRow, written: BatchNumber) {
+        self.recent_replies.insert(key, record);
         self.recent_order.push_back((written, key));
     }
 }
 
 impl Shard {
-    /// An operation that was asked for.
-    pub(super) fn on_operate(&mut self, ticket: Ticket, operate: Box<Operate>) {
-        let entity = operate.entity.clone();
-        let durable = self.commits.durable;
+    /// A client asks for an operation.
+    pub(super) fn on_operation(&mut self, request_id: RequestId, request: Box<OperationRequest>) {
+        let entity = request.entity.clone();
+        let durable = self.commits.durable_batch;
         let slot = self.entities.slots.entry(entity.clone()).or_insert_with(EntitySlot::new);
-        slot.numbered += 1;
-        let number = slot.numbered;
-        let looked = operate.repeat.is_none() && !matches!(slot.known, KnownEntity::Nothing);
-        let repeat = operate.repeat.map(|repeat| (operate.scope, repeat.key));
-        slot.items.push_back(WaitingOperation { number, ticket, operate, looked, kept: None, durable });
-        self.waiting += 1;
-        if !looked {
-            return self.effects.push(Effect::LookUpEntity { entity, number, repeat });
+        slot.last_number += 1;
+        let number = slot.last_number;
+        let lookup_done = request.idempotency.is_none() && !matches!(slot.row_state, EntityRowState::Unknown);
+        let idempotency_key =
+            request.idempotency.map(|idempotency| (request.idempotency_scope, idempotency.key_digest));
+        slot.queue.push_back(QueuedOperation {
+            number,
+            request_id,
+            request,
+            lookup_done,
+            stored_reply: None,
+            durable_at_lookup: durable,
+        });
+        self.queued_items += 1;
+        if !lookup_done {
+            return self.effects.push(Effect::LookUpEntity {
+                entity,
+                operation_number: number,
+                idempotency_key,
+            });
         }
-        self.serve_entity(&entity);
+        self.process_entity(&entity);
     }
 
-    pub(super) fn on_entity_looked_up(&mut self, entity: &EntityId, number: u64, found: FoundEntity) {
+    pub(super) fn on_entity_looked_up(&mut self, entity: &EntityId, number: u64, found: EntityLookup) {
         let Some(slot) = self.entities.slots.get_mut(entity) else { return };
-        let Some(item) = slot.items.iter_mut().find(|item| item.number == number && !item.looked) else {
+        let Some(item) = slot.queue.iter_mut().find(|item| item.number == number && !item.lookup_done) else {
             return;
         };
-        let known = match found {
-            FoundEntity::Unavailable(_) => {
-                let at = later(self.now.mono, back_off(3));
-                return self.entities.again.push_back((at, entity.clone(), number));
+        let row_state = match found {
+            EntityLookup::Unavailable(_) => {
+                let at = later(self.now.mono, backoff(3));
+                return self.entities.lookup_retries.push_back((at, entity.clone(), number));
             }
-            FoundEntity::Found(row, kept) => {
-                item.kept = kept;
-                KnownEntity::Row(row)
+            EntityLookup::Found(row, stored_reply) => {
+                item.stored_reply = stored_reply;
+                EntityRowState::Row(row)
             }
-            FoundEntity::Damaged(reason) => KnownEntity::Damaged(reason),
+            EntityLookup::Damaged(reason) => EntityRowState::Damaged(reason),
         };
-        item.looked = true;
-        // What memory knows is newer than what the store knew, damage aside, which memory may not have met.
-        if matches!(slot.known, KnownEntity::Nothing) || matches!(known, KnownEntity::Damaged(_)) {
-            slot.known = known;
+        item.lookup_done = true;
+        // Memory is newer than the lookup. Damage counts all the same: memory may not have met it.
+        if matches!(slot.row_state, EntityRowState::Unknown)
+            || matches!(row_state, EntityRowState::Damaged(_))
+        {
+            slot.row_state = row_state;
         }
-        self.serve_entity(entity);
+        self.process_entity(entity);
     }
 
-    /// Does what waits for an entity, as far as it can be done.
-    fn serve_entity(&mut self, entity: &EntityId) {
+    /// Runs the queued operations of an entity, as far as possible now.
+    fn process_entity(&mut self, entity: &EntityId) {
         let Some(mut slot) = self.entities.slots.remove(entity) else { return };
-        while slot.items.front().is_some_and(|item| item.looked) {
-            if !self.commits.has_room() {
-                self.entities.ready.push_back(entity.clone());
+        while slot.queue.front().is_some_and(|item| item.lookup_done) {
+            if !self.commits.has_capacity() {
+                self.entities.ready_entities.push_back(entity.clone());
                 break;
             }
-            let Some(item) = slot.items.pop_front() else { break };
-            self.waiting = self.waiting.saturating_sub(1);
-            self.operate(&mut slot, &item);
+            let Some(item) = slot.queue.pop_front() else { break };
+            self.queued_items = self.queued_items.saturating_sub(1);
+            self.run_operation(&mut slot, &item);
         }
-        if slot.items.is_empty() {
-            slot.looked_anew = false;
+        if slot.queue.is_empty() {
+            slot.lookup_retried = false;
             self.entities.idle.push_back(entity.clone());
         }
         self.entities.slots.insert(entity.clone(), slot);
     }
 
-    /// Serves entities that had no room before, as far as there is room now.
-    pub(super) fn serve_ready_entities(&mut self) {
-        for _ in 0..self.entities.ready.len() {
-            if !self.commits.has_room() {
+    /// Goes on with entities that had no room before, as far as there is room now.
+    pub(super) fn process_ready_entities(&mut self) {
+        for _ in 0..self.entities.ready_entities.len() {
+            if !self.commits.has_capacity() {
                 return;
             }
-            let Some(entity) = self.entities.ready.pop_front() else { return };
-            self.serve_entity(&entity);
+            let Some(entity) = self.entities.ready_entities.pop_front() else { return };
+            self.process_entity(&entity);
         }
     }
 
-    /// Asks again what the store could not answer.
-    pub(super) fn look_up_entities_again(&mut self) {
-        while self.entities.again.front().is_some_and(|(at, ..)| *at <= self.now.mono) {
-            let Some((_, entity, number)) = self.entities.again.pop_front() else { return };
-            let durable = self.commits.durable;
+    /// Repeats the lookups that failed.
+    pub(super) fn retry_entity_lookups(&mut self) {
+        while self.entities.lookup_retries.front().is_some_and(|(at, ..)| *at <= self.now.mono) {
+            let Some((_, entity, number)) = self.entities.lookup_retries.pop_front() else { return };
+            let durable = self.commits.durable_batch;
             let Some(slot) = self.entities.slots.get_mut(&entity) else { continue };
-            let item = slot.items.iter_mut().find(|item| item.number == number);
-            let Some(item) = item.filter(|item| !item.looked) else { continue };
-            slot.looked_anew = true;
-            item.durable = durable;
-            let repeat = item.operate.repeat.map(|repeat| (item.operate.scope, repeat.key));
-            self.effects.push(Effect::LookUpEntity { entity, number, repeat });
+            let item = slot.queue.iter_mut().find(|item| item.number == number);
+            let Some(item) = item.filter(|item| !item.lookup_done) else { continue };
+            slot.lookup_retried = true;
+            item.durable_at_lookup = durable;
+            let idempotency_key = item
+                .request
+                .idempotency
+                .map(|idempotency| (item.request.idempotency_scope, idempotency.key_digest));
+            self.effects.push(Effect::LookUpEntity { entity, operation_number: number, idempotency_key });
         }
     }
 
     pub(super) fn entities_wake(&self) -> Option<Monotonic> {
-        self.entities.again.front().map(|(at, ..)| *at)
+        self.entities.lookup_retries.front().map(|(at, ..)| *at)
     }
 
-    /// Whether an entity waits for room.
-    pub(super) fn entities_are_ready(&self) -> bool {
-        !self.entities.ready.is_empty()
+    /// Returns whether an entity waits for room in a batch.
+    pub(super) fn has_ready_entities(&self) -> bool {
+        !self.entities.ready_entities.is_empty()
     }
 
-    /// Forgets the oldest entities that nothing waits for, when there are many.
-    pub(super) fn drop_idle_entities(&mut self) {
+    /// Evicts the oldest idle entities when there are too many.
+    pub(super) fn evict_idle_entities(&mut self) {
         for _ in 0..self.entities.idle.len().saturating_sub(IDLE_MAX) {
             let Some(entity) = self.entities.idle.pop_front() else { return };
             let Some(slot) = self.entities.slots.get(&entity) else { continue };
-            if !slot.items.is_empty() {
+            if !slot.queue.is_empty() {
                 continue;
             }
-            if slot.written <= self.commits.durable {
+            if slot.written_batch <= self.commits.durable_batch {
                 self.entities.slots.remove(&entity);
             } else {
                 self.entities.idle.push_back(entity);
@@ -219,11 +239,18 @@ impl Shard {
         self.entities = Entities::default();
     }
 
-    pub(super) fn refuse_operation(&mut self, slot: &EntitySlot, ticket: Ticket, why: Refused) {
-        let reply = Effect::Reply(ticket, crate::request::Reply::Refused(why));
-        // What is said of an entity must not be undone by a crash.
-        if let Some(after) = self.commits.when_durable(slot.written, super::commits::After::Effect(reply)) {
-            self.follow(after);
+    pub(super) fn refuse_operation(
+        &mut self,
+        slot: &EntitySlot,
+        request_id: RequestId,
+        refusal: RequestError,
+    ) {
+        let reply = Effect::Reply(request_id, crate::request::ShardReply::Refused(refusal));
+        // The refusal waits for the state it describes, so that a crash cannot contradict it.
+        if let Some(action) =
+            self.commits.defer_until_durable(slot.written_batch, super::commit_queue::OnCommit::Effect(reply))
+        {
+            self.run_on_commit(action);
         }
     }
 }

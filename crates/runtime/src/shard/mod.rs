@@ -1,294 +1,318 @@
-//! The shard: the one owner of some instances, as a state machine that a driver carries.
+//! The shard: the single owner of a set of instances, as a state machine that a driver runs.
 //!
-//! [`Shard::handle`] takes an event and changes memory, which may run ahead of the store; [`Shard::flush`] takes the turns that are wanted
-//! and sends the next commit. Effects of a change come out only when it is durable (docs/adr/0010).
+//! ```text
+//!  event ──> handle() ──> memory, which may be ahead of the store ──> flush() ──> effects
+//!    ▲                                                                              │
+//!    └──────────── the driver executes the effects and reports their results ───────┘
+//! ```
 //!
-//! It owns no clock, no task, no socket, and draws no random number.
+//! [`Shard::handle`] applies an event to memory. [`Shard::flush`] runs the turns that are due and sends the next
+//! commit. The effects of a change are released only once the change is durable (docs/adr/0010).
+//!
+//! A shard owns no clock, no task and no socket, and draws no random numbers: the same events at the same times give
+//! the same effects.
 
-mod answers;
-mod arrivals;
+mod attempt_results;
+mod call_record;
 mod calls;
-mod claim;
-mod commits;
+mod cancel;
+mod commands;
+mod commit_pipeline;
+mod commit_queue;
+mod commit_size;
+mod continue_as_new;
 mod damage;
-mod end;
+mod dead_letters;
+mod drain;
 mod entities;
-mod feed;
-mod forget;
-mod given_up;
-mod journal;
-mod look;
-mod memory;
+mod eviction;
+mod fold;
+mod gc;
+mod history_pages;
+mod idempotency;
+mod inbound;
+mod instance_queue;
+mod instance_slot;
+mod load;
 mod operations;
 mod outbox;
+mod ownership;
 mod park;
-mod reconcile;
-mod recover;
-mod repeats;
+mod public_index;
+mod reconciliation;
+mod recovery;
 mod requests;
-mod room;
-mod routed;
+mod retention;
+mod retry;
+mod run_state;
+mod scan_results;
 mod schedule;
-mod serve;
-mod slot;
+mod session_events;
 mod start;
-mod sweep;
+mod stuck;
 mod timers;
 mod turn;
 mod view;
 
 use std::collections::{HashMap, VecDeque};
 
+use abide_ids::RunId;
 use abide_store::rows::Scan;
-use abide_store::tables::heads::CommitId;
-use abide_workflow::InstanceId;
+use abide_workflow::{InstanceId, Timestamp};
 
-use crate::config::Config;
-use crate::event::{CallId, Effect, Event, Notice, Stopped};
-use crate::lease::{Monotonic, Standing};
-use crate::moment::Moment;
+use crate::config::ShardConfig;
+use crate::event::{AttemptId, Effect, Event, OperatorEvent, StopReason};
+use crate::lease::{LeaseStatus, Monotonic};
+use crate::now::Now;
 use crate::placement::ShardId;
-use crate::request::{Refused, Reply, Request, Ticket};
-use claim::Phase;
-use commits::{After, Commits};
-use schedule::{Pace, Schedule};
-use slot::Slot;
+use crate::request::{RequestError, RequestId, ShardReply, ShardRequest};
+use commit_queue::CommitQueue;
+use instance_slot::InstanceSlot;
+use ownership::OwnershipPhase;
+use schedule::{OverdueLimiter, Schedule};
 
-pub(crate) use feed::Unshown;
-pub(crate) use slot::row_status;
+pub(crate) use instance_slot::row_status;
+pub(crate) use public_index::UnindexedRuns;
 pub(crate) use view::view_of_stored;
 
 /// One shard on one node.
 #[derive(Debug)]
 pub struct Shard {
     id: ShardId,
-    config: Config,
-    now: Moment,
-    phase: Phase,
-    commits: Commits,
-    commits_made: u64,
+    config: ShardConfig,
+    now: Now,
+    phase: OwnershipPhase,
+    commits: CommitQueue,
+    commits_sent: u64,
     sequence: u64,
-    slots: HashMap<InstanceId, Slot>,
-    /// Items that wait in slots.
-    waiting: usize,
-    /// What turns have sent to instances of this shard.
-    posted: VecDeque<(InstanceId, slot::Item)>,
-    /// Requests that came before recovery was through.
-    early: VecDeque<Vec<(Ticket, Request)>>,
-    /// Answers kept for clients that may ask again, until they are durable.
-    fresh: repeats::Fresh,
-    /// Clients that wait for the end of a run.
-    awaiting: HashMap<InstanceId, Vec<Ticket>>,
-    /// Instances to be served again, and when: the store could not tell of them.
-    again: VecDeque<(Monotonic, InstanceId)>,
-    /// Deliveries under way from here, and since when.
-    calling: HashMap<CallId, timers::Since>,
-    /// When those that take long were last looked for.
-    looked_after: Option<Monotonic>,
-    /// Runs that want a turn and had no room.
-    ready: VecDeque<InstanceId>,
-    /// Runs that rest in memory, by when they began to.
-    resting: VecDeque<memory::Resting>,
-    resting_bytes: usize,
+    slots: HashMap<InstanceId, InstanceSlot>,
+    /// Work items queued in all slots, without those that recovery found and has not scheduled yet.
+    queued_items: usize,
+    /// Run messages from turns to instances of this shard.
+    local_messages: VecDeque<(InstanceId, instance_slot::WorkItem)>,
+    /// Requests that arrived before recovery finished.
+    deferred_requests: VecDeque<Vec<(RequestId, ShardRequest)>>,
+    /// Replies to requests with an idempotency key, until their records are durable.
+    uncommitted_replies: idempotency::UncommittedReplies,
+    /// Requests that wait for the end of a run.
+    end_waiters: HashMap<InstanceId, Vec<RequestId>>,
+    /// Instances whose lookup failed, and when to look them up again.
+    lookup_retries: VecDeque<(Monotonic, InstanceId)>,
+    /// Attempts that this owner has started and not heard of yet.
+    attempts_in_flight: HashMap<AttemptId, stuck::InFlightAttempt>,
+    /// When the attempts in flight were last searched for slow ones.
+    slow_calls_checked_at: Option<Monotonic>,
+    /// Runs that need a turn and had no room in a batch.
+    ready_runs: VecDeque<InstanceId>,
+    /// Runs that are idle in memory, longest idle first.
+    idle_runs: VecDeque<eviction::IdleRun>,
+    idle_bytes: usize,
     schedule: Schedule,
-    pace: Pace,
-    paced_until: Option<i64>,
-    timers: timers::Window,
-    feed: feed::Feed,
+    overdue_limiter: OverdueLimiter,
+    overdue_paused_until: Option<Timestamp>,
+    timer_window: timers::TimerWindow,
+    public_index: public_index::PublicIndex,
     outbox: outbox::Outbox,
-    arrivals: arrivals::Arrivals,
-    sweep: sweep::Sweep,
+    inbound: inbound::InboundReader,
+    gc: gc::GarbageCollector,
     entities: entities::Entities,
-    damaged: damage::Damaged,
-    reconciliation: reconcile::Reconciliation,
-    /// The scan of recovery that is out, and one that is to be repeated.
-    scanning: Option<Scan>,
-    repeat: Option<recover::Repeat>,
-    lazy_since: Option<Monotonic>,
+    damage: damage::DamageTracker,
+    reconciliation: reconciliation::Reconciliation,
+    /// The recovery scan in flight, and one that is to be repeated.
+    recovery_scan: Option<Scan>,
+    recovery_scan_retry: Option<recovery::ScanRetry>,
+    lingering_since: Option<Monotonic>,
     effects: Vec<Effect>,
 }
 
 impl Shard {
-    /// A shard that this node would like to own. It begins with the first [`Event::Tick`].
-    pub fn new(id: ShardId, config: Config, now: Moment) -> Self {
+    /// A shard that this node wants to own. It starts with the first [`Event::Tick`].
+    pub fn new(id: ShardId, config: ShardConfig, now: Now) -> Self {
         Self {
             id,
             now,
-            phase: Phase::new(config.lease),
-            commits: Commits::new(config.store),
-            commits_made: 0,
+            phase: OwnershipPhase::new(config.lease_times),
+            commits: CommitQueue::new(config.store_limits),
+            commits_sent: 0,
             sequence: 0,
             slots: HashMap::new(),
-            waiting: 0,
-            posted: VecDeque::new(),
-            early: VecDeque::new(),
-            fresh: repeats::Fresh::default(),
-            awaiting: HashMap::new(),
-            again: VecDeque::new(),
-            calling: HashMap::new(),
-            looked_after: None,
-            ready: VecDeque::new(),
-            resting: VecDeque::new(),
-            resting_bytes: 0,
+            queued_items: 0,
+            local_messages: VecDeque::new(),
+            deferred_requests: VecDeque::new(),
+            uncommitted_replies: idempotency::UncommittedReplies::default(),
+            end_waiters: HashMap::new(),
+            lookup_retries: VecDeque::new(),
+            attempts_in_flight: HashMap::new(),
+            slow_calls_checked_at: None,
+            ready_runs: VecDeque::new(),
+            idle_runs: VecDeque::new(),
+            idle_bytes: 0,
             schedule: Schedule::default(),
-            pace: Pace::new(config.overdue_per_second),
-            paced_until: None,
-            timers: timers::Window::default(),
-            feed: feed::Feed::default(),
+            overdue_limiter: OverdueLimiter::new(config.recovery_per_second),
+            overdue_paused_until: None,
+            timer_window: timers::TimerWindow::default(),
+            public_index: public_index::PublicIndex::default(),
             outbox: outbox::Outbox::default(),
-            arrivals: arrivals::Arrivals::default(),
-            sweep: sweep::Sweep::default(),
+            inbound: inbound::InboundReader::default(),
+            gc: gc::GarbageCollector::default(),
             entities: entities::Entities::default(),
-            damaged: damage::Damaged::default(),
-            reconciliation: reconcile::Reconciliation::default(),
-            scanning: None,
-            repeat: None,
-            lazy_since: None,
+            damage: damage::DamageTracker::default(),
+            reconciliation: reconciliation::Reconciliation::default(),
+            recovery_scan: None,
+            recovery_scan_retry: None,
+            lingering_since: None,
             effects: Vec::new(),
             config,
         }
     }
 
-    /// Which shard this is.
     pub fn id(&self) -> ShardId {
         self.id
     }
 
-    /// Whether the shard is owned by this node, as far as it knows.
+    /// Returns whether this node owns the shard, as far as it knows.
     pub fn is_owned(&self) -> bool {
-        matches!(self.phase, Phase::Recovering(_) | Phase::Working(_) | Phase::Draining(_))
+        matches!(
+            self.phase,
+            OwnershipPhase::Recovering(_) | OwnershipPhase::Working(_) | OwnershipPhase::Draining(_)
+        )
     }
 
-    /// Whether it takes requests.
+    /// Returns whether it accepts requests.
     pub fn is_working(&self) -> bool {
-        matches!(self.phase, Phase::Working(_))
+        matches!(self.phase, OwnershipPhase::Working(_))
     }
 
-    /// Instances in memory.
-    pub fn instances_in_memory(&self) -> usize {
+    pub fn resident_instances(&self) -> usize {
         self.slots.len()
     }
 
-    /// Work that waits for its turn.
-    pub fn waiting(&self) -> usize {
-        self.waiting
+    /// Work items queued for instances.
+    pub fn queued_items(&self) -> usize {
+        self.queued_items
     }
 
-    /// Takes an event. Follow it, or several, with [`Shard::flush`].
-    pub fn handle(&mut self, event: Event, now: Moment) {
+    /// Applies an event. Call [`Shard::flush`] after it, or after several.
+    pub fn handle(&mut self, event: Event, now: Now) {
         self.now = now;
-        if matches!(self.phase, Phase::Stopped) {
+        if matches!(self.phase, OwnershipPhase::Stopped) {
             return;
         }
         match event {
             Event::Tick => {}
-            Event::Asked(ticket, request) => self.on_asked(vec![(ticket, request)]),
-            Event::AskedTogether(requests) => self.on_asked(requests),
+            Event::RequestReceived(request_id, request) => self.on_requests(vec![(request_id, request)]),
+            Event::RequestGroupReceived(requests) => self.on_requests(requests),
             Event::HeadRead(result) => self.on_head_read(result),
-            Event::CommitAnswered(id, outcome) => self.on_commit_answered(id, outcome),
+            Event::CommitFinished(id, outcome) => self.on_commit_finished(id, outcome),
             Event::Scanned(purpose, result) => self.on_scanned(purpose, result),
-            Event::LookedUp(id, looked_up) => self.on_looked_up(&id, *looked_up),
+            Event::InstanceLookedUp(id, looked_up) => self.on_instance_looked_up(&id, *looked_up),
             Event::EntityLookedUp(entity, number, found) => {
                 self.on_entity_looked_up(&entity, number, *found);
             }
             Event::PlanFound(id, result) => self.on_plan_found(&id, result),
-            Event::Answered(call, answer) => self.on_answered(call, answer),
-            Event::Withdrawn(call) => self.on_withdrawn(call),
-            Event::Fed(result) => self.on_fed(&result),
-            Event::Posted(target, outcome) => self.on_posted(target, &outcome),
-            Event::ArrivalsDropped(outcome) => self.on_arrivals_dropped(&outcome),
-            Event::ArrivalsHinted => self.arrivals.hinted = true,
-            Event::Gone(tickets) => self.on_gone(&tickets),
-            Event::Drain => self.drain(),
+            Event::AttemptFinished(call, result) => self.on_attempt_finished(call, result),
+            Event::AttemptWithdrawn(call) => self.on_attempt_withdrawn(call),
+            Event::PublicIndexWritten(result) => self.on_public_index_written(&result),
+            Event::MessagesSent(target, outcome) => self.on_messages_sent(target, &outcome),
+            Event::InboundDeleted(outcome) => self.on_inbound_deleted(&outcome),
+            Event::InboundHinted => self.inbound.scan_requested = true,
+            Event::ClientsGone(request_ids) => self.on_clients_gone(&request_ids),
+            Event::Drain => self.begin_drain(),
         }
     }
 
-    /// Does what is due, takes the turns that are wanted, sends the next commit, and gives out what is to be done.
-    pub fn flush(&mut self, now: Moment) -> Vec<Effect> {
+    /// Does the work that is due, runs the turns that are needed, sends the next commit, and returns the effects for
+    /// the driver.
+    pub fn flush(&mut self, now: Now) -> Vec<Effect> {
         self.now = now;
-        self.keep_time();
+        self.drive_timed_work();
         if self.is_owned() {
-            self.serve_ready_entities();
-            self.take_ready_turns();
-            self.feed_public();
+            self.process_ready_entities();
+            self.run_ready_turns();
+            self.write_public_index();
             self.send_outbox();
-            self.commit_next();
-            self.drop_resting();
-            self.drop_idle_entities();
+            self.send_next_commit();
+            self.evict_idle_runs();
+            self.evict_idle_entities();
         }
         std::mem::take(&mut self.effects)
     }
 
-    /// After how many milliseconds there is something to do even if nothing happens. The time of day may jump, so not for ever.
+    /// Milliseconds until [`Shard::flush`] must be called even without an event. Bounded, because the wall clock may
+    /// jump.
     pub fn next_wake_ms(&self) -> u64 {
         const WAKE_MS_MAX: u64 = 5_000;
-        // What is due in the time of day is only looked at by a shard at work.
-        let wakes = [self.schedule.next_at(), self.timers.next_at()];
+        // Only a working shard acts on wall-clock times.
+        let wakes = [self.schedule.next_at(), self.timer_window.next_at()];
         let wall = wakes.into_iter().flatten().min().filter(|_| self.is_working());
-        let paced = self.paced_until.filter(|_| wall.is_some_and(|at| at <= self.now.wall.0));
-        let wall = paced.or(wall);
-        let wall_ms = wall.map(|at| u64::try_from(at.saturating_sub(self.now.wall.0)).unwrap_or(0));
-        let mono = self.mono_wakes().into_iter().flatten().min();
+        let paused = self.overdue_paused_until.filter(|_| wall.is_some_and(|at| at <= self.now.wall));
+        let wall = paused.or(wall);
+        let wall_ms = wall.map(|at| at.since(self.now.wall).0);
+        let mono = self.monotonic_wakes().into_iter().flatten().min();
         let mono_ms = mono.map(|at| {
             u64::try_from(at.0.saturating_sub(self.now.mono.0).as_millis()).unwrap_or(u64::MAX) + 1
         });
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn mono_wakes(&self) -> [Option<Monotonic>; 13] {
+    fn monotonic_wakes(&self) -> [Option<Monotonic>; 13] {
         [
-            self.phase.wake(self.config.alone),
+            self.phase.wake(self.config.exclusive),
             self.commit_wake(),
-            self.feed.wake(),
+            self.public_index.wake(),
             self.outbox.wake(),
-            self.lazy_since.map(|since| later(since, self.config.lazy_linger)),
-            self.resting.front().map(|resting| later(resting.since, self.config.resting_max)),
+            self.lingering_since.map(|since| later(since, self.config.lazy_commit_delay)),
+            self.idle_runs.front().map(|idle| later(idle.since, self.config.idle_max)),
             self.recovery_wake(),
-            self.again.front().map(|(at, _)| *at),
-            self.timers.retry_at,
-            self.arrivals.retry_at,
+            self.lookup_retries.front().map(|(at, _)| *at),
+            self.timer_window.retry_at,
+            self.inbound.retry_at,
             self.entities_wake(),
-            self.damaged.retry_at,
+            self.damage.retry_at,
             self.reconciliation.wake(),
         ]
     }
 
-    /// What only time brings about.
-    fn keep_time(&mut self) {
-        self.keep_claim();
-        self.keep_commit();
+    /// Work that starts by the passing of time alone.
+    fn drive_timed_work(&mut self) {
+        self.drive_ownership();
+        self.drive_commit();
         if !self.is_owned() {
             return;
         }
-        if let (Phase::Recovering(owned) | Phase::Working(owned) | Phase::Draining(owned), false) =
-            (&self.phase, self.config.alone)
+        if let (
+            OwnershipPhase::Recovering(owned)
+            | OwnershipPhase::Working(owned)
+            | OwnershipPhase::Draining(owned),
+            false,
+        ) = (&self.phase, self.config.exclusive)
         {
-            match owned.ownership.standing(self.now.mono) {
-                Standing::Over => return self.stop(Stopped::Lost),
-                Standing::Renew => self.commits.hurry(),
-                Standing::Firm => {}
+            match owned.lease.status(self.now.mono) {
+                LeaseStatus::Expired => return self.stop(StopReason::Lost),
+                LeaseStatus::RenewalDue => self.commits.mark_urgent(),
+                LeaseStatus::Valid => {}
             }
         }
-        self.keep_recovery();
-        self.serve_again();
-        self.look_up_entities_again();
+        self.drive_recovery();
+        self.retry_lookups();
+        self.retry_entity_lookups();
         if self.is_working() {
             self.fire_due();
-            self.keep_timers();
-            self.look_after_calls();
-            self.keep_arrivals();
-            self.keep_sweep();
-            self.keep_damage();
-            self.keep_reconciliation();
+            self.drive_timer_window();
+            self.watch_slow_calls();
+            self.drive_inbound();
+            self.drive_gc();
+            self.drive_damage_check();
+            self.drive_reconciliation();
         }
         self.finish_drain();
     }
 
-    fn stop(&mut self, why: Stopped) {
-        self.phase = Phase::Stopped;
+    fn stop(&mut self, reason: StopReason) {
+        self.phase = OwnershipPhase::Stopped;
         self.slots.clear();
         self.clear_entities();
-        self.effects.push(Effect::Stopped(why));
+        self.effects.push(Effect::Stopped(reason));
     }
 
     fn next_sequence(&mut self) -> u64 {
@@ -296,49 +320,34 @@ impl Shard {
         self.sequence
     }
 
-    /// New in every claim: a node that lost the shard and took it again must not take an old commit for its own.
-    fn next_commit_id(&mut self) -> CommitId {
-        self.commits_made += 1;
-        let claim = u128::from(self.fencing_token() & 0xff_ffff) << 40;
-        CommitId(u128::from(self.config.incarnation) << 64 | claim | u128::from(self.commits_made))
+    fn next_run_id(&mut self) -> RunId {
+        RunId(self.next_sequence())
     }
 
-    fn reply(&mut self, ticket: Ticket, reply: Reply) {
-        self.effects.push(Effect::Reply(ticket, reply));
+    fn reply(&mut self, request_id: RequestId, reply: ShardReply) {
+        self.effects.push(Effect::Reply(request_id, reply));
     }
 
-    fn refuse(&mut self, ticket: Ticket, why: Refused) {
-        self.reply(ticket, Reply::Refused(why));
+    fn refuse(&mut self, request_id: RequestId, refusal: RequestError) {
+        self.reply(request_id, ShardReply::Refused(refusal));
     }
 
-    fn tell(&mut self, notice: Notice) {
-        self.effects.push(Effect::Tell(notice));
-    }
-
-    /// Does now what was to follow a commit that is durable.
-    fn follow(&mut self, after: After) {
-        match after {
-            After::Effect(effect) => self.effects.push(effect),
-            After::Timer(timer, id) => self.arm_timer(timer, id),
-            After::Due(due, id) => self.schedule.add(due, id),
-            After::Feed(run, item) => self.feed.ready(run, item, self.now.mono),
-            After::Forget(id) => self.forget(&id),
-            After::Serve(id) => self.serve(&id),
-        }
+    fn notify(&mut self, notice: OperatorEvent) {
+        self.effects.push(Effect::Notify(notice));
     }
 
     #[cfg(feature = "faults")]
-    fn has_bug(&self, bug: crate::planted::Bug) -> bool {
-        self.config.bug == Some(bug)
+    fn has_fault(&self, fault: crate::fault_injection::Fault) -> bool {
+        self.config.fault == Some(fault)
     }
 }
 
-/// Asks a mistake that can only be planted in test builds.
-macro_rules! planted {
-    ($shard:expr, $bug:ident) => {{
+/// Evaluates to true if this fault is injected. Always false without the feature `faults`.
+macro_rules! fault_injected {
+    ($shard:expr, $fault:ident) => {{
         #[cfg(feature = "faults")]
         {
-            $shard.has_bug($crate::planted::Bug::$bug)
+            $shard.has_fault($crate::fault_injection::Fault::$fault)
         }
         #[cfg(not(feature = "faults"))]
         {
@@ -346,13 +355,13 @@ macro_rules! planted {
         }
     }};
 }
-use planted;
+use fault_injected;
 
 fn later(moment: Monotonic, by: std::time::Duration) -> Monotonic {
     Monotonic(moment.0.saturating_add(by))
 }
 
-/// How long to wait before trying again what failed so often.
-fn back_off(tries: u32) -> std::time::Duration {
+/// The delay before the next try, by the number of failed tries.
+fn backoff(tries: u32) -> std::time::Duration {
     std::time::Duration::from_millis(20 << tries.min(7))
 }

@@ -1,56 +1,58 @@
-//! Messages for instances: into the inbox of this shard, or over the outbox into that of another.
+//! Sends run messages: into the inbox of this shard, or through the outbox to another shard.
 //!
-//! A message for elsewhere is sent when its row is durable, in order, one batch per target at a time, and its row goes when the target's inbox
-//! partition has it. Sending again is harmless: the target knows the last number it took from here.
+//! A message to another shard is sent when its outbox row is durable, in order, one batch per target at a time. Its row
+//! is deleted when the target's inbox partition has it. Sending twice is harmless: the target keeps a watermark per
+//! source. The receiving side is [`inbound`](super::inbound).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use abide_store::rows::{Batch, CommitOutcome, Key};
-use abide_store::tables::arrivals::{self, Arrival};
 use abide_store::tables::encode;
-use abide_store::tables::inbox::{self, Waiting};
-use abide_store::tables::outbox::{self, Outgoing};
+use abide_store::tables::inbound::{self, InboundRow};
+use abide_store::tables::inbox::{self, InboxRow};
+use abide_store::tables::outbox::{self, OutboxRow};
 use abide_workflow::InstanceId;
 
-use super::slot::Item;
-use super::{Shard, back_off, later};
+use super::commit_queue::BatchNumber;
+use super::instance_slot::WorkItem;
+use super::{Shard, backoff, later};
 use crate::event::Effect;
 use crate::lease::Monotonic;
 use crate::placement::ShardId;
-use crate::post::{self, Letter, Post};
+use crate::run_message::{self, AddressedMessage, RunMessage};
 
-/// Messages for other shards.
+/// Messages to other shards, by target.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    queues: BTreeMap<ShardId, Queue>,
+    queues: BTreeMap<ShardId, TargetQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    letters: VecDeque<Numbered>,
-    /// How many of the first are out.
-    out: usize,
+struct TargetQueue {
+    messages: VecDeque<OutboxMessage>,
+    /// How many messages at the front are in flight.
+    in_flight: usize,
     tries: u32,
     retry_at: Option<Monotonic>,
 }
 
 #[derive(Debug)]
-struct Numbered {
+struct OutboxMessage {
     number: u64,
-    letter: Vec<u8>,
-    /// The gathering that has its row.
-    written: u64,
+    bytes: Vec<u8>,
+    /// The batch with its outbox row.
+    written_batch: BatchNumber,
 }
 
-/// Messages in one batch.
-const POST_MAX: usize = 32;
+/// The most messages sent at once.
+const BATCH_MESSAGES_MAX: usize = 32;
 
 impl Outbox {
-    /// A message that a former owner left.
-    pub(super) fn found(&mut self, target: &str, number: u64, letter: Vec<u8>) -> Result<(), String> {
-        let shard = ShardId::of_partition(target).ok_or_else(|| format!("{target:?} is no shard"))?;
+    /// Queues a message that a previous owner left.
+    pub(super) fn recover(&mut self, target: &str, number: u64, bytes: Vec<u8>) -> Result<(), String> {
+        let shard = ShardId::of_partition(target).ok_or_else(|| format!("{target:?} is not a shard"))?;
         let queue = self.queues.entry(shard).or_default();
-        queue.letters.push_back(Numbered { number, letter, written: 0 });
+        queue.messages.push_back(OutboxMessage { number, bytes, written_batch: BatchNumber::NONE });
         Ok(())
     }
 
@@ -60,97 +62,113 @@ impl Outbox {
 }
 
 impl Shard {
-    /// Sends a message to an instance, wherever it lives. It is promised with what is gathered now.
-    pub(super) fn post(&mut self, id: InstanceId, post: Post) {
-        let target = self.config.shards.shard_of_instance(&id);
+    /// Sends a message to an instance of any shard. It becomes durable with the open batch.
+    pub(super) fn send_run_message(&mut self, id: InstanceId, message: RunMessage) {
+        let target = self.config.shard_count.shard_of_instance(&id);
         if target == self.id {
-            return self.take_in(id, post);
+            return self.put_in_inbox(id, message);
         }
         let number = self.next_sequence();
-        let letter = post::encode(&Letter { instance_id: id, post });
-        let outgoing = Outgoing { created_at: self.now.wall.0, message: letter.clone() };
+        let bytes = run_message::encode(&AddressedMessage { instance_id: id, message });
+        let outgoing = OutboxRow { created_at: self.now.wall, message: bytes.clone() };
         self.commits.create(outbox::key(&target.to_string(), number), encode(&outgoing));
-        self.commits.hurry();
-        let written = self.commits.number();
-        self.outbox.queues.entry(target).or_default().letters.push_back(Numbered { number, letter, written });
+        self.commits.mark_urgent();
+        let written = self.commits.batch_number();
+        self.outbox.queues.entry(target).or_default().messages.push_back(OutboxMessage {
+            number,
+            bytes,
+            written_batch: written,
+        });
     }
 
-    /// A message for an instance of this shard. Its row goes with the turn that takes it; if that is the same commit, it never was.
-    pub(super) fn take_in(&mut self, id: InstanceId, post: Post) {
+    /// Puts a message for an instance of this shard into the inbox. The turn that consumes it deletes the row; if that
+    /// happens in the same batch, the row is never written.
+    pub(super) fn put_in_inbox(&mut self, id: InstanceId, message: RunMessage) {
         let sequence = self.next_sequence();
-        let waiting = Waiting {
+        let row = InboxRow {
             instance_id: id.as_str().to_owned(),
-            received_at: self.now.wall.0,
-            message: post::encode(&post),
+            received_at: self.now.wall,
+            message: run_message::encode(&message),
         };
-        self.commits.create(inbox::key(sequence), encode(&waiting));
-        self.commits.hurry();
-        if super::planted!(self, EarlyDeletion) {
+        self.commits.create(inbox::key(sequence), encode(&row));
+        self.commits.mark_urgent();
+        if super::fault_injected!(self, MessageDeletedEarly) {
             self.commits.delete(inbox::key(sequence));
         }
-        self.posted.push_back((id, Item::Post { sequence, post }));
+        self.local_messages.push_back((id, WorkItem::RunMessage { sequence, message }));
     }
 
-    /// Sends what is durable to targets that are not being sent to.
+    /// Sends the durable messages of every target that has no batch in flight.
     pub(super) fn send_outbox(&mut self) {
-        let (now, durable, wall) = (self.now.mono, self.commits.durable, self.now.wall.0);
+        let now = self.now.mono;
+        let durable = self.commits.durable_batch;
+        let wall = self.now.wall;
         let source = self.id.to_string();
         for (target, queue) in &mut self.outbox.queues {
-            if queue.out > 0 || queue.retry_at.is_some_and(|at| at > now) {
+            if queue.in_flight > 0 || queue.retry_at.is_some_and(|at| at > now) {
                 continue;
             }
             queue.retry_at = None;
             let mut batch = Batch::checked();
-            let bytes_max = self.config.store.commit_bytes_max / 2;
-            for letter in queue.letters.iter().take(POST_MAX).take_while(|letter| letter.written <= durable) {
-                if queue.out > 0 && batch.bytes() + letter.letter.len() > bytes_max {
+            let bytes_max = self.config.store_limits.commit_bytes_max / 2;
+            for message in queue
+                .messages
+                .iter()
+                .take(BATCH_MESSAGES_MAX)
+                .take_while(|message| message.written_batch <= durable)
+            {
+                if queue.in_flight > 0 && batch.size_bytes() + message.bytes.len() > bytes_max {
                     break;
                 }
-                let Ok(Letter { instance_id, .. }) = post::decode::<Letter>(&letter.letter) else { break };
-                let arrival = Arrival {
+                let Ok(AddressedMessage { instance_id, .. }) =
+                    run_message::decode::<AddressedMessage>(&message.bytes)
+                else {
+                    break;
+                };
+                let row = InboundRow {
                     instance_id: instance_id.as_str().to_owned(),
-                    message: letter.letter.clone(),
+                    message: message.bytes.clone(),
                     sent_at: wall,
                 };
-                batch = batch.create(arrivals::key(&source, letter.number), encode(&arrival));
-                queue.out += 1;
+                batch = batch.create(inbound::key(&source, message.number), encode(&row));
+                queue.in_flight += 1;
             }
-            if queue.out > 0 {
-                self.effects.push(Effect::Post(*target, batch));
+            if queue.in_flight > 0 {
+                self.effects.push(Effect::SendMessages(*target, batch));
             }
         }
-        self.outbox.queues.retain(|_, queue| !queue.letters.is_empty());
+        self.outbox.queues.retain(|_, queue| !queue.messages.is_empty());
     }
 
-    pub(super) fn on_posted(&mut self, target: ShardId, outcome: &CommitOutcome) {
+    pub(super) fn on_messages_sent(&mut self, target: ShardId, outcome: &CommitOutcome) {
         let source = self.id.to_string();
         let now = self.now.mono;
         let Some(queue) = self.outbox.queues.get_mut(&target) else { return };
-        let out = std::mem::take(&mut queue.out);
+        let out = std::mem::take(&mut queue.in_flight);
         let mut arrived: Vec<u64> = Vec::new();
         match outcome {
             CommitOutcome::Committed(_) => {
-                arrived.extend(queue.letters.iter().take(out).map(|letter| letter.number));
+                arrived.extend(queue.messages.iter().take(out).map(|message| message.number));
             }
-            // There already: an earlier copy arrived after all.
+            // The rows already exist: an earlier copy arrived after all.
             CommitOutcome::Conflict(keys) => {
-                let there = |number: u64| keys.contains(&arrivals::key(&source, number));
-                let out = queue.letters.iter().take(out);
-                arrived.extend(out.map(|letter| letter.number).filter(|number| there(*number)));
+                let there = |number: u64| keys.contains(&inbound::key(&source, number));
+                let out = queue.messages.iter().take(out);
+                arrived.extend(out.map(|message| message.number).filter(|number| there(*number)));
             }
             _ => {}
         }
         if arrived.is_empty() {
             queue.tries += 1;
-            queue.retry_at = Some(later(now, back_off(queue.tries)));
+            queue.retry_at = Some(later(now, backoff(queue.tries)));
             return;
         }
         queue.tries = 0;
-        queue.letters.retain(|letter| !arrived.contains(&letter.number));
-        self.commits.make_room(arrived.len() + 1, arrived.len() * 64);
-        let gone: Vec<Key> =
+        queue.messages.retain(|message| !arrived.contains(&message.number));
+        self.commits.reserve(arrived.len() + 1, arrived.len() * 64);
+        let keys: Vec<Key> =
             arrived.into_iter().map(|number| outbox::key(&target.to_string(), number)).collect();
-        for key in gone {
+        for key in keys {
             self.commits.delete(key);
         }
     }

@@ -1,173 +1,185 @@
-//! Setting a run aside that cannot go on, and ending one that cannot be read. Everybody else goes on.
+//! Parks runs that cannot continue, with the reason in the instance row, and terminates runs that cannot be read.
+//!
+//! The stored state of a parked run stays as it is, and its work items wait until it is resumed or terminated. Other
+//! runs are not affected. Deciding *that* a run cannot continue happens elsewhere: in its turn, or when it is loaded.
 
+use abide_ids::TurnNumber;
 use abide_store::tables::encode;
-use abide_store::tables::instances::{self, Instance as InstanceRow, RunStatus};
-use abide_store::tables::pages::{self, Page};
+use abide_store::tables::history_pages::{self, HistoryPageRow};
+use abide_store::tables::instances::{self, InstanceRow, RunStatus};
 use abide_workflow::instance::ParentLink;
-use abide_workflow::{
-    CommandId, Failure, Instance, InstanceId, Message, Refusal, RunNumber, Status, Timestamp,
-};
+use abide_workflow::{Failure, Instance, InstanceId, Message, MessageRefusal, Status};
 
 use super::Shard;
-use super::commits::After;
-use super::room::bytes_of;
-use super::slot::{Envelope, From, Item, Known, Run, Slot};
-use crate::event::{CallId, Effect, Notice};
-use crate::post::Post;
-use crate::request::{Refused, Reply, Ticket};
+use super::commit_queue::OnCommit;
+use super::commit_size::parts_bytes;
+use super::instance_slot::{InstanceSlot, MessageSource, QueuedMessage, SlotState, WorkItem};
+use super::run_state::ResidentRun;
+use crate::event::{Effect, OperatorEvent};
+use crate::request::{RequestError, RequestId, ShardReply};
+use crate::run_message::RunMessage;
 
 impl Shard {
-    /// Sets a run aside: what is stored of it stays as it is, its id says why. What waited for it waits until it is resumed.
-    pub(super) fn park(&mut self, id: &InstanceId, slot: &mut Slot, mut run: Run, reason: String) {
-        // It was set aside before, was to be ended, and even that it could not.
-        if run.row.parked.is_some() {
-            return self.end_in_its_place(id, slot, run);
+    /// Parks a run. Clients that wait for it are refused; its other messages wait until it is resumed.
+    pub(super) fn park(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        mut run: ResidentRun,
+        reason: String,
+    ) {
+        // It was parked before, should be terminated, and could not even run that turn.
+        if run.row.park_reason.is_some() {
+            return self.terminate_unrunnable(id, slot, run);
         }
-        self.commits.make_room(8, 64 * 1024);
-        if run.last_page == 0 {
-            self.keep_as_begun(&mut run);
+        self.commits.reserve(8, 64 * 1024);
+        if run.last_page == TurnNumber::ZERO {
+            self.write_before_first_turn(&mut run);
         }
-        let (number, last_page) = (run.row.run, run.last_page);
-        let refused = Refused::Parked { instance_id: id.clone(), reason: reason.clone() };
-        if let Some(sequence) = run.continuation {
-            slot.set_aside.push_back(Item::Post { sequence, post: Post::Continue { run: number } });
+        let run_id = run.row.run_id;
+        let last_page = run.last_page;
+        let refused = RequestError::Parked { instance_id: id.clone(), reason: reason.clone() };
+        if let Some(sequence) = run.continuation_row {
+            slot.parked_items
+                .push_back(WorkItem::RunMessage { sequence, message: RunMessage::Continue { run_id } });
         }
-        for (message, from) in run.messages.into_iter().zip(run.froms) {
-            match from {
-                From::Client(ticket, _) => self.refuse_with_commit(ticket, refused.clone()),
-                // For whichever run lives when it can be served.
-                From::Routed(sequence, routed) => {
-                    slot.set_aside.push_back(Item::Post { sequence, post: Post::Routed(routed) });
+        for (message, source) in run.messages.into_iter().zip(run.sources) {
+            match source {
+                MessageSource::Client(request_id, _) => self.refuse_on_commit(request_id, refused.clone()),
+                // Not for this run, but for the one that is live when the event can be delivered.
+                MessageSource::SessionEvent(sequence, session_event) => {
+                    slot.parked_items.push_back(WorkItem::RunMessage {
+                        sequence,
+                        message: RunMessage::SessionEvent(session_event),
+                    });
                 }
-                from => {
-                    let envelope = Envelope { message, from };
-                    slot.set_aside.push_back(Item::Message { run: number, envelope });
+                source => {
+                    let envelope = QueuedMessage { message, source };
+                    slot.parked_items.push_back(WorkItem::Message { run_id, envelope });
                 }
             }
         }
-        for ticket in self.awaiting.remove(id).unwrap_or_default() {
-            self.refuse_with_commit(ticket, refused.clone());
+        for request_id in self.end_waiters.remove(id).unwrap_or_default() {
+            self.refuse_on_commit(request_id, refused.clone());
         }
         let mut row = run.row;
         self.write_parked(id, &mut row, &reason);
-        slot.written = self.commits.number();
-        slot.known = Known::Unreadable { row: Some(Box::new(row)), last_page, last_event: 0, reason };
+        slot.written_batch = self.commits.batch_number();
+        slot.state = SlotState::Unreadable { row: Some(Box::new(row)), last_page, last_event: None, reason };
     }
 
-    /// Its first turn could not be taken: it is there all the same, as it began, and whoever asked for it is told so.
-    fn keep_as_begun(&mut self, run: &mut Run) {
+    /// The first turn of the run failed. The run is written as it was before, and its client gets the reply to the
+    /// start.
+    fn write_before_first_turn(&mut self, run: &mut ResidentRun) {
         let origin = run.instance.origin().clone();
-        run.instance = Instance::pending(origin, Timestamp(run.row.created_at));
-        // Encoding fails for nothing that was decoded from JSON.
+        run.instance = Instance::pending(origin, run.row.created_at);
+        // Encoding cannot fail for values that were decoded from JSON.
         let parts = run.instance.take_changes().unwrap_or_default();
-        self.commits.make_room(9, bytes_of(&parts) + 64 * 1024);
-        self.take_first(run);
-        self.write_begun(run, parts);
+        self.commits.reserve(9, parts_bytes(&parts) + 64 * 1024);
+        self.apply_first_turn_actions(run);
+        self.write_initial_state(run, parts);
     }
 
-    /// The row of an instance that cannot go on says so.
+    /// Writes the instance row of a parked run, with the reason.
     pub(super) fn write_parked(&mut self, id: &InstanceId, row: &mut InstanceRow, reason: &str) {
         row.status = RunStatus::Parked;
-        row.parked = Some(reason.to_owned());
-        row.updated_at = self.now.wall.0;
+        row.park_reason = Some(reason.to_owned());
+        row.updated_at = self.now.wall;
         self.commits.put(instances::key(id.as_str()), encode(row));
-        self.mark_row_for_feed(id, row);
-        let notice = Notice::Parked { instance_id: id.clone(), reason: reason.to_owned() };
-        self.commits.then(After::Effect(Effect::Tell(notice)));
-        self.commits.then(After::Forget(id.clone()));
+        self.index_row(id, row);
+        let notice = OperatorEvent::Parked { instance_id: id.clone(), reason: reason.to_owned() };
+        self.commits.on_commit(OnCommit::Effect(Effect::Notify(notice)));
+        self.commits.on_commit(OnCommit::Evict(id.clone()));
     }
 
-    fn refuse_with_commit(&mut self, ticket: Ticket, why: Refused) {
-        self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Refused(why))));
+    fn refuse_on_commit(&mut self, request_id: RequestId, refusal: RequestError) {
+        self.commits.on_commit(OnCommit::Effect(Effect::Reply(request_id, ShardReply::Refused(refusal))));
     }
 
-    /// Ends a run that was told to end and cannot take a turn: in its place, as one that cannot be read.
-    fn end_in_its_place(&mut self, id: &InstanceId, slot: &mut Slot, run: Run) {
-        let (mut order, number) = (None, run.row.run);
-        for (message, from) in run.messages.into_iter().zip(run.froms) {
-            match (message, from) {
-                (Message::Terminate { reason }, From::Client(ticket, repeat)) if order.is_none() => {
-                    order = Some((ticket, repeat, reason));
+    /// Terminates a run that should be terminated but cannot run a turn, in the same way as one that cannot be read.
+    fn terminate_unrunnable(&mut self, id: &InstanceId, slot: &mut InstanceSlot, run: ResidentRun) {
+        let mut terminate = None;
+        let run_id = run.row.run_id;
+        for (message, source) in run.messages.into_iter().zip(run.sources) {
+            match (message, source) {
+                (Message::Terminate { reason }, MessageSource::Client(request_id, idempotency))
+                    if terminate.is_none() =>
+                {
+                    terminate = Some((request_id, idempotency, reason));
                 }
-                (_, From::Client(ticket, _)) => {
-                    let ended = Refusal::RunEnded { status: Status::Terminated };
-                    self.refuse_with_commit(ticket, Refused::Message(ended));
+                (_, MessageSource::Client(request_id, _)) => {
+                    let ended = MessageRefusal::RunEnded { status: Status::Terminated };
+                    self.refuse_on_commit(request_id, RequestError::Message(ended));
                 }
-                (_, From::Routed(sequence, routed)) => {
-                    slot.set_aside.push_back(Item::Post { sequence, post: Post::Routed(routed) });
+                (_, MessageSource::SessionEvent(sequence, session_event)) => {
+                    slot.parked_items.push_back(WorkItem::RunMessage {
+                        sequence,
+                        message: RunMessage::SessionEvent(session_event),
+                    });
                 }
-                (message, from) => {
-                    let envelope = Envelope { message, from };
-                    slot.set_aside.push_back(Item::Message { run: number, envelope });
+                (message, source) => {
+                    let envelope = QueuedMessage { message, source };
+                    slot.parked_items.push_back(WorkItem::Message { run_id, envelope });
                 }
             }
         }
-        self.commits.make_room(8, 64 * 1024);
-        let reason = order.as_ref().map_or("", |(.., reason)| reason);
-        self.end_unread(id, slot, run.row, (run.last_page, 0), reason);
-        if let Some((ticket, repeat, _)) = order {
-            self.accept(ticket, repeat);
+        self.commits.reserve(8, 64 * 1024);
+        let reason = terminate.as_ref().map_or("", |(.., reason)| reason);
+        self.terminate_unreadable(id, slot, run.row, (run.last_page, None), reason);
+        if let Some((request_id, idempotency, _)) = terminate {
+            self.reply_accepted(request_id, idempotency);
         }
     }
 
-    /// Ends a run that cannot be read: its history says so, whoever waits for it is told, its calls are stopped, and its id is free again. Of its
-    /// own children nothing is known; they go on.
-    pub(super) fn end_unread(
+    /// Terminates a run that cannot be read: adds the event to its history, notifies its parent, cancels its calls, and
+    /// frees its id. Its own children are unknown, so they go on.
+    pub(super) fn terminate_unreadable(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
+        slot: &mut InstanceSlot,
         mut row: InstanceRow,
-        (last_page, last_event): (u64, u64),
+        (last_page, last_event): (TurnNumber, Option<u64>),
         reason: &str,
     ) {
         let mut event = serde_json::json!({
             "timestamp": self.now.wall.to_string(), "eventType": "ExecutionTerminated", "reason": reason,
         });
-        // Its number, if it is known how many there were before it.
-        let sequence = if last_event > 0 { last_event.saturating_add(1) } else { 0 };
-        if let (1.., Some(event)) = (sequence, event.as_object_mut()) {
+        // The event is numbered only if the number of the last event is known.
+        let sequence = last_event.map(|last| last.saturating_add(1));
+        if let (Some(sequence), Some(event)) = (sequence, event.as_object_mut()) {
             event.insert("sequence".to_owned(), sequence.into());
         }
-        let page = Page {
-            first_event: sequence,
-            events_count: 1,
-            at: self.now.wall.0,
+        let page = HistoryPageRow {
+            first_event: sequence.unwrap_or(HistoryPageRow::UNNUMBERED),
+            event_count: 1,
+            turn_at: self.now.wall,
             events: serde_json::json!([event]).to_string().into_bytes(),
-            changes: Vec::new(),
-            settled: Vec::new(),
-            troubled: Vec::new(),
+            part_changes: Vec::new(),
+            settled_calls: Vec::new(),
+            call_failures: Vec::new(),
         };
-        self.commits.put(pages::key(row.run, last_page + 1), encode(&page));
+        self.commits.put(history_pages::key(row.run_id, last_page.next()), encode(&page));
         row.status = RunStatus::Terminated;
-        row.parked = None;
-        row.updated_at = self.now.wall.0;
+        row.park_reason = None;
+        row.updated_at = self.now.wall;
         self.commits.put(instances::key(id.as_str()), encode(&row));
-        self.mark_row_for_feed(id, &row);
-        if let Some(parent) = row.parent.as_deref().and_then(link_of) {
-            let failure = Failure::last("Terminated", reason);
+        self.index_row(id, &row);
+        if let Some(parent) = row.parent.as_deref().and_then(stored_parent_link) {
+            let failure = Failure::permanent("Terminated", reason);
             let message = Message::ChildFailed { command: parent.command, failure };
-            self.post(parent.instance_id.clone(), Post::ToParent { parent, message });
+            self.send_run_message(parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
         }
-        self.cancel_calls_of(row.run);
-        let notice = Notice::Ended { status: Status::Terminated, took_ms: 0 };
-        self.commits.then(After::Effect(Effect::Tell(notice)));
-        self.commits.then(After::Forget(id.clone()));
-        slot.written = self.commits.number();
-        slot.known = Known::Row(Some(row));
-        self.restore(slot);
-    }
-
-    /// Nobody waits for the calls of a run any more, whatever it has out.
-    fn cancel_calls_of(&mut self, run: u64) {
-        let out: Vec<CallId> = self.calling.keys().filter(|call| call.run == run).cloned().collect();
-        for call in out {
-            self.calling.remove(&call);
-            self.commits.then(After::Effect(Effect::CancelCall(call)));
-        }
+        self.cancel_calls_of_run(row.run_id);
+        let notice = OperatorEvent::RunEnded { status: Status::Terminated, duration_ms: 0 };
+        self.commits.on_commit(OnCommit::Effect(Effect::Notify(notice)));
+        self.commits.on_commit(OnCommit::Evict(id.clone()));
+        slot.written_batch = self.commits.batch_number();
+        slot.state = SlotState::Row(Some(row));
+        self.requeue_parked_items(slot);
     }
 }
 
-fn link_of(parent: &instances::Parent) -> Option<ParentLink> {
+fn stored_parent_link(parent: &instances::ParentRun) -> Option<ParentLink> {
     let instance_id = InstanceId::new(parent.instance_id.clone()).ok()?;
-    Some(ParentLink { instance_id, run: RunNumber(parent.run_number), command: CommandId(parent.command) })
+    Some(ParentLink { instance_id, run: parent.run_number, command: parent.command })
 }

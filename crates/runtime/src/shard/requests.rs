@@ -1,314 +1,369 @@
-//! What clients ask, served one instance at a time.
+//! Handles the requests of clients: messages and control operations, restart, purge, and waiting for the end of a run.
+//!
+//! A reply is sent only when the state it describes is durable. Starting a run is in [`start`](super::start), repeated
+//! requests are in [`idempotency`](super::idempotency), operations on entities in [`entities`](super::entities).
 
+use abide_ids::RunId;
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message, RunNumber};
 
 use super::Shard;
-use super::claim::Phase;
-use super::commits::After;
-use super::slot::{Envelope, From, Item, Known, Slot, is_over};
+use super::commit_queue::OnCommit;
+use super::instance_slot::{InstanceSlot, MessageSource, QueuedMessage, SlotState, WorkItem, is_terminal};
+use super::ownership::OwnershipPhase;
 use crate::event::Effect;
-use crate::request::{Done, Refused, Repeat, Reply, Request, Ticket};
+use crate::request::{
+    IdempotentReply, RequestError, RequestId, RequestIdempotency, ShardReply, ShardRequest,
+};
 
 impl Shard {
-    /// Requests that came together are taken in their order, or none of them is: if some were refused for want of room and later ones taken, those
-    /// that come again would come too late.
-    pub(super) fn on_asked(&mut self, requests: Vec<(Ticket, Request)>) {
-        let full = self.config.waiting_max;
-        let why = match &self.phase {
-            Phase::Working(_) if self.waiting < full && self.ready.len() < full => {
-                return requests.into_iter().for_each(|(ticket, request)| self.take(ticket, request));
+    /// Accepts all requests of a group in their order, or none of them. If only some were refused for lack of room,
+    /// their retries would arrive after later requests of the group.
+    pub(super) fn on_requests(&mut self, requests: Vec<(RequestId, ShardRequest)>) {
+        let queued_max = self.config.queued_max;
+        let refusal = match &self.phase {
+            OwnershipPhase::Working(_)
+                if self.queued_items < queued_max && self.ready_runs.len() < queued_max =>
+            {
+                return requests
+                    .into_iter()
+                    .for_each(|(request_id, request)| self.enqueue_request(request_id, request));
             }
-            // What was under way is being found; it does not take long.
-            Phase::Recovering(_) if self.early.len() < full => return self.early.push_back(requests),
-            Phase::Working(_) => Refused::Busy,
-            Phase::Draining(_) => Refused::Draining,
-            _ => Refused::NotReady,
+            // Recovery does not take long, so the requests wait for it.
+            OwnershipPhase::Recovering(_) if self.deferred_requests.len() < queued_max => {
+                return self.deferred_requests.push_back(requests);
+            }
+            OwnershipPhase::Working(_) => RequestError::Busy,
+            OwnershipPhase::Draining(_) => RequestError::Draining,
+            _ => RequestError::NotReady,
         };
-        for (ticket, _) in requests {
-            self.refuse(ticket, why.clone());
+        for (request_id, _) in requests {
+            self.refuse(request_id, refusal.clone());
         }
     }
 
-    fn take(&mut self, ticket: Ticket, request: Request) {
-        if let Request::Operate(operate) = request {
-            return self.on_operate(ticket, operate);
+    fn enqueue_request(&mut self, request_id: RequestId, request: ShardRequest) {
+        if let ShardRequest::Operate(operation) = request {
+            return self.on_operation(request_id, operation);
         }
         let Some(id) = request.instance_id().cloned() else { return };
-        self.offer(&id, Item::Asked(ticket, request));
+        self.enqueue(&id, WorkItem::Request(request_id, request));
     }
 
-    /// Requests that came while the shard was being recovered.
-    pub(super) fn serve_early(&mut self) {
-        while let Some(requests) = self.early.pop_front() {
-            self.on_asked(requests);
+    /// Accepts the requests that arrived during recovery.
+    pub(super) fn process_deferred_requests(&mut self) {
+        while let Some(requests) = self.deferred_requests.pop_front() {
+            self.on_requests(requests);
         }
     }
 
-    /// One request, with enough known of its instance.
-    pub(super) fn serve_request(
+    /// Handles one request, with enough of its instance loaded.
+    pub(super) fn handle_request(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
-        request: Request,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
+        request: ShardRequest,
     ) {
-        let repeat = request.repeat();
-        if let Some(repeat) = repeat
-            && let Some(reply) = self.repeated(slot, repeat, request.begins())
+        let idempotency = request.idempotency();
+        if let Some(idempotency) = idempotency
+            && let Some(reply) = self.find_stored_reply(slot, idempotency, request.starts_run())
         {
-            return self.answer_again(id, slot, ticket, request, reply);
+            return self.replay_reply(id, slot, request_id, request, reply);
         }
-        let request = if let Request::Once(_, request) = request { *request } else { request };
+        let request = if let ShardRequest::Idempotent(_, request) = request { *request } else { request };
         match request {
-            Request::Start(mut start) => {
-                start.repeat = repeat;
-                self.serve_start(slot, ticket, *start);
+            ShardRequest::Start(mut start) => {
+                start.idempotency = idempotency;
+                self.handle_start(slot, request_id, *start);
             }
-            Request::Deliver { message, .. } => self.serve_deliver(id, slot, ticket, message, repeat),
-            Request::Restart { .. } => self.serve_restart(id, slot, ticket, repeat),
-            Request::Purge { run, .. } => self.serve_purge(id, slot, ticket, run, repeat),
-            Request::PurgeEarlier { run, number, .. } => {
-                self.serve_purge_earlier(id, slot, ticket, (run, number));
+            ShardRequest::SendMessage { message, .. } => {
+                self.handle_message(id, slot, request_id, message, idempotency)
             }
-            Request::Operate(operate) => self.on_operate(ticket, operate),
-            Request::AwaitEnd { run, .. } => self.serve_await_end(id, slot, ticket, run),
-            Request::Recall { .. } => self.refuse(ticket, Refused::NotFound { instance_id: id.clone() }),
-            // One key is enough.
-            Request::Once(..) => self.refuse(ticket, Refused::KeyReused),
+            ShardRequest::Restart { .. } => self.handle_restart(id, slot, request_id, idempotency),
+            ShardRequest::Purge { run_number: run, .. } => {
+                self.handle_purge(id, slot, request_id, run, idempotency)
+            }
+            ShardRequest::PurgeEarlierRun { run_number: run, run_id, .. } => {
+                self.handle_purge_earlier(id, slot, request_id, (run, run_id));
+            }
+            ShardRequest::Operate(operation) => self.on_operation(request_id, operation),
+            ShardRequest::AwaitEnd { run_number: run, .. } => {
+                self.handle_await_end(id, slot, request_id, run)
+            }
+            ShardRequest::GetStoredReply { .. } => {
+                self.refuse(request_id, RequestError::NotFound { instance_id: id.clone() })
+            }
+            // A request has one idempotency key.
+            ShardRequest::Idempotent(..) => self.refuse(request_id, RequestError::KeyReused),
         }
     }
 
-    /// A request that was done before: answered as it was then.
-    fn answer_again(
+    /// Replies to a repeated request as to the first one.
+    fn replay_reply(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
-        request: Request,
-        reply: Reply,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
+        request: ShardRequest,
+        reply: ShardReply,
     ) {
-        if let (Request::Start(start), Reply::Started(started)) = (request, &reply)
+        if let (ShardRequest::Start(start), ShardReply::Started(started)) = (request, &reply)
             && let Some(awaiting) = start.await_end
         {
-            // The run may not be in memory: then it is looked up for this one.
-            let request = Request::AwaitEnd { instance_id: id.clone(), run: Some(started.run) };
-            slot.items.push_front(Item::Asked(awaiting, request));
-            self.waiting += 1;
+            // The run may not be in memory; this request then looks it up.
+            let request =
+                ShardRequest::AwaitEnd { instance_id: id.clone(), run_number: Some(started.run_number) };
+            slot.queue.push_front(WorkItem::Request(awaiting, request));
+            self.queued_items += 1;
         }
-        self.after_slot(slot, After::Effect(Effect::Reply(ticket, reply)));
+        self.defer_until_slot_durable(slot, OnCommit::Effect(Effect::Reply(request_id, reply)));
     }
 
-    fn serve_await_end(
+    fn handle_await_end(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
         wanted: Option<RunNumber>,
     ) {
-        match (&slot.known, wanted) {
-            (Known::Run(run), Some(wanted)) if run.row.run_number != wanted.0 => {
-                self.refuse(ticket, Refused::NotCurrent { instance_id: id.clone(), run: wanted });
+        match (&slot.state, wanted) {
+            (SlotState::Run(run), Some(wanted)) if run.row.run_number != wanted => {
+                self.refuse(
+                    request_id,
+                    RequestError::NotCurrent { instance_id: id.clone(), run_number: wanted },
+                );
             }
-            (Known::Run(_), _) => self.awaiting.entry(id.clone()).or_default().push(ticket),
+            (SlotState::Run(_), _) => self.end_waiters.entry(id.clone()).or_default().push(request_id),
             (other, _) => {
-                let why = Self::why_unreadable(id, other);
-                self.refuse_when_durable(slot, ticket, why);
+                let refusal = Self::unavailable_refusal(id, other);
+                self.refuse_when_durable(slot, request_id, refusal);
             }
         }
     }
 
-    fn serve_deliver(
+    fn handle_message(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
         message: Message,
-        repeat: Option<Repeat>,
+        idempotency: Option<RequestIdempotency>,
     ) {
-        match &mut slot.known {
-            Known::Run(run) => {
+        match &mut slot.state {
+            SlotState::Run(run) => {
                 let resumes = matches!(message, Message::Resume { .. });
-                if run.row.parked.is_some() && matches!(message, Message::Terminate { .. }) {
-                    // What it could not do it need not do any more.
-                    run.instance.halt();
-                } else if run.row.parked.take().is_some() {
-                    // It can be read, so it may go on. Whether it is suspended besides is its own business.
-                    run.row.status = super::slot::row_status(run.instance.status());
-                    self.commits.make_room(8, 64 * 1024);
-                    self.note_continuation(run, true);
-                    self.write_row(run);
-                    run.written = self.commits.number();
-                    self.mark_for_feed(run);
+                if run.row.park_reason.is_some() && matches!(message, Message::Terminate { .. }) {
+                    // A suspended run takes no further step, so the turn that made it park is not repeated.
+                    run.instance.suspend_unconditionally();
+                } else if run.row.park_reason.take().is_some() {
+                    // It can be read, so it is parked no more. It may still be suspended.
+                    run.row.status = super::instance_slot::row_status(run.instance.status());
+                    self.commits.reserve(8, 64 * 1024);
+                    self.write_continuation(run, true);
+                    self.write_instance_row(run);
+                    run.written_batch = self.commits.batch_number();
+                    self.index_run(run);
                     if resumes {
-                        return self.accept(ticket, repeat);
+                        return self.reply_accepted(request_id, idempotency);
                     }
                 }
-                if super::planted!(self, TerminalReopened) && run.has_ended() {
+                if super::fault_injected!(self, TerminalReopened) && run.has_ended() {
                     run.row.status = RunStatus::Running;
-                    self.write_row(run);
-                    run.written = self.commits.number();
-                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                    self.write_instance_row(run);
+                    run.written_batch = self.commits.batch_number();
+                    return self
+                        .commits
+                        .on_commit(OnCommit::Effect(Effect::Reply(request_id, ShardReply::Accepted)));
                 }
                 let dropped = matches!(message, Message::Terminate { .. }) && !run.has_ended();
-                if super::planted!(self, TerminateDropped) && dropped {
-                    return self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Accepted)));
+                if super::fault_injected!(self, TerminateDropped) && dropped {
+                    return self
+                        .commits
+                        .on_commit(OnCommit::Effect(Effect::Reply(request_id, ShardReply::Accepted)));
                 }
-                run.push(Envelope { message, from: From::Client(ticket, repeat) });
+                run.push_message(QueuedMessage {
+                    message,
+                    source: MessageSource::Client(request_id, idempotency),
+                });
             }
-            Known::Unreadable { row: Some(row), last_page, last_event, .. } if !is_over(row.status) => {
-                let tries = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
-                if tries && !slot.resuming {
-                    // It may be readable by now.
+            SlotState::Unreadable { row: Some(row), last_page, last_event, .. }
+                if !is_terminal(row.status) =>
+            {
+                let reloads = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
+                if reloads && !slot.resuming {
+                    // It may be readable by now: load it again, then handle this request.
                     slot.resuming = true;
-                    slot.known = Known::Nothing;
-                    let request = Request::Deliver { instance_id: id.clone(), message };
-                    let request = match repeat {
-                        Some(repeat) => Request::Once(repeat, Box::new(request)),
+                    slot.state = SlotState::Unknown;
+                    let request = ShardRequest::SendMessage { instance_id: id.clone(), message };
+                    let request = match idempotency {
+                        Some(idempotency) => ShardRequest::Idempotent(idempotency, Box::new(request)),
                         None => request,
                     };
-                    slot.items.push_front(Item::Asked(ticket, request));
-                    self.waiting += 1;
+                    slot.queue.push_front(WorkItem::Request(request_id, request));
+                    self.queued_items += 1;
                     return;
                 }
                 slot.resuming = false;
                 if let Message::Terminate { reason } = message {
-                    let (row, last) = (row.clone(), (*last_page, *last_event));
-                    self.end_unread(id, slot, *row, last, &reason);
-                    self.accept(ticket, repeat);
+                    let row = row.clone();
+                    let last = (*last_page, *last_event);
+                    self.terminate_unreadable(id, slot, *row, last, &reason);
+                    self.reply_accepted(request_id, idempotency);
                 } else {
-                    let why = Self::why_unreadable(id, &slot.known);
-                    self.refuse_when_durable(slot, ticket, why);
+                    let refusal = Self::unavailable_refusal(id, &slot.state);
+                    self.refuse_when_durable(slot, request_id, refusal);
                 }
             }
-            Known::Row(Some(row)) if row.status == RunStatus::Terminated => {
+            SlotState::Row(Some(row)) if row.status == RunStatus::Terminated => {
                 let status = abide_workflow::Status::Terminated;
-                let why = Refused::Message(abide_workflow::Refusal::RunEnded { status });
-                self.refuse_when_durable(slot, ticket, why);
+                let refusal = RequestError::Message(abide_workflow::MessageRefusal::RunEnded { status });
+                self.refuse_when_durable(slot, request_id, refusal);
             }
-            Known::Unreadable { row: Some(_), .. } => {
+            SlotState::Unreadable { row: Some(_), .. } => {
                 let status = abide_workflow::Status::Terminated;
-                let why = Refused::Message(abide_workflow::Refusal::RunEnded { status });
-                self.refuse_when_durable(slot, ticket, why);
+                let refusal = RequestError::Message(abide_workflow::MessageRefusal::RunEnded { status });
+                self.refuse_when_durable(slot, request_id, refusal);
             }
             other => {
-                let why = Self::why_unreadable(id, other);
-                self.refuse_when_durable(slot, ticket, why);
+                let refusal = Self::unavailable_refusal(id, other);
+                self.refuse_when_durable(slot, request_id, refusal);
             }
         }
     }
 
-    pub(super) fn accept(&mut self, ticket: Ticket, repeat: Option<Repeat>) {
-        let reply = self.done(Done::Accepted, repeat);
-        self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+    pub(super) fn reply_accepted(&mut self, request_id: RequestId, idempotency: Option<RequestIdempotency>) {
+        let reply = self.complete_request(IdempotentReply::Accepted, idempotency);
+        self.commits.on_commit(OnCommit::Effect(Effect::Reply(request_id, reply)));
     }
 
-    fn serve_restart(&mut self, id: &InstanceId, slot: &mut Slot, ticket: Ticket, repeat: Option<Repeat>) {
-        let run = match &mut slot.known {
-            Known::Run(run) if run.has_ended() => run,
-            Known::Run(run) => {
-                let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(run.row.run_number) };
-                return self.refuse_when_durable(slot, ticket, refused);
+    fn handle_restart(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
+        idempotency: Option<RequestIdempotency>,
+    ) {
+        let run = match &mut slot.state {
+            SlotState::Run(run) if run.has_ended() => run,
+            SlotState::Run(run) => {
+                let refused =
+                    RequestError::AlreadyRunning { instance_id: id.clone(), run_number: run.row.run_number };
+                return self.refuse_when_durable(slot, request_id, refused);
             }
             other => {
-                let why = Self::why_unreadable(id, other);
-                return self.refuse_when_durable(slot, ticket, why);
+                let refusal = Self::unavailable_refusal(id, other);
+                return self.refuse_when_durable(slot, request_id, refusal);
             }
         };
         let origin = run.instance.origin();
-        let start = crate::request::Start {
+        let start = crate::request::StartRequest {
             instance_id: id.clone(),
             plan: run.plan.clone(),
             input: origin.input.clone(),
             event: origin.event.clone(),
             correlation_id: origin.correlation_id.clone(),
             entity_id: origin.entity_id.clone(),
-            repeat,
+            idempotency,
             await_end: None,
         };
-        self.serve_start(slot, ticket, start);
+        self.handle_start(slot, request_id, start);
     }
 
-    fn serve_purge(
+    fn handle_purge(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
         run: Option<RunNumber>,
-        repeat: Option<Repeat>,
+        idempotency: Option<RequestIdempotency>,
     ) {
-        self.commits.make_room(8, 64 * 1024);
-        let last = match &slot.known {
-            Known::Row(row) => row.clone(),
-            Known::Run(run) => Some(run.row.clone()),
-            Known::Unreadable { row: Some(row), .. } => Some((**row).clone()),
+        self.commits.reserve(8, 64 * 1024);
+        let last = match &slot.state {
+            SlotState::Row(row) => row.clone(),
+            SlotState::Run(run) => Some(run.row.clone()),
+            SlotState::Unreadable { row: Some(row), .. } => Some((**row).clone()),
             other => {
-                let why = Self::why_unreadable(id, other);
-                return self.refuse_when_durable(slot, ticket, why);
+                let refusal = Self::unavailable_refusal(id, other);
+                return self.refuse_when_durable(slot, request_id, refusal);
             }
         };
-        let not_found = Refused::NotFound { instance_id: id.clone() };
-        let Some(row) = last.filter(|row| run.is_none_or(|run| run.0 == row.run_number)) else {
-            return self.refuse_when_durable(slot, ticket, not_found);
+        let not_found = RequestError::NotFound { instance_id: id.clone() };
+        let Some(row) = last.filter(|row| run.is_none_or(|run| run == row.run_number)) else {
+            return self.refuse_when_durable(slot, request_id, not_found);
         };
         if row.status == RunStatus::Purged {
             if run.is_none() {
-                // What is left of the instance is earlier runs, if anything is.
-                self.forget_earlier_runs(id, row.run);
+                // Only earlier runs can be left of the instance.
+                self.purge_earlier_runs(id, row.run_id);
             }
-            return self.refuse_when_durable(slot, ticket, not_found);
+            return self.refuse_when_durable(slot, request_id, not_found);
         }
-        if !is_over(row.status) {
-            let refused = Refused::Live { instance_id: id.clone(), run: RunNumber(row.run_number) };
-            return self.refuse_when_durable(slot, ticket, refused);
+        if !is_terminal(row.status) {
+            let refused =
+                RequestError::AlreadyRunning { instance_id: id.clone(), run_number: row.run_number };
+            return self.refuse_when_durable(slot, request_id, refused);
         }
         if run.is_none() {
-            self.forget_earlier_runs(id, row.run);
+            self.purge_earlier_runs(id, row.run_id);
         }
-        slot.known = Known::Row(Some(self.purge(id, row)));
-        slot.written = self.commits.number();
-        self.commits.then(After::Forget(id.clone()));
-        let reply = self.done(Done::Purged, repeat);
-        self.commits.then(After::Effect(Effect::Reply(ticket, reply)));
+        slot.state = SlotState::Row(Some(self.purge_run(id, row)));
+        slot.written_batch = self.commits.batch_number();
+        self.commits.on_commit(OnCommit::Evict(id.clone()));
+        let reply = self.complete_request(IdempotentReply::Purged, idempotency);
+        self.commits.on_commit(OnCommit::Effect(Effect::Reply(request_id, reply)));
     }
 
-    fn serve_purge_earlier(
+    fn handle_purge_earlier(
         &mut self,
         id: &InstanceId,
-        slot: &mut Slot,
-        ticket: Ticket,
-        (run, number): (RunNumber, u64),
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
+        (run, run_id): (RunNumber, RunId),
     ) {
-        let current = match &slot.known {
-            Known::Row(row) => row.as_ref().map(|row| row.run),
-            Known::Run(run) => Some(run.row.run),
-            Known::Unreadable { row: Some(row), .. } => Some(row.run),
+        let current = match &slot.state {
+            SlotState::Row(row) => row.as_ref().map(|row| row.run_id),
+            SlotState::Run(run) => Some(run.row.run_id),
+            SlotState::Unreadable { row: Some(row), .. } => Some(row.run_id),
             other => {
-                let why = Self::why_unreadable(id, other);
-                return self.refuse_when_durable(slot, ticket, why);
+                let refusal = Self::unavailable_refusal(id, other);
+                return self.refuse_when_durable(slot, request_id, refusal);
             }
         };
-        if current == Some(number) {
-            return self.refuse_when_durable(slot, ticket, Refused::NotFound { instance_id: id.clone() });
+        if current == Some(run_id) {
+            return self.refuse_when_durable(
+                slot,
+                request_id,
+                RequestError::NotFound { instance_id: id.clone() },
+            );
         }
-        self.commits.make_room(8, 64 * 1024);
+        self.commits.reserve(8, 64 * 1024);
         let instance_id = id.as_str().to_owned();
         let revision = self.next_sequence();
-        self.forget_earlier(&EndedRun { instance_id, run: number, run_number: run.0, revision });
-        self.commits.then(After::Effect(Effect::Reply(ticket, Reply::Purged)));
+        self.purge_earlier_run(&EndedRun { instance_id, run_id, run_number: Some(run), revision });
+        self.commits.on_commit(OnCommit::Effect(Effect::Reply(request_id, ShardReply::Purged)));
     }
 
-    /// Refuses because of a run that may be ahead of the store: what is said of it must not be undone by a crash.
-    pub(super) fn refuse_when_durable(&mut self, slot: &mut Slot, ticket: Ticket, why: Refused) {
-        self.after_slot(slot, After::Effect(Effect::Reply(ticket, Reply::Refused(why))));
+    /// Refuses because of a state that may be ahead of the store. The refusal waits until that state is durable, so
+    /// that a crash cannot contradict it.
+    pub(super) fn refuse_when_durable(
+        &mut self,
+        slot: &mut InstanceSlot,
+        request_id: RequestId,
+        refusal: RequestError,
+    ) {
+        self.defer_until_slot_durable(
+            slot,
+            OnCommit::Effect(Effect::Reply(request_id, ShardReply::Refused(refusal))),
+        );
     }
 
-    /// Clients that do not wait any more.
-    pub(super) fn on_gone(&mut self, gone: &[Ticket]) {
-        self.awaiting.retain(|_, tickets| {
-            tickets.retain(|ticket| !gone.contains(ticket));
-            !tickets.is_empty()
+    /// Forgets clients that no longer wait for their reply.
+    pub(super) fn on_clients_gone(&mut self, gone: &[RequestId]) {
+        self.end_waiters.retain(|_, request_ids| {
+            request_ids.retain(|request_id| !gone.contains(request_id));
+            !request_ids.is_empty()
         });
     }
 }

@@ -1,38 +1,56 @@
-//! What is due when, as far as it is in memory, and how fast overdue work is taken up.
+//! The schedule of due work in memory: call attempts, timers and recovered items, by time; and the rate limit for
+//! overdue work.
+//!
+//! Work that has just become due starts at once. Overdue work, after a restart or a jump of the clock, starts at a
+//! limited rate and does not delay fresh work. The schedule does not read timers from the store
+//! ([`timers`](super::timers) does) and does not know what the work does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use abide_ids::RunId;
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
-use abide_workflow::InstanceId;
+use abide_workflow::{CommandId, InstanceId, Message, Timestamp};
 
+use super::Shard;
+use super::instance_slot::{MessageSource, QueuedMessage, WorkItem};
 use crate::lease::Monotonic;
 
-/// Something that is due. Ordered by when.
+/// Due work started before other events are handled. Each piece may load a run, and the events of other shards wait for
+/// the same thread meanwhile.
+const FIRED_PER_ROUND: usize = 8;
+/// The delay before the rest is started, if there was no capacity for all due work.
+const FIRE_RETRY: abide_ids::Duration = abide_ids::Duration(1);
+/// Work later than this is overdue and rate-limited.
+const OVERDUE: abide_ids::Duration = abide_ids::Duration::seconds(1);
+
+/// The key of scheduled work, ordered by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct DueKey {
-    /// When, in milliseconds of UTC since 1970.
-    pub(super) at: i64,
-    /// Whose.
-    pub(super) run: u64,
-    /// What.
-    pub(super) what: What,
-    /// The command, or the number of what was found, or 0.
-    pub(super) number: u64,
+    pub(super) at: Timestamp,
+    pub(super) work: DueWork,
 }
 
-/// What is due.
+/// Scheduled work. Of the work of one time, recovered items come first, then run by run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum What {
-    /// The next delivery of a call, or the first after a restart.
-    Delivery,
-    /// A timer with a row.
-    Timer(TimerPurpose),
-    /// What recovery found, and waits in its slot.
-    Found,
+pub(super) enum DueWork {
+    /// An item that recovery found and queued in its slot. The number only tells such items apart.
+    Recovered {
+        number: u64,
+    },
+    OfRun(RunId, RunWork),
 }
 
-/// Due things by time.
+/// Scheduled work of a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum RunWork {
+    /// The next attempt of a call, or the first after a restart.
+    Attempt(CommandId),
+    /// A timer with a row, of a command or of the run itself.
+    Timer(TimerPurpose, Option<CommandId>),
+}
+
+/// Scheduled work by time.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     due: BTreeMap<DueKey, InstanceId>,
@@ -40,17 +58,17 @@ pub(super) struct Schedule {
 
 impl DueKey {
     pub(super) fn of_timer(timer: &TimerKey) -> Self {
-        Self { at: timer.due_at, run: timer.run, what: What::Timer(timer.purpose), number: timer.number }
+        let work = RunWork::Timer(timer.purpose, timer.command);
+        Self { at: timer.due_at, work: DueWork::OfRun(timer.run_id, work) }
     }
 
-    /// The timer's row, if it has one.
-    pub(super) fn timer(&self) -> Option<TimerKey> {
-        match self.what {
-            What::Timer(purpose) => {
-                Some(TimerKey { due_at: self.at, run: self.run, purpose, number: self.number })
-            }
-            What::Delivery | What::Found => None,
-        }
+    pub(super) fn of_attempt(at: Timestamp, run_id: RunId, command: CommandId) -> Self {
+        Self { at, work: DueWork::OfRun(run_id, RunWork::Attempt(command)) }
+    }
+
+    /// The first key of a time.
+    fn first_at(at: Timestamp) -> Self {
+        Self { at, work: DueWork::Recovered { number: 0 } }
     }
 }
 
@@ -63,58 +81,112 @@ impl Schedule {
         self.due.remove(key);
     }
 
-    pub(super) fn next_at(&self) -> Option<i64> {
+    pub(super) fn next_at(&self) -> Option<Timestamp> {
         self.due.first_key_value().map(|(key, _)| key.at)
     }
 
-    /// How many are due before this moment; counted up to a bound.
-    pub(super) fn before(&self, at: i64, bound: usize) -> usize {
+    /// How much work is due before this time, counted up to a bound.
+    pub(super) fn count_before(&self, at: Timestamp, bound: usize) -> usize {
         self.due.keys().take(bound).take_while(|key| key.at < at).count()
     }
 
-    /// Something that is due, but not before this moment.
-    pub(super) fn pop_since(&mut self, since: i64, now: i64) -> Option<(DueKey, InstanceId)> {
-        let first = DueKey { at: since, run: 0, what: What::Delivery, number: 0 };
-        let key = *self.due.range(first..).next().filter(|(key, _)| key.at <= now)?.0;
+    /// Takes work that is due now and was not due before `since`.
+    pub(super) fn pop_due_since(&mut self, since: Timestamp, now: Timestamp) -> Option<(DueKey, InstanceId)> {
+        let key = *self.due.range(DueKey::first_at(since)..).next().filter(|(key, _)| key.at <= now)?.0;
         self.due.remove_entry(&key)
     }
 
-    /// The longest overdue thing, if anything is due.
-    pub(super) fn pop(&mut self, now: i64) -> Option<(DueKey, InstanceId)> {
+    /// Takes the work that is overdue the longest, if any is due.
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<(DueKey, InstanceId)> {
         let first = self.due.first_entry()?;
         (first.key().at <= now).then(|| first.remove_entry())
     }
 }
 
-/// How fast overdue work is taken up: so many a second, saved up for at most a tenth of one.
+/// The rate limit for overdue work: a token bucket that holds the tokens of a tenth of a second, at least one.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct OverdueLimiter {
     per_second: u64,
-    /// Thousandths of a piece of work.
-    saved: u64,
-    counted: Monotonic,
+    /// Thousandths of a token.
+    milli_tokens: u64,
+    refilled_at: Monotonic,
 }
 
-impl Pace {
+impl OverdueLimiter {
     pub(super) fn new(per_second: u32) -> Self {
         let per_second = u64::from(per_second.max(1));
-        Self { per_second, saved: per_second * 100, counted: Monotonic(Duration::ZERO) }
+        Self { per_second, milli_tokens: per_second * 100, refilled_at: Monotonic(Duration::ZERO) }
     }
 
-    /// Takes one, or says after how many milliseconds there is one.
-    pub(super) fn take(&mut self, now: Monotonic) -> Result<(), u64> {
-        let passed = u64::try_from(now.0.saturating_sub(self.counted.0).as_millis()).unwrap_or(u64::MAX);
+    /// Takes one token, or returns the milliseconds until there is one.
+    pub(super) fn try_take(&mut self, now: Monotonic) -> Result<(), u64> {
+        let passed = u64::try_from(now.0.saturating_sub(self.refilled_at.0).as_millis()).unwrap_or(u64::MAX);
         if passed > 0 {
-            // Only what was counted: what is left of a millisecond would be lost at every look, a fifth of the rate when it is looked at often.
-            self.counted = Monotonic(self.counted.0.saturating_add(Duration::from_millis(passed)));
-            let saved = self.saved.saturating_add(passed.saturating_mul(self.per_second));
-            self.saved = saved.min((self.per_second * 100).max(1_000));
+            // Only by whole milliseconds: the rest of a millisecond would be lost at every call, a fifth of the rate if
+            // called often.
+            self.refilled_at = Monotonic(self.refilled_at.0.saturating_add(Duration::from_millis(passed)));
+            let saved = self.milli_tokens.saturating_add(passed.saturating_mul(self.per_second));
+            self.milli_tokens = saved.min((self.per_second * 100).max(1_000));
         }
-        if self.saved >= 1_000 {
-            self.saved -= 1_000;
+        if self.milli_tokens >= 1_000 {
+            self.milli_tokens -= 1_000;
             return Ok(());
         }
-        Err((1_000 - self.saved).div_ceil(self.per_second).max(1))
+        Err((1_000 - self.milli_tokens).div_ceil(self.per_second).max(1))
+    }
+}
+
+impl Shard {
+    /// Starts the work that is due: fresh work at once, overdue work at its rate.
+    pub(super) fn fire_due(&mut self) {
+        self.overdue_paused_until = None;
+        let now = self.now.wall;
+        for fired in 0.. {
+            if fired == FIRED_PER_ROUND
+                || self.queued_items * 2 > self.config.queued_max
+                || !self.commits.has_capacity()
+            {
+                self.overdue_paused_until = Some(now.plus(FIRE_RETRY));
+                return;
+            }
+            let mut next = match self.overdue_paused_until {
+                None => self.schedule.pop_due(now),
+                Some(_) => self.schedule.pop_due_since(now.minus(OVERDUE), now),
+            };
+            if let Some((due, id)) = next.take_if(|(due, _)| now.since(due.at) > OVERDUE) {
+                match self.overdue_limiter.try_take(self.now.mono) {
+                    Ok(()) => next = Some((due, id)),
+                    Err(wait_ms) => {
+                        // Overdue work waits for the rate limit; fresh work does not.
+                        self.schedule.add(due, id);
+                        self.overdue_paused_until = Some(now.plus(abide_ids::Duration(wait_ms)));
+                        continue;
+                    }
+                }
+            }
+            let Some((due, id)) = next else { return };
+            let item = match due.work {
+                DueWork::Recovered { .. } => {
+                    self.process_instance(&id);
+                    continue;
+                }
+                DueWork::OfRun(run_id, RunWork::Attempt(command)) => {
+                    WorkItem::AttemptCall { run_id, command }
+                }
+                DueWork::OfRun(run_id, RunWork::Timer(purpose, command)) => {
+                    let timer = TimerKey { due_at: due.at, run_id, purpose, command };
+                    match command.filter(|_| purpose != TimerPurpose::StuckCheck) {
+                        Some(command) => {
+                            let message = Message::TimerFired { timer: command };
+                            let source = MessageSource::Timer(timer);
+                            WorkItem::Message { run_id, envelope: QueuedMessage { message, source } }
+                        }
+                        None => WorkItem::StuckTimer(timer),
+                    }
+                }
+            };
+            self.enqueue(&id, item);
+        }
     }
 }
 
@@ -123,11 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overdue_work_is_taken_up_at_its_rate_and_no_faster() {
-        let mut pace = Pace::new(50);
+    fn overdue_work_starts_at_its_rate_and_no_faster() {
+        let mut limiter = OverdueLimiter::new(50);
         let mut taken = 0;
         for ms in 0..10_000 {
-            while pace.take(Monotonic(Duration::from_millis(ms))).is_ok() {
+            while limiter.try_take(Monotonic(Duration::from_millis(ms))).is_ok() {
                 taken += 1;
             }
         }
@@ -135,21 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_does_not_depend_on_how_often_it_is_looked_at() {
+    fn the_rate_does_not_depend_on_how_often_it_is_checked() {
         for every in [1, 7, 1_300, 1_999, 3_501] {
-            let mut pace = Pace::new(1_000);
-            let looks = (0..10_000_000 / every).map(|look| Monotonic(Duration::from_micros(look * every)));
-            let taken: usize = looks.map(|now| std::iter::from_fn(|| pace.take(now).ok()).count()).sum();
+            let mut limiter = OverdueLimiter::new(1_000);
+            let checks = (0..10_000_000 / every).map(|check| Monotonic(Duration::from_micros(check * every)));
+            let taken: usize =
+                checks.map(|now| std::iter::from_fn(|| limiter.try_take(now).ok()).count()).sum();
             assert!((9_990..=10_110).contains(&taken), "every {every} µs: {taken}");
         }
     }
 
     #[test]
     fn one_a_second_is_possible() {
-        let mut pace = Pace::new(1);
+        let mut limiter = OverdueLimiter::new(1);
         let at = |ms| Monotonic(Duration::from_millis(ms));
-        assert_eq!(pace.take(at(0)), Err(900));
-        assert_eq!(pace.take(at(899)), Err(1));
-        assert_eq!(pace.take(at(900)), Ok(()));
+        assert_eq!(limiter.try_take(at(0)), Err(900));
+        assert_eq!(limiter.try_take(at(899)), Err(1));
+        assert_eq!(limiter.try_take(at(900)), Ok(()));
     }
 }

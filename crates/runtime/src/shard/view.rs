@@ -1,46 +1,39 @@
-//! A run as people see it, from memory or from the store.
+//! Builds the view of a run for the API, from memory or from the store.
+//!
+//! It reads only: nothing here changes a run or waits for one.
 
 use std::collections::BTreeMap;
 
-use abide_store::tables::instances::Instance as InstanceRow;
+use abide_store::tables::calls::{CallRow, NotBefore};
+use abide_store::tables::instances::InstanceRow;
 use abide_workflow::instance::WaitingFor;
-use abide_workflow::{CommandId, Instance, Outcome, Plan, RunNumber, Timestamp};
+use abide_workflow::{CommandId, Instance, Outcome, Plan, Timestamp};
 
 use super::Shard;
-use super::slot::Run;
-use crate::request::{RunView, Standing, ViewStatus};
-use crate::run::{Book, StoredRun};
+use super::run_state::ResidentRun;
+use crate::request::{BranchView, RunView, ViewStatus};
+use crate::run::{RunBookkeeping, StoredRun};
 
-/// What is known of a call: its activity, the delivery that is out, and when it is given up or made again.
-type KnownCall = (String, u32, Option<i64>);
+/// The activity of a call, its current attempt, and the time of its next attempt or its deadline.
+type CallSummary = (String, u32, Option<Timestamp>);
 
 impl Shard {
-    pub(super) fn view(&self, run: &Run) -> RunView {
-        view(&run.row, &run.plan, &run.instance, &run.book, |command| {
+    pub(super) fn run_view(&self, run: &ResidentRun) -> RunView {
+        view(&run.row, &run.plan, &run.instance, &run.bookkeeping, |command| {
             let call = run.calls.get(&command)?;
-            Some((
-                call.dispatch.activity.clone(),
-                call.dispatch.attempt,
-                call.dispatch.not_before.or(call.dispatch.deadline_at),
-            ))
+            Some((call.row.activity.clone(), call.row.attempt, waits_until(&call.row)))
         })
-    }
-
-    /// What a run's branches wait for, in words.
-    pub(super) fn why_waiting(&self, run: &Run) -> String {
-        let states = self.view(run).current_states;
-        let words: Vec<String> = states.iter().take(5).map(Standing::in_words).collect();
-        words.join("; ")
     }
 }
 
-impl Standing {
-    /// In words, for people.
-    pub fn in_words(&self) -> String {
-        let (state, since) = (&self.state.state, self.state.since);
+impl BranchView {
+    /// A description for operators.
+    pub fn describe(&self) -> String {
+        let state = &self.state.state;
+        let since = self.state.since;
         let until = self.until.map(|until| format!(" until {until}")).unwrap_or_default();
         match &self.state.waiting_for {
-            WaitingFor::Nothing => format!("{state}: about to go on since {since}"),
+            WaitingFor::Nothing => format!("{state}: ready to continue since {since}"),
             WaitingFor::Activity { .. } => {
                 let activity = self.activity.as_deref().unwrap_or("an activity");
                 let attempt = self.attempt.unwrap_or(0);
@@ -59,25 +52,32 @@ impl Standing {
     }
 }
 
-/// A run as it lies in the store.
+/// The view of a run that is not in memory.
 pub(crate) fn view_of_stored(stored: &StoredRun) -> RunView {
-    let calls: BTreeMap<u64, KnownCall> = stored
+    let calls: BTreeMap<CommandId, CallSummary> = stored
         .calls
         .iter()
         .map(|call| {
-            let d = &call.dispatch;
-            (d.command, (d.activity.clone(), d.attempt, d.not_before.or(d.deadline_at)))
+            let d = &call.row;
+            (d.command, (d.activity.clone(), d.attempt, waits_until(d)))
         })
         .collect();
-    view(&stored.row, &stored.plan, &stored.instance, &stored.book, |command| calls.get(&command.0).cloned())
+    view(&stored.row, &stored.plan, &stored.instance, &stored.bookkeeping, |command| {
+        calls.get(&command).cloned()
+    })
+}
+
+/// The time of the next attempt, or of the deadline.
+fn waits_until(row: &CallRow) -> Option<Timestamp> {
+    row.not_before.map(NotBefore::due_at).or(row.deadline_at)
 }
 
 fn view(
     row: &InstanceRow,
     plan: &Plan,
     instance: &Instance,
-    book: &Book,
-    call: impl Fn(CommandId) -> Option<KnownCall>,
+    bookkeeping: &RunBookkeeping,
+    call: impl Fn(CommandId) -> Option<CallSummary>,
 ) -> RunView {
     let origin = instance.origin();
     let (output, error) = match instance.outcome() {
@@ -86,31 +86,31 @@ fn view(
         _ => (None, None),
     };
     let states = if instance.status().is_terminal() { Vec::new() } else { instance.current_states(plan) };
-    let standing = |state: abide_workflow::instance::CurrentState| {
-        let mut standing = Standing { activity: None, attempt: None, until: None, child: None, state };
-        match &standing.state.waiting_for {
-            WaitingFor::Activity { dispatch, deadline, .. } => {
-                standing.until = *deadline;
-                if let Some((activity, attempt, until)) = call(*dispatch) {
-                    standing.activity = Some(activity);
-                    standing.attempt = Some(attempt);
-                    standing.until = until.map(Timestamp).or(standing.until);
+    let branch = |state: abide_workflow::instance::CurrentState| {
+        let mut branch = BranchView { activity: None, attempt: None, until: None, child: None, state };
+        match &branch.state.waiting_for {
+            WaitingFor::Activity { call: command, deadline, .. } => {
+                branch.until = *deadline;
+                if let Some((activity, attempt, until)) = call(*command) {
+                    branch.activity = Some(activity);
+                    branch.attempt = Some(attempt);
+                    branch.until = until.or(branch.until);
                 }
             }
-            WaitingFor::Timer { timer } => standing.until = book.timers.get(timer).copied().map(Timestamp),
-            WaitingFor::Child { child } => standing.child = book.children.get(child).cloned(),
+            WaitingFor::Timer { timer } => branch.until = bookkeeping.timers.get(timer).copied(),
+            WaitingFor::Child { child } => branch.child = bookkeeping.children.get(child).cloned(),
             _ => {}
         }
-        standing
+        branch
     };
-    let status = match &row.parked {
+    let status = match &row.park_reason {
         Some(reason) => ViewStatus::Parked(reason.clone()),
         None => ViewStatus::Run(instance.status()),
     };
     RunView {
         instance_id: origin.instance_id.clone(),
-        run: RunNumber(row.run_number),
-        workflow: row.definition.clone(),
+        run_number: row.run_number,
+        workflow: row.definition_id.clone(),
         version: row.version.clone(),
         status,
         input: origin.input.clone(),
@@ -118,8 +118,8 @@ fn view(
         error,
         correlation_id: origin.correlation_id.clone(),
         entity_id: origin.entity_id.clone(),
-        created_at: Timestamp(row.created_at),
+        created_at: row.created_at,
         updated_at: instance.updated_at(),
-        current_states: states.into_iter().map(standing).collect(),
+        current_states: states.into_iter().map(branch).collect(),
     }
 }

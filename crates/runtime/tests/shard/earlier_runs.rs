@@ -1,242 +1,258 @@
-//! Runs that another one has replaced under their id: found by their number as long as they are kept, and no longer.
+//! Earlier runs of an instance: found by their run number until their retention ends, and no longer.
 
-use abide_runtime::run::{CallReader, RunReader, SettledPlace, ShowError};
-use abide_runtime::{Refused, Reply, Request};
+use abide_ids::IdempotencyKey;
+use abide_runtime::run::{CallReader, RunReadError, RunReader, SettledCallCursor};
+use abide_runtime::{RequestError, ShardReply, ShardRequest};
 use abide_store::rows::{Batch, CommitOutcome};
-use abide_store::tables::expiries::{Expired, Expiry};
-use abide_store::tables::{Table, decode, encode};
+use abide_store::tables::expiries::{ExpiryRow, ExpiryTarget};
+use abide_store::tables::{TableId, decode, encode};
 use abide_workflow::{Duration, RunNumber};
 use serde_json::json;
 
-use crate::world::{World, name, ready, task};
+use crate::harness::{ShardHarness, block_on, instance_id, task_state};
 
-/// Runs of one call.
-fn publish(world: &World) {
-    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
+/// A workflow with one call.
+fn publish(harness: &ShardHarness) {
+    harness.publish("one", &json!({"Start": task_state("End"), "End": {"type": "succeed"}}));
 }
 
-fn restart(world: &mut World) {
-    assert!(matches!(world.ask(Request::Restart { instance_id: name("a") }), Reply::Started(_)));
+fn restart(harness: &mut ShardHarness) {
+    assert!(matches!(
+        harness.request(ShardRequest::Restart { instance_id: instance_id("a") }),
+        ShardReply::Started(_)
+    ));
 }
 
 /// The keys of the settled calls of a run, if the run is found.
-fn calls(world: &World, run: u32) -> Option<Vec<[u8; 32]>> {
-    let partition = world.partition();
-    let reader = RunReader { store: &*world.store, definitions: &*world.definitions };
-    let reader = CallReader { reader, partition: &partition };
-    let run = ready(reader.run(&name("a"), Some(RunNumber(run)))).unwrap()?;
-    let settled = ready(reader.settled(&run, SettledPlace::FIRST, usize::MAX)).unwrap();
+fn calls(harness: &ShardHarness, run: u32) -> Option<Vec<IdempotencyKey>> {
+    let partition = harness.partition();
+    let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
+    let reader = CallReader { run_reader: reader, partition: &partition };
+    let run = block_on(reader.find_run(&instance_id("a"), Some(RunNumber(run)))).unwrap()?;
+    let settled = block_on(reader.settled_calls(&run, SettledCallCursor::FIRST, usize::MAX)).unwrap();
     Some(settled.calls.into_iter().map(|(_, call)| call.idempotency_key).collect())
 }
 
-/// Which of the first runs are found.
-fn found(world: &World) -> Vec<u32> {
-    (1..6).filter(|run| calls(world, *run).is_some()).collect()
+/// The numbers of the runs that are found, of the first few.
+fn found(harness: &ShardHarness) -> Vec<u32> {
+    (1..6).filter(|run| calls(harness, *run).is_some()).collect()
 }
 
 #[test]
 fn the_calls_of_every_run_are_found_by_its_number_also_after_a_crash() {
-    let mut world = World::new();
-    publish(&world);
-    world.start("one", "a");
-    let mut keys = vec![world.complete().metadata.idempotency_key];
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.start("one", "a");
+    let mut keys = vec![harness.complete_attempt().metadata.idempotency_key];
     for _ in 0..2 {
-        restart(&mut world);
-        keys.push(world.complete().metadata.idempotency_key);
+        restart(&mut harness);
+        keys.push(harness.complete_attempt().metadata.idempotency_key);
     }
     for crashed in [false, true] {
         for (run, key) in (1..).zip(&keys) {
-            let [call] = calls(&world, run).unwrap()[..] else { panic!("run {run} has one call") };
-            assert_eq!(abide_dispatch::IdempotencyKey(call).to_string(), *key, "run {run}");
+            let [call] = calls(&harness, run).unwrap()[..] else { panic!("run {run} has one call") };
+            assert_eq!(call.to_string(), *key, "run {run}");
         }
-        assert_eq!(found(&world), [1, 2, 3], "{crashed}");
-        world.crash();
-        world.pass(2_000);
+        assert_eq!(found(&harness), [1, 2, 3], "{crashed}");
+        harness.crash();
+        harness.advance_clock(2_000);
     }
-    world.check();
+    harness.check();
 }
 
 #[test]
 fn runs_that_continued_as_new_are_found() {
-    let mut world = World::new();
+    let mut harness = ShardHarness::new();
     let gate = json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "Again"});
-    world.publish("loop", &json!({"Start": gate, "Again": {"type": "continueAsNew", "input": {}}}));
-    world.start("loop", "a");
+    harness.publish("loop", &json!({"Start": gate, "Again": {"type": "continueAsNew", "input": {}}}));
+    harness.start("loop", "a");
     for _ in 0..3 {
-        world.raise("a", "go");
+        harness.raise("a", "go");
     }
-    assert_eq!(found(&world), [1, 2, 3, 4]);
-    world.pass(2_000);
-    world.check();
+    assert_eq!(found(&harness), [1, 2, 3, 4]);
+    harness.advance_clock(2_000);
+    harness.check();
 }
 
 #[test]
-fn an_earlier_run_is_found_until_it_has_been_kept_long_enough() {
-    let mut world = World::with(|config| config.retention = Duration::hours(1));
-    publish(&world);
-    world.start("one", "a");
-    world.complete();
-    world.pass(1_800_000);
-    restart(&mut world);
-    world.complete();
-    assert_eq!(found(&world), [1, 2]);
-    world.pass(1_900_000);
-    assert_eq!((found(&world), world.keys(Table::EarlierRun)), (vec![2], vec![]));
-    world.check();
-    world.pass(1_800_000);
-    assert_eq!((found(&world), world.keys(Table::Page)), (vec![], vec![]));
-    world.check();
+fn an_earlier_run_is_found_until_its_retention_ends() {
+    let mut harness = ShardHarness::with(|config| config.retention = Duration::hours(1));
+    publish(&harness);
+    harness.start("one", "a");
+    harness.complete_attempt();
+    harness.advance_clock(1_800_000);
+    restart(&mut harness);
+    harness.complete_attempt();
+    assert_eq!(found(&harness), [1, 2]);
+    harness.advance_clock(1_900_000);
+    assert_eq!((found(&harness), harness.keys(TableId::EarlierRun)), (vec![2], vec![]));
+    harness.check();
+    harness.advance_clock(1_800_000);
+    assert_eq!((found(&harness), harness.keys(TableId::HistoryPage)), (vec![], vec![]));
+    harness.check();
 }
 
 #[test]
-fn an_instance_that_is_purged_takes_its_earlier_runs_with_it() {
-    let mut world = World::new();
-    publish(&world);
-    world.start("one", "a");
-    world.complete();
+fn purging_an_instance_purges_its_earlier_runs() {
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.start("one", "a");
+    harness.complete_attempt();
     for _ in 0..3 {
-        restart(&mut world);
-        world.complete();
+        restart(&mut harness);
+        harness.complete_attempt();
     }
-    world.pass(2_000);
-    assert_eq!(world.keys(Table::EarlierRun).len(), 3);
-    assert!(matches!(world.ask(Request::Purge { instance_id: name("a"), run: None }), Reply::Purged));
-    world.crash();
-    world.pass(120_000);
+    harness.advance_clock(2_000);
+    assert_eq!(harness.keys(TableId::EarlierRun).len(), 3);
+    assert!(matches!(
+        harness.request(ShardRequest::Purge { instance_id: instance_id("a"), run_number: None }),
+        ShardReply::Purged
+    ));
+    harness.crash();
+    harness.advance_clock(120_000);
     assert_eq!(
-        (found(&world), world.keys(Table::EarlierRun), world.keys(Table::Page)),
+        (found(&harness), harness.keys(TableId::EarlierRun), harness.keys(TableId::HistoryPage)),
         (vec![], vec![], vec![])
     );
-    let public = abide_store::tables::public_instances::key("a", 2);
+    let public = abide_store::tables::public_instances::key("a", RunNumber(2));
     let schema = &abide_store::tables::public_instances::SCHEMA;
-    let row = ready(abide_store::public::PublicTables::get(&*world.store, schema, &public)).unwrap();
+    let row = block_on(abide_store::public::PublicTables::get(&*harness.store, schema, &public)).unwrap();
     assert!(row.is_none(), "{row:?}");
-    world.check();
+    harness.check();
 }
 
 #[test]
-fn runs_that_began_after_a_purge_are_not_taken_for_those_before_it() {
-    let mut world = World::new();
-    world.publish("short", &json!({"Start": {"type": "succeed"}}));
-    world.start("short", "a");
-    restart(&mut world);
-    world.pass(2_000);
-    // All of it is in one commit, before anything can have been swept.
-    world.outcomes.push_back(Some(CommitOutcome::Unavailable { reason: "away".to_owned() }));
-    let purged = world.ask_later(Request::Purge { instance_id: name("a"), run: None });
+fn runs_started_after_a_purge_are_not_mistaken_for_those_before_it() {
+    let mut harness = ShardHarness::new();
+    harness.publish("short", &json!({"Start": {"type": "succeed"}}));
+    harness.start("short", "a");
+    restart(&mut harness);
+    harness.advance_clock(2_000);
+    // All of it is in one commit, before anything can have been collected.
+    harness.outcomes.push_back(Some(CommitOutcome::Unavailable { reason: "away".to_owned() }));
+    let purged = harness
+        .request_without_waiting(ShardRequest::Purge { instance_id: instance_id("a"), run_number: None });
     for _ in 0..3 {
-        let start = world.start_request("short", "a", None);
-        world.ask_later(start);
+        let start = harness.start_request("short", "a", None);
+        harness.request_without_waiting(start);
     }
-    world.pass(120_000);
-    assert!(matches!(world.reply_to(purged), Some(Reply::Purged)));
-    assert_eq!(found(&world), [3, 4, 5]);
-    assert_eq!(world.keys(Table::EarlierRun).len(), 2);
-    world.check();
+    harness.advance_clock(120_000);
+    assert!(matches!(harness.reply_to(purged), Some(ShardReply::Purged)));
+    assert_eq!(found(&harness), [3, 4, 5]);
+    assert_eq!(harness.keys(TableId::EarlierRun).len(), 2);
+    harness.check();
 }
 
-/// The request that forgets an earlier run.
-fn earlier(world: &World, run: u32) -> Request {
-    let reader = RunReader { store: &*world.store, definitions: &*world.definitions };
-    let found =
-        ready(reader.numbered(&world.partition(), &name("a"), Some(RunNumber(run)))).unwrap().unwrap();
-    Request::PurgeEarlier { instance_id: name("a"), run: found.run, number: found.number }
+/// The request that purges an earlier run.
+fn earlier(harness: &ShardHarness, run: u32) -> ShardRequest {
+    let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
+    let found = block_on(reader.find_run(&harness.partition(), &instance_id("a"), Some(RunNumber(run))))
+        .unwrap()
+        .unwrap();
+    ShardRequest::PurgeEarlierRun {
+        instance_id: instance_id("a"),
+        run_number: found.run_number,
+        run_id: found.run_id,
+    }
 }
 
 #[test]
 fn an_earlier_run_is_purged_by_its_number_and_no_other_with_it() {
-    let mut world = World::new();
-    publish(&world);
-    world.start("one", "a");
-    world.complete();
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.start("one", "a");
+    harness.complete_attempt();
     for _ in 0..2 {
-        restart(&mut world);
-        world.complete();
+        restart(&mut harness);
+        harness.complete_attempt();
     }
-    let purge = |run| Request::Purge { instance_id: name("a"), run };
-    world.outcomes.push_back(Some(CommitOutcome::Unavailable { reason: "away".to_owned() }));
-    let purged = world.ask_later(earlier(&world, 2));
-    assert!(world.reply_to(purged).is_none(), "it is not durable yet");
-    world.pass(120_000);
-    assert!(matches!(world.reply_to(purged), Some(Reply::Purged)));
-    assert_eq!(found(&world), [1, 3]);
-    let current = world.ask(earlier(&world, 3));
-    assert!(matches!(current, Reply::Refused(Refused::NotFound { .. })), "it is no earlier one: {current:?}");
-    let gone = world.ask(purge(Some(RunNumber(2))));
-    assert!(matches!(gone, Reply::Refused(Refused::NotFound { .. })), "{gone:?}");
-    // The last one by its number: what came before it is not meant, and can still be deleted.
-    assert!(matches!(world.ask(purge(Some(RunNumber(3)))), Reply::Purged));
-    world.pass(120_000);
-    assert_eq!(found(&world), [1]);
-    assert!(matches!(world.ask(purge(None)), Reply::Refused(Refused::NotFound { .. })));
-    world.pass(120_000);
-    assert_eq!((found(&world), world.keys(Table::EarlierRun)), (vec![], vec![]));
-    world.check();
+    let purge = |run| ShardRequest::Purge { instance_id: instance_id("a"), run_number: run };
+    harness.outcomes.push_back(Some(CommitOutcome::Unavailable { reason: "away".to_owned() }));
+    let purged = harness.request_without_waiting(earlier(&harness, 2));
+    assert!(harness.reply_to(purged).is_none(), "it is not durable yet");
+    harness.advance_clock(120_000);
+    assert!(matches!(harness.reply_to(purged), Some(ShardReply::Purged)));
+    assert_eq!(found(&harness), [1, 3]);
+    let current = harness.request(earlier(&harness, 3));
+    assert!(
+        matches!(current, ShardReply::Refused(RequestError::NotFound { .. })),
+        "it is no earlier one: {current:?}"
+    );
+    let gone = harness.request(purge(Some(RunNumber(2))));
+    assert!(matches!(gone, ShardReply::Refused(RequestError::NotFound { .. })), "{gone:?}");
+    // The last one by its number: the runs before it are not purged with it, and can still be.
+    assert!(matches!(harness.request(purge(Some(RunNumber(3)))), ShardReply::Purged));
+    harness.advance_clock(120_000);
+    assert_eq!(found(&harness), [1]);
+    assert!(matches!(harness.request(purge(None)), ShardReply::Refused(RequestError::NotFound { .. })));
+    harness.advance_clock(120_000);
+    assert_eq!((found(&harness), harness.keys(TableId::EarlierRun)), (vec![], vec![]));
+    harness.check();
 }
 
 #[test]
-fn a_number_that_is_given_again_leads_to_its_youngest_run_and_deleting_leaves_none() {
-    let mut world = World::with(|config| config.repeat_window = Duration::hours(1));
-    publish(&world);
-    world.start("one", "a");
-    let first = world.complete().metadata.idempotency_key;
-    restart(&mut world);
-    world.complete();
-    let purge = |run| Request::Purge { instance_id: name("a"), run };
-    assert!(matches!(world.ask(purge(Some(RunNumber(2)))), Reply::Purged));
-    world.pass(2 * 3_600_000);
-    assert_eq!((found(&world), world.keys(Table::Instance)), (vec![1], vec![]));
-    world.start("one", "a");
-    world.complete();
-    let call = calls(&world, 1).unwrap()[0];
+fn a_reused_run_number_leads_to_its_newest_run_and_purging_leaves_none() {
+    let mut harness = ShardHarness::with(|config| config.idempotency_window = Duration::hours(1));
+    publish(&harness);
+    harness.start("one", "a");
+    let first = harness.complete_attempt().metadata.idempotency_key;
+    restart(&mut harness);
+    harness.complete_attempt();
+    let purge = |run| ShardRequest::Purge { instance_id: instance_id("a"), run_number: run };
+    assert!(matches!(harness.request(purge(Some(RunNumber(2)))), ShardReply::Purged));
+    harness.advance_clock(2 * 3_600_000);
+    assert_eq!((found(&harness), harness.keys(TableId::Instance)), (vec![1], vec![]));
+    harness.start("one", "a");
+    harness.complete_attempt();
+    let call = calls(&harness, 1).unwrap()[0];
+    assert_eq!(call.to_string(), first, "keys are those of the same execution");
+    assert!(matches!(harness.request(purge(None)), ShardReply::Purged));
+    harness.advance_clock(120_000);
     assert_eq!(
-        abide_dispatch::IdempotencyKey(call).to_string(),
-        first,
-        "keys are those of the same execution"
-    );
-    assert!(matches!(world.ask(purge(None)), Reply::Purged));
-    world.pass(120_000);
-    assert_eq!(
-        (found(&world), world.keys(Table::EarlierRun), world.keys(Table::Page)),
+        (found(&harness), harness.keys(TableId::EarlierRun), harness.keys(TableId::HistoryPage)),
         (vec![], vec![], vec![])
     );
-    world.check();
+    harness.check();
 }
 
 #[test]
-fn an_expiry_that_does_not_know_the_number_of_its_run_leaves_nothing_behind() {
-    let mut world = World::with(|config| config.retention = Duration::hours(1));
-    publish(&world);
-    world.start("one", "a");
-    world.complete();
-    world.pass(2_000);
-    // As an older program wrote it.
-    let (partition, key) = (world.partition(), world.keys(Table::Expiry).remove(0));
-    let row = world.store.read_now(&partition, &key).unwrap().unwrap();
-    let Expired::EndedRuns(ended) = decode::<Expiry>(&row.value).unwrap().what else { panic!("{row:?}") };
-    let what = Expired::Ended(vec![("a".to_owned(), ended[0].run)]);
-    let batch = Batch::checked().replace(key, row.version, encode(&Expiry { what }));
-    world.store.commit_now(&partition, &batch);
-    world.crash();
-    world.start("one", "a");
-    assert_eq!(world.keys(Table::EarlierRun).len(), 1);
-    world.complete();
-    world.pass(3_700_000);
-    assert_eq!(world.keys(Table::EarlierRun), []);
-    world.check();
+fn an_expiry_without_the_run_number_leaves_nothing_behind() {
+    let mut harness = ShardHarness::with(|config| config.retention = Duration::hours(1));
+    publish(&harness);
+    harness.start("one", "a");
+    harness.complete_attempt();
+    harness.advance_clock(2_000);
+    // As an older version wrote it.
+    let partition = harness.partition();
+    let key = harness.keys(TableId::Expiry).remove(0);
+    let row = harness.store.read_now(&partition, &key).unwrap().unwrap();
+    let ExpiryTarget::EndedRuns(ended) = decode::<ExpiryRow>(&row.value).unwrap().target else {
+        panic!("{row:?}")
+    };
+    let what = ExpiryTarget::EndedRunsUnnumbered(vec![("a".to_owned(), ended[0].run_id)]);
+    let batch = Batch::checked().replace(key, row.version, encode(&ExpiryRow { target: what }));
+    harness.store.commit_now(&partition, &batch);
+    harness.crash();
+    harness.start("one", "a");
+    assert_eq!(harness.keys(TableId::EarlierRun).len(), 1);
+    harness.complete_attempt();
+    harness.advance_clock(3_700_000);
+    assert_eq!(harness.keys(TableId::EarlierRun), []);
+    harness.check();
 }
 
 #[test]
-fn damage_among_earlier_runs_is_the_runs_own_and_not_the_stores() {
-    let mut world = World::new();
-    publish(&world);
-    world.start("one", "a");
-    world.complete();
-    restart(&mut world);
-    let (partition, key) = (world.partition(), world.keys(Table::EarlierRun).remove(0));
-    world.store.damage(&partition, key.clone(), key);
-    let reader = RunReader { store: &*world.store, definitions: &*world.definitions };
-    let asked = |run| ready(reader.numbered(&partition, &name("a"), Some(RunNumber(run))));
-    assert!(matches!(asked(1), Err(ShowError::Unreadable(_))));
-    assert!(asked(2).unwrap().is_some());
+fn damage_in_an_earlier_run_concerns_that_run_only() {
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.start("one", "a");
+    harness.complete_attempt();
+    restart(&mut harness);
+    let partition = harness.partition();
+    let key = harness.keys(TableId::EarlierRun).remove(0);
+    harness.store.inject_damage(&partition, key.clone(), key);
+    let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
+    let find = |run| block_on(reader.find_run(&partition, &instance_id("a"), Some(RunNumber(run))));
+    assert!(matches!(find(1), Err(RunReadError::Unreadable(_))));
+    assert!(find(2).unwrap().is_some());
 }

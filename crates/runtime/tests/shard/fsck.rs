@@ -1,136 +1,148 @@
-//! What `fsck` must find, planted by hand.
+//! Inconsistencies that `fsck` must find, written into the store by the test.
 
-use abide_runtime::fsck::Report;
-use abide_runtime::run::Change;
+use abide_ids::Timestamp;
+use abide_runtime::fsck::FsckReport;
+use abide_runtime::run::EntryChange;
 use abide_store::rows::{Batch, CommitOutcome, Key};
-use abide_store::tables::dispatches::{Dispatch, DispatchState};
-use abide_store::tables::pages::{self, Page};
-use abide_store::tables::{Table, decode, encode, instances};
+use abide_store::tables::calls::{CallRow, CallRowState};
+use abide_store::tables::history_pages::{self, HistoryPageRow};
+use abide_store::tables::{TableId, decode, encode, instances};
 use abide_workflow::CommandId;
 use serde_json::json;
 
-use crate::world::{World, ready, task};
+use crate::harness::{ShardHarness, block_on, task_state};
 
-fn report(world: &World) -> Report {
-    ready(abide_runtime::fsck::check(&*world.store, &world.definitions, world.config.shards)).unwrap()
+fn report(harness: &ShardHarness) -> FsckReport {
+    block_on(abide_runtime::fsck::check(&*harness.store, &harness.definitions, harness.config.shard_count))
+        .unwrap()
 }
 
-fn findings(world: &World) -> Vec<String> {
-    report(world).findings.into_iter().map(|finding| finding.what).collect()
+fn findings(harness: &ShardHarness) -> Vec<String> {
+    report(harness).findings.into_iter().map(|finding| finding.problem).collect()
 }
 
-fn commit(world: &World, batch: &Batch) {
-    assert!(matches!(world.store.commit_now(&world.partition(), batch), CommitOutcome::Committed(_)));
+fn commit(harness: &ShardHarness, batch: &Batch) {
+    assert!(matches!(harness.store.commit_now(&harness.partition(), batch), CommitOutcome::Committed(_)));
 }
 
-/// As if the run had written this in a turn that told nothing.
-fn change(world: &World, id: &str, change: Change) {
-    let run = world.run(id).unwrap();
-    let page = Page {
+/// Writes a page with this change, as a turn without events would.
+fn change(harness: &ShardHarness, id: &str, change: EntryChange) {
+    let run = harness.run(id).unwrap();
+    let page = HistoryPageRow {
         first_event: 0,
-        events_count: 0,
-        at: 0,
+        event_count: 0,
+        turn_at: Timestamp(0),
         events: Vec::new(),
-        changes: vec![change],
-        settled: vec![],
-        troubled: vec![],
+        part_changes: vec![change],
+        settled_calls: vec![],
+        call_failures: vec![],
     };
-    commit(world, &Batch::checked().create(pages::key(run.row.run, run.last_page + 1), encode(&page)));
+    commit(
+        harness,
+        &Batch::checked().create(history_pages::key(run.row.run_id, run.last_page.next()), encode(&page)),
+    );
 }
 
-fn drop_row(world: &World, key: &Key) {
-    let version = world.store.read_now(&world.partition(), key).unwrap().unwrap().version;
-    commit(world, &Batch::checked().delete_at(key.clone(), version));
+fn drop_row(harness: &ShardHarness, key: &Key) {
+    let version = harness.store.read_now(&harness.partition(), key).unwrap().unwrap().version;
+    commit(harness, &Batch::checked().delete_if_at(key.clone(), version));
 }
 
-/// A timer is lost: the runtime forgot it, and its row is gone.
-fn lose_timer(world: &World, id: &str, command: CommandId) {
-    let mut run = world.run(id).unwrap();
-    let lost = run.book.timer_rows(run.row.run).find(|timer| timer.number == command.0).unwrap();
-    drop_row(world, &lost.key());
-    let (_, cleared) = run.book.clear_timer(command).unwrap();
-    change(world, id, cleared);
+/// Loses a timer: its entry in the bookkeeping and its row.
+fn lose_timer(harness: &ShardHarness, id: &str, command: CommandId) {
+    let mut run = harness.run(id).unwrap();
+    let lost =
+        run.bookkeeping.timer_rows(run.row.run_id).find(|timer| timer.command == Some(command)).unwrap();
+    drop_row(harness, &lost.key());
+    let (_, cleared) = run.bookkeeping.clear_timer(command).unwrap();
+    change(harness, id, cleared);
 }
 
 #[test]
 fn an_event_whose_timeout_is_not_set_is_found() {
-    let mut world = World::new();
-    world.publish("wait", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT5H", "timeoutNext": "End", "next": "End"}, "End": {"type": "succeed"}}));
-    world.start("wait", "a");
-    world.pass(1_000);
-    world.check();
-    let timer = *world.run("a").unwrap().book.timers.keys().next().unwrap();
-    lose_timer(&world, "a", timer);
-    assert_eq!(findings(&world), [format!("it waits for timer {}, which was never set", timer.0)]);
+    let mut harness = ShardHarness::new();
+    harness.publish("wait", &json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT5H", "timeoutNext": "End", "next": "End"}, "End": {"type": "succeed"}}));
+    harness.start("wait", "a");
+    harness.advance_clock(1_000);
+    harness.check();
+    let timer = *harness.run("a").unwrap().bookkeeping.timers.keys().next().unwrap();
+    lose_timer(&harness, "a", timer);
+    assert_eq!(findings(&harness), [format!("waits for timer {}, which was never set", timer.0)]);
 }
 
 #[test]
 fn a_workflow_whose_own_timeout_is_not_set_is_found() {
-    let mut world = World::new();
+    let mut harness = ShardHarness::new();
     let definition =
         json!({"$schema": "workflow-schema-v1.json", "id": "limited", "version": "1.0.0", "startAt": "Start",
-        "configuration": {"timeout": "PT9H"}, "states": {"Start": task("End"), "End": {"type": "succeed"}}})
+        "configuration": {"timeout": "PT9H"}, "states": {"Start": task_state("End"), "End": {"type": "succeed"}}})
         .to_string();
-    ready(world.definitions.publish(&definition, None, abide_workflow::Timestamp(0))).unwrap();
-    world.start("limited", "a");
-    world.pass(1_000);
-    world.check();
-    let timer = *world.run("a").unwrap().book.timers.keys().next().unwrap();
-    lose_timer(&world, "a", timer);
-    assert_eq!(findings(&world), [format!("it waits for timer {}, which was never set", timer.0)]);
+    block_on(harness.definitions.publish(&definition, None, Timestamp(0))).unwrap();
+    harness.start("limited", "a");
+    harness.advance_clock(1_000);
+    harness.check();
+    let timer = *harness.run("a").unwrap().bookkeeping.timers.keys().next().unwrap();
+    lose_timer(&harness, "a", timer);
+    assert_eq!(findings(&harness), [format!("waits for timer {}, which was never set", timer.0)]);
 }
 
 #[test]
-fn a_timer_without_its_row_is_found_also_the_one_that_looks_after_the_run() {
-    let mut world = World::new();
-    world.publish("wait", &json!({"Start": {"type": "wait", "waitType": "duration", "duration": "PT5H", "next": "End"}, "End": {"type": "succeed"}}));
-    world.start("wait", "a");
-    world.pass(1_000);
-    let timers = world.keys(Table::Timer);
+fn a_timer_without_its_row_is_found_also_the_stuck_timer() {
+    let mut harness = ShardHarness::new();
+    harness.publish("wait", &json!({"Start": {"type": "wait", "waitType": "duration", "duration": "PT5H", "next": "End"}, "End": {"type": "succeed"}}));
+    harness.start("wait", "a");
+    harness.advance_clock(1_000);
+    let timers = harness.keys(TableId::Timer);
     assert_eq!(timers.len(), 2);
     for timer in &timers {
-        drop_row(&world, timer);
+        drop_row(&harness, timer);
     }
-    let found = findings(&world);
+    let found = findings(&harness);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found.iter().all(|what| what.ends_with("has no row")), "{found:?}");
 }
 
 #[test]
-fn a_call_that_failed_and_is_not_made_again_is_found_unless_its_run_is_suspended() {
-    let mut world = World::new();
-    world.publish("one", &json!({"Start": task("End"), "End": {"type": "succeed"}}));
-    world.start("one", "a");
-    world.pass(1_000);
-    let key = world.keys(Table::Dispatch).remove(0);
-    let row = world.store.read_now(&world.partition(), &key).unwrap().unwrap();
+fn a_failed_call_without_a_next_attempt_is_found_unless_its_run_is_suspended() {
+    let mut harness = ShardHarness::new();
+    harness.publish("one", &json!({"Start": task_state("End"), "End": {"type": "succeed"}}));
+    harness.start("one", "a");
+    harness.advance_clock(1_000);
+    let key = harness.keys(TableId::Call).remove(0);
+    let row = harness.store.read_now(&harness.partition(), &key).unwrap().unwrap();
     let call =
-        Dispatch { state: DispatchState::FailedRetryable, not_before: None, ..decode(&row.value).unwrap() };
-    commit(&world, &Batch::checked().replace(key, row.version, encode(&call)));
-    let found = findings(&world);
+        CallRow { state: CallRowState::FailedRetryable, not_before: None, ..decode(&row.value).unwrap() };
+    commit(&harness, &Batch::checked().replace(key, row.version, encode(&call)));
+    let found = findings(&harness);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].ends_with("which failed and is not made again"), "{found:?}");
-    world.order("a", abide_workflow::Message::Suspend { reason: String::new() });
-    world.pass(1_000);
-    world.check();
+    assert!(found[0].ends_with("which failed and has no retry scheduled"), "{found:?}");
+    harness.send_message("a", abide_workflow::Message::Suspend { reason: String::new() });
+    harness.advance_clock(1_000);
+    harness.check();
 }
 
 #[test]
 fn damage_is_a_finding_and_hides_no_other() {
-    let mut world = World::new();
-    world.publish("wait", &json!({"Start": {"type": "wait", "waitType": "duration", "duration": "PT5H", "next": "End"}, "End": {"type": "succeed"}}));
+    let mut harness = ShardHarness::new();
+    harness.publish("wait", &json!({"Start": {"type": "wait", "waitType": "duration", "duration": "PT5H", "next": "End"}, "End": {"type": "succeed"}}));
     for id in ["a", "b", "c"] {
-        world.start("wait", id);
+        harness.start("wait", id);
     }
-    world.pass(1_000);
-    let whole = report(&world);
+    harness.advance_clock(1_000);
+    let whole = report(&harness);
     assert_eq!((whole.findings.len(), whole.instances), (0, 3));
-    world.store.damage(&world.partition(), instances::key("b"), instances::key("b"));
-    let run = world.run("c").unwrap();
-    let timer = run.book.timer_rows(run.row.run).next().unwrap();
-    drop_row(&world, &timer.key());
-    let report = report(&world);
+    harness.store.inject_damage(&harness.partition(), instances::key("b"), instances::key("b"));
+    let run = harness.run("c").unwrap();
+    let timer = run.bookkeeping.timer_rows(run.row.run_id).next().unwrap();
+    drop_row(&harness, &timer.key());
+    let report = report(&harness);
     assert_eq!(report.instances, 2);
-    let about = |wanted: &str| report.findings.iter().filter(|finding| finding.what.contains(wanted)).count();
-    assert_eq!((about("cannot be read: by order"), about("has no row")), (1, 1), "{:#?}", report.findings);
+    let about =
+        |wanted: &str| report.findings.iter().filter(|finding| finding.problem.contains(wanted)).count();
+    assert_eq!(
+        (about("cannot be read: injected damage"), about("has no row")),
+        (1, 1),
+        "{:#?}",
+        report.findings
+    );
 }

@@ -1,23 +1,23 @@
-//! One shard on the reference store, moved by hand: what it promises, promise by promise.
+//! One shard on the reference store, driven step by step: each test checks one guarantee of the shard.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod call_journal;
 mod calls;
-mod chains;
+mod commit_limits;
+mod continue_as_new;
+mod crash_recovery;
 mod damage;
+mod dead_letters;
 mod earlier_runs;
 mod entities;
 mod fsck;
-mod given_up;
-mod histories;
-mod items;
-mod journal;
-mod keeping;
-mod limits;
-mod public;
-mod repeats;
-mod restarts;
-mod routed;
-mod starts;
-mod trouble;
-mod world;
+mod harness;
+mod history;
+mod idempotency;
+mod parent_items;
+mod public_index;
+mod retention;
+mod session_events;
+mod start;
+mod store_failures;

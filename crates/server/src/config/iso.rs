@@ -1,4 +1,4 @@
-//! Durations as they are written in files: ISO-8601.
+//! Reads and writes durations in configuration files as ISO-8601.
 
 use abide_workflow::Duration;
 use serde::de::Error;
@@ -10,7 +10,7 @@ pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Re
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    // Does not say what was there instead, as nothing that is told of a file does.
+    // Does not quote the value: no message about a configuration file does.
     Duration::parse(&text)
-        .map_err(|_| D::Error::custom("an ISO-8601 duration such as PT30S, PT48H or P7D is expected"))
+        .map_err(|_| D::Error::custom("must be an ISO-8601 duration such as PT30S, PT48H or P7D"))
 }

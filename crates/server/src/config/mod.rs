@@ -1,9 +1,9 @@
-//! The configuration file: every key with its type and its default. docs/reference/abide.toml says what each is for.
+//! The configuration file: every key with its type and default. docs/reference/abide.toml explains each key.
 //!
-//! What the command line and the environment say goes before the file. Nothing here opens or starts anything.
+//! Command line and environment take precedence over the file. Nothing here opens or starts anything.
 
+mod error_message;
 mod iso;
-mod mistake;
 mod options;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,21 +13,17 @@ use abide_dispatch::remote::RemoteDeclaration;
 use abide_workflow::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Everything that can be configured.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The HTTP interface.
     pub server: ServerConfig,
-    /// Where everything is kept.
     pub store: StoreConfig,
-    /// How runs are worked on.
     pub runtime: RuntimeConfig,
-    /// What the activity `http.request` may reach.
+    /// The hosts that the activity `http.request` may reach.
     pub http: HttpConfig,
-    /// How activities of other services are called.
+    /// How remote activities are called.
     pub dispatch: DispatchConfig,
-    /// The activities of other services.
+    /// The remote activities.
     pub activities: Vec<RemoteDeclaration>,
 }
 
@@ -35,20 +31,18 @@ pub struct Config {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct ServerConfig {
-    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Whether an address that others can reach may be listened on, though nobody is asked who they are.
+    /// Allows an address that other machines can reach, although there is no authentication.
     pub insecure: bool,
-    /// Names it is reached by, besides `localhost` and addresses.
+    /// Host names under which the server is reached, besides `localhost` and addresses.
     pub hosts: Vec<String>,
-    /// Bytes of a request's body.
+    /// Of a request's body.
     pub body_bytes_max: usize,
-    /// How long the runtime and the store may take for an answer.
+    /// How long a request waits for the runtime or the store.
     #[serde(with = "iso")]
-    pub answer_timeout: Duration,
-    /// Connections at the same time.
+    pub reply_timeout: Duration,
     pub connections_max: usize,
-    /// Requests in a second, of all clients together; 0 if there is no limit.
+    /// Over all clients together; 0 means no limit.
     pub requests_per_second: u32,
 }
 
@@ -56,22 +50,22 @@ pub struct ServerConfig {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct StoreConfig {
-    /// The folder.
+    /// The data folder.
     pub data: PathBuf,
-    /// How many shards a new store is divided into. Fixed from then on.
+    /// The number of shards of a new store. It cannot be changed later.
     pub shards: u32,
     /// When a commit is acknowledged.
-    pub sync: Sync,
+    pub sync: SyncConfig,
 }
 
 /// `store.sync`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sync {
-    /// When it is forced to the disk.
+pub enum SyncConfig {
+    /// When it is on disk.
     #[default]
     EveryCommit,
-    /// When the operating system has it: a power cut loses what was acknowledged.
+    /// When the operating system has it: a power failure loses acknowledged writes.
     OperatingSystem,
 }
 
@@ -79,25 +73,25 @@ pub enum Sync {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct RuntimeConfig {
-    /// Activities that run at the same time on this node.
+    /// Activity calls in flight at the same time on this node.
     pub max_concurrent_activity_functions: usize,
-    /// Instances with waiting work on this node; more are told to come back.
+    /// Instances with queued work on this node; requests beyond that are rejected as transient errors.
     pub max_concurrent_orchestrator_functions: usize,
-    /// Sessions whose events are taken at the same time on this node; more wait their turn.
+    /// Sessions whose events are recorded at the same time on this node; others wait.
     pub max_concurrent_sessions: usize,
-    /// Whether instances stay in memory between turns.
+    /// Keeps instances in memory between turns.
     pub extended_sessions_enabled: bool,
-    /// Bytes of memory for them on this node.
-    pub hot_instances_bytes: usize,
-    /// How long an ended run is kept.
+    /// Memory for these idle instances on this node.
+    pub idle_instances_bytes: usize,
+    /// How long an ended run is retained.
     #[serde(with = "iso")]
     pub retention: Duration,
-    /// How long a repeated request is recognised.
+    /// How long an idempotency key is recognised.
     #[serde(with = "iso")]
     pub idempotency_window: Duration,
-    /// Overdue work taken up per second on this node after a restart.
+    /// Overdue work resumed per second on this node after a restart.
     pub recovery_rate: u32,
-    /// How long calls under way may go on when the server is stopped.
+    /// How long calls in flight may continue when the server shuts down.
     #[serde(with = "iso")]
     pub drain_grace: Duration,
 }
@@ -106,7 +100,7 @@ pub struct RuntimeConfig {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct HttpConfig {
-    /// Hosts, addresses and networks that may be called though they are private.
+    /// Private hosts, addresses and networks that may be called.
     pub allow: Vec<String>,
 }
 
@@ -114,27 +108,27 @@ pub struct HttpConfig {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct DispatchConfig {
-    /// Hosts, addresses and networks that declared activities may be at though they are private.
+    /// Private hosts, addresses and networks that remote activities may be at.
     pub allow: Vec<String>,
-    /// What the names of variables must begin with that secrets may be in.
+    /// Only environment variables with this prefix can be used as secrets.
     pub secrets_env_prefix: String,
-    /// Folders whose files may be secrets.
+    /// Folders whose files can be used as secrets.
     pub secrets_folders: Vec<PathBuf>,
-    /// Troubles in a row after which a target is left alone for a while.
-    pub circuit_troubles: u32,
-    /// The first while.
+    /// The number of consecutive failures that opens a target's circuit breaker.
+    pub circuit_failure_threshold: u32,
+    /// How long a circuit breaker stays open the first time.
     #[serde(with = "iso")]
-    pub circuit_pause: Duration,
-    /// The longest while.
+    pub circuit_open_duration: Duration,
+    /// The longest time a circuit breaker stays open.
     #[serde(with = "iso")]
-    pub circuit_pause_max: Duration,
-    /// Deliveries under way to one target, of all activities together.
+    pub circuit_open_duration_max: Duration,
+    /// Attempts in flight to one target, over all activities together.
     pub target_concurrency: Option<u32>,
-    /// Deliveries to one target begun in a second, of all activities together.
+    /// Attempts started per second to one target, over all activities together.
     pub target_rate_per_second: Option<f64>,
-    /// How often the records of calls are held against what is under way.
+    /// How often the records of calls are compared with the attempts in flight.
     #[serde(with = "iso")]
-    pub reconcile_every: Duration,
+    pub reconcile_interval: Duration,
 }
 
 impl Default for DispatchConfig {
@@ -143,12 +137,12 @@ impl Default for DispatchConfig {
             allow: Vec::new(),
             secrets_env_prefix: "ABIDE_SECRET_".to_owned(),
             secrets_folders: Vec::new(),
-            circuit_troubles: 10,
-            circuit_pause: Duration::seconds(1),
-            circuit_pause_max: Duration::seconds(30),
+            circuit_failure_threshold: 10,
+            circuit_open_duration: Duration::seconds(1),
+            circuit_open_duration_max: Duration::seconds(30),
             target_concurrency: None,
             target_rate_per_second: None,
-            reconcile_every: Duration::seconds(30),
+            reconcile_interval: Duration::seconds(30),
         }
     }
 }
@@ -161,7 +155,7 @@ impl Default for ServerConfig {
             insecure: false,
             hosts: Vec::new(),
             body_bytes_max: 1024 * 1024,
-            answer_timeout: Duration::seconds(10),
+            reply_timeout: Duration::seconds(10),
             connections_max: 10_000,
             requests_per_second: 0,
         }
@@ -170,7 +164,7 @@ impl Default for ServerConfig {
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { data: PathBuf::from("./abide-data"), shards: 8, sync: Sync::default() }
+        Self { data: PathBuf::from("./abide-data"), shards: 8, sync: SyncConfig::default() }
     }
 }
 
@@ -181,7 +175,7 @@ impl Default for RuntimeConfig {
             max_concurrent_orchestrator_functions: 10_000,
             max_concurrent_sessions: 1_024,
             extended_sessions_enabled: true,
-            hot_instances_bytes: 64 * 1024 * 1024,
+            idle_instances_bytes: 64 * 1024 * 1024,
             retention: Duration::hours(30 * 24),
             idempotency_window: Duration::hours(7 * 24),
             recovery_rate: 6_000,
@@ -190,7 +184,7 @@ impl Default for RuntimeConfig {
     }
 }
 
-/// What goes before the file.
+/// Settings of the command line and the environment, which take precedence over the file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Overrides {
     /// `--listen`, `ABIDE_LISTEN`
@@ -204,61 +198,38 @@ pub struct Overrides {
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
     #[error("{} cannot be read", file.display())]
-    Unreadable {
-        /// Which.
-        file: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
-    },
-    /// The file is not as it should be.
+    Unreadable { file: PathBuf, source: std::io::Error },
     #[error("{}: {reason}", file.display())]
     Invalid {
-        /// Which.
         file: PathBuf,
-        /// What is wrong, and where.
+        /// The problem and its position.
         reason: String,
     },
-    /// A value out of its range.
+    /// A value outside its range.
     #[error("{key} is {value}; it must be {expected}")]
     Range {
-        /// Which, with its table.
+        /// With its table.
         key: &'static str,
-        /// What it is.
         value: u64,
-        /// What it may be.
         expected: &'static str,
     },
-    /// An entry of `server.hosts`.
-    #[error("server.hosts: {name:?} is no name of a server; write it without scheme, port and path")]
-    Host {
-        /// Which.
-        name: String,
-    },
-    /// An entry of `http.allow` or `dispatch.allow`.
+    /// An invalid entry of `server.hosts`.
+    #[error("server.hosts: {name:?} is not a host name; write it without scheme, port and path")]
+    Host { name: String },
+    /// An invalid entry of `http.allow` or `dispatch.allow`.
     #[error("{key}: {source}")]
-    Allow {
-        /// Which list.
-        key: &'static str,
-        /// What is wrong with it.
-        source: abide_dispatch::guard::AllowedError,
-    },
-    /// A limit of what one target takes.
+    Allow { key: &'static str, source: abide_dispatch::egress_guard::AllowEntryError },
+    /// An invalid limit for targets.
     #[error("{key}: {reason}")]
-    Limit {
-        /// Which.
-        key: &'static str,
-        /// What is wrong with it.
-        reason: abide_dispatch::remote::LimitError,
-    },
-    /// Nobody could be called over TLS.
+    Limit { key: &'static str, reason: abide_dispatch::remote::LimitError },
+    /// TLS for outgoing calls cannot be set up.
     #[error(transparent)]
     Tls(#[from] abide_dispatch::TlsError),
 }
 
 impl Config {
-    /// The defaults, changed by a file if there is one, changed by what goes before it.
+    /// The defaults, overridden by the file if there is one, overridden by `overrides`.
     pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Self, ConfigError> {
         let mut config = match file {
             None => Self::default(),
@@ -266,7 +237,7 @@ impl Config {
                 let unreadable = |source| ConfigError::Unreadable { file: file.to_owned(), source };
                 let text = std::fs::read_to_string(file).map_err(unreadable)?;
                 let invalid = |reason: String| ConfigError::Invalid { file: file.to_owned(), reason };
-                Self::parse(&text).map_err(|error| invalid(mistake::told(&error, &text)))?
+                Self::parse(&text).map_err(|error| invalid(error_message::redacted_message(&error, &text)))?
             }
         };
         config.server.listen = overrides.listen.unwrap_or(config.server.listen);

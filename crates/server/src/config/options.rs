@@ -1,42 +1,43 @@
-//! From keys that count per node to options of the runtime, which count per shard; and to what the guard of outgoing calls allows.
+//! Converts the configuration, which counts per node, into the options of the runtime, which count per shard, and into
+//! the options of outgoing calls. Validates ranges; reads no file.
 
 use std::time::Duration as StdDuration;
 
 use abide_dispatch::remote::{
     BreakerConfig, LimitError, Outbound, SecretsConfig, SystemSecrets, TargetConfig, TargetLimits,
 };
-use abide_dispatch::{Guard, GuardConfig};
-use abide_runtime::node::Options;
+use abide_dispatch::{EgressGuard, EgressGuardConfig};
+use abide_runtime::node::NodeOptions;
 use abide_runtime::placement::ShardCount;
 use abide_store::rows::Capabilities;
 use abide_workflow::Duration;
 
 use super::{Config, ConfigError, DispatchConfig, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
-use crate::callers;
+use crate::origin_check;
 
-/// A shard that could hardly hold anything would refuse what a burst brings.
-const WAITING_MIN: usize = 16;
+/// A shard with a shorter queue would reject ordinary bursts.
+const WAITING_PER_SHARD_MIN: usize = 16;
 
 impl StoreConfig {
-    /// How many shards.
     pub fn shard_count(&self) -> Result<ShardCount, ConfigError> {
-        let (value, expected) = (u64::from(self.shards), "from 1 to 4096");
+        let value = u64::from(self.shards);
+        let expected = "from 1 to 4096";
         ShardCount::new(self.shards).ok_or(ConfigError::Range { key: "store.shards", value, expected })
     }
 }
 
 impl ServerConfig {
-    /// Names must be names, and somebody must be served.
+    /// Host names must be valid, and the server must be able to serve at least one connection.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        if let Some(name) = self.hosts.iter().find(|name| !callers::is_name(name)) {
+        if let Some(name) = self.hosts.iter().find(|name| !origin_check::is_host_name(name)) {
             return Err(ConfigError::Host { name: name.clone() });
         }
-        for (key, nothing) in [
+        for (key, is_zero) in [
             ("server.connectionsMax", self.connections_max == 0),
-            ("server.answerTimeout", self.answer_timeout.0 == 0),
+            ("server.replyTimeout", self.reply_timeout.0 == 0),
         ] {
-            if nothing {
-                return Err(ConfigError::Range { key, value: 0, expected: "more than nothing" });
+            if is_zero {
+                return Err(ConfigError::Range { key, value: 0, expected: "greater than 0" });
             }
         }
         Ok(())
@@ -44,14 +45,14 @@ impl ServerConfig {
 }
 
 impl HttpConfig {
-    /// What may be called.
-    pub fn guard(&self) -> Result<GuardConfig, ConfigError> {
-        guard("http.allow", &self.allow)
+    /// The egress guard of `http.request`.
+    pub fn guard(&self) -> Result<EgressGuardConfig, ConfigError> {
+        guard_config("http.allow", &self.allow)
     }
 }
 
 impl DispatchConfig {
-    /// The way out to declared activities.
+    /// The shared parts of all calls to remote activities.
     pub fn outbound(&self) -> Result<Outbound, ConfigError> {
         self.check()?;
         let secrets = SecretsConfig {
@@ -59,16 +60,18 @@ impl DispatchConfig {
             folders: self.secrets_folders.clone(),
         };
         let breaker = BreakerConfig {
-            troubles: self.circuit_troubles,
-            pause: StdDuration::from_millis(self.circuit_pause.0),
-            pause_max: StdDuration::from_millis(self.circuit_pause_max.0.max(self.circuit_pause.0)),
+            failure_threshold: self.circuit_failure_threshold,
+            open_duration: StdDuration::from_millis(self.circuit_open_duration.0),
+            open_duration_max: StdDuration::from_millis(
+                self.circuit_open_duration_max.0.max(self.circuit_open_duration.0),
+            ),
         };
-        let guard = Guard::new(guard("dispatch.allow", &self.allow)?);
+        let guard = EgressGuard::new(guard_config("dispatch.allow", &self.allow)?);
         let targets = TargetConfig { breaker, limits: self.target_limits()? };
         Ok(Outbound::new(guard, SystemSecrets::new(secrets), targets)?)
     }
 
-    /// What one target takes of all activities together.
+    /// The limits of one target, over all activities together.
     pub(super) fn target_limits(&self) -> Result<TargetLimits, ConfigError> {
         let limits = TargetLimits::new(self.target_concurrency, self.target_rate_per_second);
         limits.map_err(|reason| {
@@ -81,22 +84,22 @@ impl DispatchConfig {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let expected = "more than nothing";
-        for (key, nothing) in [
-            ("dispatch.circuitTroubles", self.circuit_troubles == 0),
-            ("dispatch.circuitPause", self.circuit_pause.0 == 0),
-            ("dispatch.reconcileEvery", self.reconcile_every.0 == 0),
+        let expected = "greater than 0";
+        for (key, is_zero) in [
+            ("dispatch.circuitFailureThreshold", self.circuit_failure_threshold == 0),
+            ("dispatch.circuitOpenDuration", self.circuit_open_duration.0 == 0),
+            ("dispatch.reconcileInterval", self.reconcile_interval.0 == 0),
         ] {
-            if nothing {
+            if is_zero {
                 return Err(ConfigError::Range { key, value: 0, expected });
             }
         }
         for (key, Duration(value)) in [
-            ("dispatch.circuitPause", self.circuit_pause),
-            ("dispatch.circuitPauseMax", self.circuit_pause_max),
-            ("dispatch.reconcileEvery", self.reconcile_every),
+            ("dispatch.circuitOpenDuration", self.circuit_open_duration),
+            ("dispatch.circuitOpenDurationMax", self.circuit_open_duration_max),
+            ("dispatch.reconcileInterval", self.reconcile_interval),
         ] {
-            if u128::from(value) > BreakerConfig::PAUSE_LIMIT.as_millis() {
+            if u128::from(value) > BreakerConfig::OPEN_DURATION_LIMIT.as_millis() {
                 let expected = "at most P1D, which is 86400000 milliseconds";
                 return Err(ConfigError::Range { key, value, expected });
             }
@@ -105,55 +108,56 @@ impl DispatchConfig {
     }
 }
 
-fn guard(key: &'static str, allow: &[String]) -> Result<GuardConfig, ConfigError> {
+fn guard_config(key: &'static str, allow: &[String]) -> Result<EgressGuardConfig, ConfigError> {
     let allow = allow.iter().map(|entry| entry.parse()).collect::<Result<_, _>>();
     let allow = allow.map_err(|source| ConfigError::Allow { key, source })?;
-    Ok(GuardConfig { allow, ..GuardConfig::default() })
+    Ok(EgressGuardConfig { allow, ..EgressGuardConfig::default() })
 }
 
 impl Config {
-    /// Options for a new incarnation of a node on a store.
+    /// The options for a new incarnation of a node on a store with these capabilities.
     pub fn node_options(
         &self,
         node: String,
         incarnation: u64,
         capabilities: &Capabilities,
-    ) -> Result<Options, ConfigError> {
+    ) -> Result<NodeOptions, ConfigError> {
         let count = self.store.shard_count()?;
         let shards = self.store.shards as usize;
         let runtime = &self.runtime;
         runtime.check()?;
-        let mut shard = abide_runtime::Config::new(node, incarnation, count, capabilities);
-        shard.waiting_max = (runtime.max_concurrent_orchestrator_functions / shards).max(WAITING_MIN);
-        shard.resting_bytes_max = runtime.hot_instances_bytes / shards;
+        let mut shard = abide_runtime::ShardConfig::new(node, incarnation, count, capabilities);
+        shard.queued_max =
+            (runtime.max_concurrent_orchestrator_functions / shards).max(WAITING_PER_SHARD_MIN);
+        shard.idle_bytes_max = runtime.idle_instances_bytes / shards;
         if !runtime.extended_sessions_enabled {
-            shard.resting_bytes_max = 0;
-            shard.resting_max = StdDuration::ZERO;
+            shard.idle_bytes_max = 0;
+            shard.idle_max = StdDuration::ZERO;
         }
         shard.retention = runtime.retention;
-        shard.repeat_window = runtime.idempotency_window;
+        shard.idempotency_window = runtime.idempotency_window;
         shard.resolves_secrets = true;
-        shard.reconcile_every = StdDuration::from_millis(self.dispatch.reconcile_every.0);
-        shard.overdue_per_second = (runtime.recovery_rate / self.store.shards).max(1);
-        Ok(Options {
-            shard,
-            activities_max: runtime.max_concurrent_activity_functions,
+        shard.reconcile_interval = StdDuration::from_millis(self.dispatch.reconcile_interval.0);
+        shard.recovery_per_second = (runtime.recovery_rate / self.store.shards).max(1);
+        Ok(NodeOptions {
+            shard_config: shard,
+            concurrent_calls_max: runtime.max_concurrent_activity_functions,
             drain_grace: StdDuration::from_millis(runtime.drain_grace.0),
         })
     }
 }
 
 impl RuntimeConfig {
-    /// None of these may be nothing: no work would ever be done.
+    /// None of these may be zero: no work would ever be done.
     fn check(&self) -> Result<(), ConfigError> {
         let expected = "at least 1";
-        for (key, nothing) in [
+        for (key, is_zero) in [
             ("runtime.maxConcurrentActivityFunctions", self.max_concurrent_activity_functions == 0),
             ("runtime.maxConcurrentSessions", self.max_concurrent_sessions == 0),
             ("runtime.maxConcurrentOrchestratorFunctions", self.max_concurrent_orchestrator_functions == 0),
             ("runtime.recoveryRate", self.recovery_rate == 0),
         ] {
-            if nothing {
+            if is_zero {
                 return Err(ConfigError::Range { key, value: 0, expected });
             }
         }

@@ -1,15 +1,15 @@
-//! The interface described: what each route takes and answers, as data, and the OpenAPI document made of it.
+//! The description of the API as data, and the OpenAPI document built from it. Knows nothing about handlers.
 //!
-//! An [`Operation`] stands beside its handler and is the third part of its route, so there is no route without one and no description
-//! without a route. Schemas of answers come from the types that are written; limits of what clients give come from the same [`Field`] that
-//! the handler checks them by. Knows nothing of handlers.
+//! An [`OperationSpec`] is written beside its handler and is the third part of its route, so there is no route without
+//! a description and no description without a route. Schemas of responses come from the serialised types. Limits of
+//! request fields come from the same [`Field`] with which the handler checks them.
 
-mod answer;
 mod document;
 mod field;
 mod operation;
+mod response;
 
-pub(crate) use answer::Answer;
-pub(crate) use document::{Described, document};
-pub(crate) use field::{Field, Kind};
-pub(crate) use operation::{Body, JSON, Operation, Shape};
+pub(crate) use document::{DocumentedRoute, document};
+pub(crate) use field::{Field, FieldKind};
+pub(crate) use operation::{BodyShape, BodySpec, JSON, OperationSpec};
+pub(crate) use response::ResponseSpec;

@@ -1,56 +1,51 @@
-//! What one route takes and what it may answer.
+//! The description of one API route: its parameters, its body and its responses.
 
-use super::{Answer, Field};
+use super::{Field, ResponseSpec};
 
-/// The description of a route.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Operation {
-    /// Its name for generated clients; no two are the same.
+pub(crate) struct OperationSpec {
+    /// The operation's name for generated clients; unique.
     pub(crate) id: &'static str,
-    /// The chapter it belongs to.
+    /// The chapter of the document.
     pub(crate) tag: &'static str,
-    /// One sentence.
+    /// The summary, in one sentence.
     pub(crate) about: &'static str,
-    /// The parts of its path, in order.
+    /// The path parameters, in order.
     pub(crate) path: &'static [Field],
-    /// What the query may have; anything else is refused.
+    /// The query parameters; any other parameter is rejected.
     pub(crate) query: &'static [Field],
-    /// Headers it looks at, besides the one that all have.
+    /// The headers it reads, besides the correlation id.
     pub(crate) headers: &'static [Field],
-    /// What it reads.
-    pub(crate) body: Option<Body>,
-    /// What it answers when it does as it was asked.
-    pub(crate) answers: &'static [Answer],
-    /// With which statuses it may refuse, besides those that every route may refuse with.
-    pub(crate) refuses: &'static [u16],
+    pub(crate) body: Option<BodySpec>,
+    /// The responses other than errors.
+    pub(crate) responses: &'static [ResponseSpec],
+    /// Its error statuses, besides those that every route may return.
+    pub(crate) error_statuses: &'static [u16],
 }
 
-/// A request's body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body {
+pub(crate) struct BodySpec {
     pub(crate) required: bool,
     pub(crate) about: &'static str,
-    /// Its kinds: media type and shape.
-    pub(crate) kinds: &'static [(&'static str, Shape)],
+    /// Media types with their shapes.
+    pub(crate) content: &'static [(&'static str, BodyShape)],
 }
 
-/// What a body may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum BodyShape {
     /// An object with these fields and no others.
     Fields(&'static [Field]),
     /// Any JSON at all.
     Any,
-    /// As this JSON schema says.
+    /// JSON that matches this schema.
     Schema(&'static str),
 }
 
-/// The media type of nearly everything.
 pub(crate) const JSON: &str = "application/json";
 
-impl Operation {
-    /// An operation that takes nothing and answers nothing, to begin a description with.
-    pub(crate) const NONE: Self = Self {
+impl OperationSpec {
+    /// The base of a description, for struct update syntax.
+    pub(crate) const EMPTY: Self = Self {
         id: "",
         tag: "",
         about: "",
@@ -58,7 +53,7 @@ impl Operation {
         query: &[],
         headers: &[],
         body: None,
-        answers: &[],
-        refuses: &[],
+        responses: &[],
+        error_statuses: &[],
     };
 }

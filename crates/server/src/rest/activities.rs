@@ -1,83 +1,88 @@
-//! `/api/activities`: what definitions may name in their tasks, and declaring those that other services run.
+//! `/api/activities`: lists the activities that definitions may name, and declares remote ones. The rules of declaring
+//! are in the activity catalogue.
 
 use std::collections::BTreeMap;
 
-use abide_dispatch::remote::{Remote, RemoteDeclaration};
-use abide_runtime::declared::{Declared, DeclaredVersion, Latest, VERSIONS_MAX};
-use abide_runtime::hands::Store;
-use abide_workflow::Timestamp;
+use abide_dispatch::remote::{RemoteActivity, RemoteDeclaration};
+use abide_runtime::activity_declarations::{
+    DeclarationVersion, DeclareOutcome, LatestDeclaration, VERSIONS_MAX,
+};
+use abide_store::Store;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use super::activity_json::{ActivityJson, RemovedJson, VersionJson};
+use super::activity_json::{ActivityJson, ActivityVersionJson, RemovedActivityJson};
 use super::page::{self, LIMIT, PageJson, TOKEN};
+use crate::activity_catalogue::{self, ActivitySource, CatalogueError};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::catalogue::{self, CatalogueError, Source};
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
+use crate::openapi::{BodyShape, BodySpec, Field, FieldKind, JSON, OperationSpec, ResponseSpec};
+use crate::response::Text;
 
 const QUERY: [Field; 2] = [LIMIT, TOKEN];
-const NAME: Field =
-    Field::required("name", Kind::Text { chars_min: 1, chars_max: 256 }, "What definitions call it.");
+const NAME: Field = Field::required(
+    "name",
+    FieldKind::Text { chars_min: 1, chars_max: 256 },
+    "The name by which definitions call the activity.",
+);
 const VERSION: Field = Field::optional(
     "version",
-    Kind::Whole { min: 1, max: VERSIONS_MAX + 1, default: None },
-    "A version that was declared by this interface; without it, what is in force.",
+    FieldKind::Integer { min: 1, max: VERSIONS_MAX + 1, default: None },
+    "A version declared through the API; by default, the version in force.",
 );
 
-pub(super) const LIST: Operation = Operation {
+pub(super) const LIST: OperationSpec = OperationSpec {
     id: "listActivities",
     tag: "Activities",
     about: "Lists the activities that definitions may name, by name.",
     query: &QUERY,
-    answers: &[Answer::data::<PageJson<ActivityJson>>(200, "A page of activities.")],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<PageJson<ActivityJson>>(200, "A page of activities.")],
+    ..OperationSpec::EMPTY
 };
-pub(super) const SHOW: Operation = Operation {
+pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showActivity",
-    about: "Shows an activity, as it is in force or in a version that was declared by this interface.",
+    about: "Shows an activity: the version in force, or one that was declared through the API.",
     query: &[VERSION],
     ..ACTIVITY
 };
-pub(super) const PUT: Operation = Operation {
+pub(super) const PUT: OperationSpec = OperationSpec {
     id: "putActivity",
-    about: "Declares an activity that another service runs: a new version, in force for every call from now on; what a workflow does by itself \
-            (retries, timeouts of deliveries, compensation) for what is published from now on. Declaring the same again changes nothing.",
-    body: Some(Body {
+    about: "Declares a remote activity in a new version, which applies to every call from now on. Its retries, attempt timeout and \
+            compensation apply to definitions published from now on. Declaring the same again changes nothing.",
+    body: Some(BodySpec {
         required: true,
-        about: "The declaration; docs/reference/activities.md has every field.",
-        kinds: &[(JSON, Shape::Schema(DECLARATION))],
+        about: "The declaration; docs/reference/activities.md explains every field.",
+        content: &[(JSON, BodyShape::Schema(DECLARATION_SCHEMA))],
     }),
-    answers: &[
-        Answer::data::<ActivityJson>(200, "It was declared so already."),
-        Answer::data::<ActivityJson>(201, "It is declared, in a new version."),
+    responses: &[
+        ResponseSpec::enveloped::<ActivityJson>(200, "The same declaration is already in force."),
+        ResponseSpec::enveloped::<ActivityJson>(201, "The activity is declared in a new version."),
     ],
-    refuses: &[409],
+    error_statuses: &[409],
     ..ACTIVITY
 };
-pub(super) const DELETE: Operation = Operation {
+pub(super) const DELETE: OperationSpec = OperationSpec {
     id: "deleteActivity",
-    about: "Takes an activity away that was declared by this interface. Calls under way end as they began; later ones fail for good. Its \
+    about: "Removes an activity that was declared through the API. Calls in flight finish unchanged; later ones fail permanently. Its \
             versions stay readable.",
-    answers: &[Answer::data::<RemovedJson>(200, "It is gone.")],
-    refuses: &[404, 409],
+    responses: &[ResponseSpec::enveloped::<RemovedActivityJson>(200, "The activity is removed.")],
+    error_statuses: &[404, 409],
     ..ACTIVITY
 };
 
-/// What those of one activity have in common.
-const ACTIVITY: Operation = Operation {
+/// The common part of the routes of one activity.
+const ACTIVITY: OperationSpec = OperationSpec {
     tag: "Activities",
     path: &[NAME],
-    answers: &[Answer::data::<ActivityJson>(200, "The activity.")],
-    refuses: &[404],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<ActivityJson>(200, "The activity.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-/// The outermost of a declaration.
-const DECLARATION: &str = r#"{
+/// The top level of a declaration.
+const DECLARATION_SCHEMA: &str = r#"{
     "type": "object",
     "properties": {
         "name": {"type": "string"},
@@ -99,142 +104,144 @@ const DECLARATION: &str = r#"{
     "additionalProperties": false
 }"#;
 
-/// Lists activities.
-pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [limit, from] = asked.parameters(&QUERY)?;
-    let limit = LIMIT.count(limit.as_deref())?;
-    let (catalogue, everywhere) = (app.catalogue(), app.catalogue().everywhere());
-    let declared = app.in_time(catalogue.standing()).await??;
-    let mut items: BTreeMap<String, ActivityJson> = everywhere
-        .local()
-        .declarations()
-        .map(|one| (one.name.clone(), ActivityJson::of_server(one)))
-        .collect();
-    for remote in everywhere.remote().all() {
-        let item = ActivityJson::of_remote(remote.declaration()).in_force(&remote);
+pub(super) async fn list<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [limit, from] = request.checked_query(&QUERY)?;
+    let limit = LIMIT.parse_count(limit.as_deref())?;
+    let catalogue = app.catalogue();
+    let router = app.catalogue().activity_router();
+    let declared = app.with_timeout(catalogue.declared_activities()).await??;
+    let mut items: BTreeMap<String, ActivityJson> =
+        router.local().declarations().map(|one| (one.name.clone(), ActivityJson::built_in(one))).collect();
+    for remote in router.remote().all() {
+        let item = ActivityJson::remote(remote.declaration()).with_live_status(&remote);
         items.entry(remote.declaration().activity.name.clone()).or_insert(item);
     }
     let readable = declared.in_force.into_iter().map(Ok);
     for latest in readable.chain(declared.unreadable.into_iter().map(Err)) {
         let name = latest.as_ref().map_or_else(|one| &one.name, |one| &one.name).clone();
-        if catalogue.source(&name) == Source::Interface {
-            items.insert(name, of_latest(app, &latest));
+        if catalogue.source(&name) == ActivitySource::Api {
+            items.insert(name, latest_json(app, &latest));
         }
     }
     let mut items: Vec<ActivityJson> = items.into_values().collect();
     items.retain(|item| from.as_deref().is_none_or(|from| item.name.as_str() >= from));
-    let continuation_token = page::cut(&mut items, limit, |item| item.name.clone());
-    Ok(asked.succeed(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
+    let continuation_token = page::truncate_to_page(&mut items, limit, |item| item.name.clone());
+    Ok(request.data_response(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
 }
 
-/// Shows an activity.
-pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let name = asked.part(&NAME).await?;
-    let [version] = asked.parameters(&[VERSION])?;
-    let version = version.map(|text| VERSION.whole(Some(&text))).transpose()?;
+pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let name = request.checked_path_param(&NAME).await?;
+    let [version] = request.checked_query(&[VERSION])?;
+    let version = version.map(|text| VERSION.parse_integer(Some(&text))).transpose()?;
     let catalogue = app.catalogue();
-    let everywhere = catalogue.everywhere();
+    let router = catalogue.activity_router();
     let missing = || ApiError::from(CatalogueError::Unknown { name: name.clone() });
     let item = match (version, catalogue.source(&name)) {
-        (None, Source::Server) => {
-            let declaration = everywhere.local().declarations().find(|one| one.name == name);
-            ActivityJson::of_server(declaration.ok_or_else(missing)?)
+        (None, ActivitySource::Server) => {
+            let declaration = router.local().declarations().find(|one| one.name == name);
+            ActivityJson::built_in(declaration.ok_or_else(missing)?)
         }
-        (None, Source::Configuration) => in_force(app, &name).ok_or_else(missing)?,
-        (None, Source::Interface) => {
-            let latest = app.in_time(catalogue.latest(&name)).await??.ok_or_else(missing)?;
+        (None, ActivitySource::Configuration) => in_force_json(app, &name).ok_or_else(missing)?,
+        (None, ActivitySource::Api) => {
+            let latest = app.with_timeout(catalogue.latest(&name)).await??.ok_or_else(missing)?;
             if latest.as_ref().is_ok_and(|latest| latest.activity.declaration.is_none()) {
                 return Err(missing());
             }
-            of_latest(app, &latest)
+            latest_json(app, &latest)
         }
         (Some(version), _) => {
-            let found = app.in_time(catalogue.version(&name, version)).await??.ok_or_else(missing)?;
+            let found = app.with_timeout(catalogue.version(&name, version)).await??.ok_or_else(missing)?;
             let item = match &found.activity.declaration {
                 None => ActivityJson::removed(&name),
                 Some(_) => {
-                    written(&found).map_or_else(|unusable| *unusable, |one| ActivityJson::of_remote(&one))
+                    parse_stored(&found).map_or_else(|unusable| *unusable, |one| ActivityJson::remote(&one))
                 }
             };
-            item.declared(stamp(&found))
+            item.with_version(version_json(&found))
         }
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &item))
+    Ok(request.data_response(StatusCode::OK, app.now(), &item))
 }
 
-/// Declares an activity.
-pub(super) async fn put<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let name = asked.part(&NAME).await?;
-    let [] = asked.query([])?;
-    let mut body = asked.json(app.limits().body_bytes_max).await?.unwrap_or_default();
+pub(super) async fn put<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let name = request.checked_path_param(&NAME).await?;
+    let [] = request.raw_query([])?;
+    let mut body = request.json_body(app.limits().body_bytes_max).await?.unwrap_or_default();
     let Value::Object(fields) = &mut body else {
         return Err(ApiError::invalid("", "the body must be a JSON object"));
     };
-    let named = fields.insert("name".to_owned(), Value::String(name.clone()));
-    if named.is_some_and(|named| named != Value::String(name.clone())) {
-        return Err(ApiError::invalid("/name", "it must be the name in the path, or absent"));
+    let body_name = fields.insert("name".to_owned(), Value::String(name.clone()));
+    if body_name.is_some_and(|body_name| body_name != Value::String(name.clone())) {
+        return Err(ApiError::invalid("/name", "must equal the name in the path, or be absent"));
     }
     let declaration = RemoteDeclaration::read(&body).map_err(CatalogueError::from)?;
-    // Nobody may give up halfway: what is stored must come into force.
-    let (changing, now) = (app.clone(), app.now().0);
-    let put = tokio::spawn(async move { changing.catalogue().put(declaration, now).await });
-    let put = app.in_time(put).await?.map_err(|error| ApiError::internal(&error))??;
-    let (status, version) = match put {
-        Declared::New(version) => (StatusCode::CREATED, version),
-        Declared::Unchanged(version) => (StatusCode::OK, version),
+    // A task of its own, so that a timeout cannot interrupt it: a stored declaration must come into force.
+    let changing = app.clone();
+    let now = app.now();
+    let task = tokio::spawn(async move { changing.catalogue().put(declaration, now).await });
+    let outcome = app.with_timeout(task).await?.map_err(|error| ApiError::internal(&error))??;
+    let (status, version) = match outcome {
+        DeclareOutcome::New(version) => (StatusCode::CREATED, version),
+        DeclareOutcome::Unchanged(version) => (StatusCode::OK, version),
     };
-    let item = ActivityJson::of_remote(&catalogue::read(&version)?).declared(stamp(&version));
-    Ok(asked.succeed(status, app.now(), &item))
+    let item = ActivityJson::remote(&activity_catalogue::stored_declaration(&version)?)
+        .with_version(version_json(&version));
+    Ok(request.data_response(status, app.now(), &item))
 }
 
-/// Takes an activity away.
-pub(super) async fn delete<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let name = asked.part(&NAME).await?;
-    let [] = asked.query([])?;
-    let (changing, taken, now) = (app.clone(), name.clone(), app.now().0);
-    let removing = tokio::spawn(async move { changing.catalogue().remove(&taken, now).await });
-    let removed = app.in_time(removing).await?.map_err(|error| ApiError::internal(&error))??;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &RemovedJson { name, version: removed.version }))
+pub(super) async fn delete<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let name = request.checked_path_param(&NAME).await?;
+    let [] = request.raw_query([])?;
+    let changing = app.clone();
+    let removed_name = name.clone();
+    let now = app.now();
+    let removing = tokio::spawn(async move { changing.catalogue().remove(&removed_name, now).await });
+    let removed = app.with_timeout(removing).await?.map_err(|error| ApiError::internal(&error))??;
+    Ok(request.data_response(
+        StatusCode::OK,
+        app.now(),
+        &RemovedActivityJson { name, version: removed.version },
+    ))
 }
 
-fn in_force<S: Store>(app: &App<S>, name: &str) -> Option<ActivityJson> {
-    let remote = app.catalogue().everywhere().remote().get(name)?;
-    let remote: &Remote = &remote;
-    Some(ActivityJson::of_remote(remote.declaration()).in_force(remote))
+fn in_force_json<S: Store>(app: &App<S>, name: &str) -> Option<ActivityJson> {
+    let remote = app.catalogue().activity_router().remote().get(name)?;
+    let remote: &RemoteActivity = &remote;
+    Some(ActivityJson::remote(remote.declaration()).with_live_status(remote))
 }
 
-/// One that was declared while the server ran. What it says and which version says so are of one row: while a change is made, the one in
-/// force may be the one before. Only how it is doing is of that.
-fn of_latest<S: Store>(app: &App<S>, latest: &Latest) -> ActivityJson {
+/// An activity declared through the API. Declaration and version come from the same row: during a change, the version
+/// in force may still be the previous one. Only the live status comes from the version in force.
+fn latest_json<S: Store>(app: &App<S>, latest: &LatestDeclaration) -> ActivityJson {
     let latest = match latest {
         Ok(latest) => latest,
         Err(unreadable) => {
             return ActivityJson::unreadable(&unreadable.name, unreadable.reason.to_string());
         }
     };
-    let item = match written(latest) {
+    let item = match parse_stored(latest) {
         Err(unusable) => *unusable,
         Ok(declaration) => {
-            let item = ActivityJson::of_remote(&declaration);
+            let item = ActivityJson::remote(&declaration);
             let catalogue = app.catalogue();
-            match catalogue.everywhere().remote().get(&latest.name) {
-                Some(remote) => item.in_force(&remote),
-                None => match catalogue.why_not(&declaration) {
-                    Some(reason) => item.unusable(reason),
+            match catalogue.activity_router().remote().get(&latest.name) {
+                Some(remote) => item.with_live_status(&remote),
+                None => match catalogue.unusable_reason(&declaration) {
+                    Some(reason) => item.with_unusable_reason(reason),
                     None => item,
                 },
             }
         }
     };
-    item.declared(stamp(latest))
+    item.with_version(version_json(latest))
 }
 
-/// What a version says; what is shown instead if nobody understands it any more.
-fn written(version: &DeclaredVersion) -> Result<RemoteDeclaration, Box<ActivityJson>> {
-    let shown = |error: CatalogueError| ActivityJson::unreadable(&version.name, error.to_string());
-    catalogue::read(version).map_err(|error| Box::new(shown(error)))
+/// The declaration of a version; if it is no longer valid, the item to show instead.
+fn parse_stored(version: &DeclarationVersion) -> Result<RemoteDeclaration, Box<ActivityJson>> {
+    let unreadable = |error: CatalogueError| ActivityJson::unreadable(&version.name, error.to_string());
+    activity_catalogue::stored_declaration(version).map_err(|error| Box::new(unreadable(error)))
 }
 
-fn stamp(version: &DeclaredVersion) -> VersionJson {
-    VersionJson { version: version.version, declared_at_utc: Text(Timestamp(version.activity.declared_at)) }
+fn version_json(version: &DeclarationVersion) -> ActivityVersionJson {
+    ActivityVersionJson { version: version.version, declared_at_utc: Text(version.activity.declared_at) }
 }

@@ -1,15 +1,15 @@
-//! An activity as clients see it: what is declared of it, who says so, and how it is doing.
+//! The JSON of an activity: its declaration, the source of the declaration, and its live status.
 //!
-//! References to secrets are shown, never what they lead to.
+//! Shows references to secrets, never the secrets.
 
-use abide_dispatch::Declaration;
-use abide_dispatch::remote::{Circuit, Remote, RemoteDeclaration};
+use abide_dispatch::ActivityDeclaration;
+use abide_dispatch::remote::{CircuitState, RemoteActivity, RemoteDeclaration};
 use abide_workflow::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::envelope::Text;
+use crate::response::Text;
 
 /// An activity.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -17,54 +17,55 @@ use crate::envelope::Text;
 #[serde(rename_all = "camelCase")]
 pub(super) struct ActivityJson {
     pub(super) name: String,
-    /// `server` if it is a part of the server, `configuration` or `interface` if it was declared there.
+    /// `server` for a built-in activity, `configuration` or `interface` (the API) for a declared one.
     source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     category: Option<&'static str>,
-    /// `local` is in the server itself.
+    /// `local` means in the server itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     endpoint: Option<String>,
-    /// What its input must be, a JSON schema.
+    /// The JSON schema of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
-    /// What its result will be, a JSON schema.
+    /// The JSON schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
-    /// The activity that undoes it.
+    /// The activity that compensates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     compensation: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt_timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_policy: Option<Value>,
-    /// Deliveries under way at once, at most.
+    /// The maximum number of attempts in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     concurrency: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_per_second: Option<f64>,
-    /// Whether it can be asked what became of a delivery.
+    /// True if the receiver can be probed for the outcome of an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     probe: Option<bool>,
-    /// How calls show who they come from; secrets by reference.
+    /// How calls authenticate; secrets by reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<Value>,
-    /// Which version, and since when, if it was declared by this interface.
+    /// The version, if the activity was declared through the API.
     #[serde(flatten)]
-    declared: Option<VersionJson>,
-    /// Whether the version took the activity away.
+    declared: Option<ActivityVersionJson>,
+    /// True if this version removed the activity.
     #[serde(skip_serializing_if = "Option::is_none")]
     removed: Option<bool>,
-    /// Why it cannot be called as the server is configured now.
+    /// Why it cannot be called with the present configuration of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     unusable: Option<String>,
-    /// Deliveries under way now.
+    /// The number of attempts in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     under_way: Option<usize>,
-    /// Whether its target is asked: `closed` by everybody, `open` by nobody for a while, `halfOpen` by one delivery to see.
+    /// The state of the target's circuit breaker: `closed` lets all attempts through, `open` none for a limited time,
+    /// `halfOpen` a single trial attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     circuit: Option<&'static str>,
 }
@@ -73,21 +74,21 @@ pub(super) struct ActivityJson {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ActivityVersion")]
 #[serde(rename_all = "camelCase")]
-pub(super) struct VersionJson {
+pub(super) struct ActivityVersionJson {
     pub(super) version: u64,
     pub(super) declared_at_utc: Text<Timestamp>,
 }
 
-/// An activity that was taken away, and the version that says so.
+/// A removed activity, with the version that removed it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RemovedActivity")]
-pub(super) struct RemovedJson {
+pub(super) struct RemovedActivityJson {
     pub(super) name: String,
     pub(super) version: u64,
 }
 
 impl ActivityJson {
-    fn of(activity: &Declaration, source: &'static str, transport: &'static str) -> Self {
+    fn new(activity: &ActivityDeclaration, source: &'static str, transport: &'static str) -> Self {
         Self {
             name: activity.name.clone(),
             source,
@@ -102,16 +103,17 @@ impl ActivityJson {
         }
     }
 
-    /// One that is a part of the server.
-    pub(super) fn of_server(activity: &Declaration) -> Self {
-        Self::of(activity, "server", "local")
+    /// An activity that is built into the server.
+    pub(super) fn built_in(activity: &ActivityDeclaration) -> Self {
+        Self::new(activity, "server", "local")
     }
 
-    /// One that another service runs; by the configuration, unless it is [declared](Self::declared).
-    pub(super) fn of_remote(remote: &RemoteDeclaration) -> Self {
-        let mut written = remote.to_json();
-        let mut take = |field: &str| written.get_mut(field).map(Value::take);
-        let (auth, tls) = (take("auth"), take("tls"));
+    /// A remote activity of the configuration; [`Self::with_version`] makes it one of the API.
+    pub(super) fn remote(remote: &RemoteDeclaration) -> Self {
+        let mut declaration = remote.to_json();
+        let mut take = |field: &str| declaration.get_mut(field).map(Value::take);
+        let auth = take("auth");
+        let tls = take("tls");
         Self {
             endpoint: Some(remote.endpoint.clone()),
             concurrency: Some(remote.concurrency.get()),
@@ -119,37 +121,36 @@ impl ActivityJson {
             probe: Some(remote.probe),
             auth,
             tls,
-            ..Self::of(&remote.activity, "configuration", remote.transport.as_str())
+            ..Self::new(&remote.activity, "configuration", remote.transport.as_str())
         }
     }
 
-    /// One of which a version says that it is gone.
+    /// A version that removed its activity.
     pub(super) fn removed(name: &str) -> Self {
         Self { name: name.to_owned(), removed: Some(true), ..Self::default() }
     }
 
-    /// One that was declared by this interface in a way that nobody can read.
+    /// An activity declared through the API whose declaration cannot be read.
     pub(super) fn unreadable(name: &str, reason: String) -> Self {
         Self { name: name.to_owned(), source: "interface", unusable: Some(reason), ..Self::default() }
     }
 
-    /// With the version of it.
-    pub(super) fn declared(self, version: VersionJson) -> Self {
+    /// Adds the version; the source becomes the API.
+    pub(super) fn with_version(self, version: ActivityVersionJson) -> Self {
         Self { source: "interface", declared: Some(version), ..self }
     }
 
-    /// With why it cannot be called.
-    pub(super) fn unusable(self, reason: String) -> Self {
+    pub(super) fn with_unusable_reason(self, reason: String) -> Self {
         Self { unusable: Some(reason), ..self }
     }
 
-    /// With how it is doing.
-    pub(super) fn in_force(self, remote: &Remote) -> Self {
+    /// Adds the attempts in flight and the state of the circuit breaker.
+    pub(super) fn with_live_status(self, remote: &RemoteActivity) -> Self {
         let circuit = match remote.circuit() {
-            Circuit::Closed => "closed",
-            Circuit::Open => "open",
-            Circuit::HalfOpen => "halfOpen",
+            CircuitState::Closed => "closed",
+            CircuitState::Open => "open",
+            CircuitState::HalfOpen => "halfOpen",
         };
-        Self { under_way: Some(remote.under_way()), circuit: Some(circuit), ..self }
+        Self { under_way: Some(remote.in_flight()), circuit: Some(circuit), ..self }
     }
 }

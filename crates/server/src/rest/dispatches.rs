@@ -1,49 +1,49 @@
-//! `/api/dispatches`: every call of an activity, open or settled, as its journal has it.
+//! `/api/dispatches`: lists every activity call, open or settled, from its journal.
 //!
-//! What there is to ask and how it is answered. How calls are walked through is in `walk`, where a list goes on in `place`.
+//! Parses the request and builds the response. `query` scans the calls; `cursor` is the continuation token.
 
+mod cursor;
 mod item;
-mod place;
+mod query;
 mod show;
-mod walk;
 
-use abide_runtime::hands::Store;
+use abide_store::Store;
 use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{Duration, InstanceId, RunNumber};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use self::item::{ItemJson, STATES};
-use self::place::Place;
+use self::cursor::CallCursor;
+use self::item::{CallItemJson, STATES};
+use self::query::{CallFilter, CallQuery};
 pub(super) use self::show::{SHOW, show};
-use self::walk::{Question, Walk};
 use super::page::{LIMIT, PageJson, TOKEN};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Kind, Operation};
+use crate::openapi::{Field, FieldKind, OperationSpec, ResponseSpec};
 
 const EXECUTION: Field = Field::optional(
     "executionId",
-    Kind::Pattern {
+    FieldKind::Pattern {
         pattern: "^[A-Za-z0-9._:~-][A-Za-z0-9._:~@-]*(/[1-9][0-9]*)?$",
         chars_max: InstanceId::BYTES_MAX + 11,
     },
-    "Only calls of this run: an instance id, a slash and the number of one of its runs, or the instance id alone for its current one.",
+    "Only calls of this run: an instance id, a slash and the number of one of its runs, or the instance id alone for its current run.",
 );
 const OLDER_THAN: Field =
-    Field::optional("olderThan", Kind::Span, "Only calls that were promised at least so long ago.");
+    Field::optional("olderThan", FieldKind::Duration, "Only calls created at least this long ago.");
 
 const QUERY: [Field; 6] = [
     EXECUTION,
     Field::optional(
         "state",
-        Kind::Word(STATES),
-        "Only calls that stand so. Without it, all calls of the run; without a run, those that are open.",
+        FieldKind::OneOf(STATES),
+        "Only calls in this state. By default, all calls of the run; without a run, all open calls.",
     ),
     Field::optional(
         "activity",
-        Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
+        FieldKind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
         "Only calls of this activity.",
     ),
     OLDER_THAN,
@@ -51,50 +51,49 @@ const QUERY: [Field; 6] = [
     TOKEN,
 ];
 
-pub(super) const LIST: Operation = Operation {
+pub(super) const LIST: OperationSpec = OperationSpec {
     id: "listDispatches",
     tag: "Dispatches",
-    about: "Lists calls of activities. A page looks at a bounded number of calls and runs, so one with a token may be short or empty.",
+    about: "Lists activity calls. A page examines a bounded number of calls and runs, so a page with a token may be short or empty.",
     query: &QUERY,
-    answers: &[Answer::data::<PageJson<ItemJson>>(200, "A page of calls.")],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<PageJson<CallItemJson>>(200, "A page of calls.")],
+    ..OperationSpec::EMPTY
 };
 
-/// Lists calls.
-pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [execution, state, activity, older_than, limit, token] = asked.parameters(&QUERY)?;
+pub(super) async fn list<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [execution, state, activity, older_than, limit, token] = request.checked_query(&QUERY)?;
     let older_than = older_than.map(|text| Duration::parse(&text)).transpose();
     let older_than = older_than.map_err(|error| ApiError::invalid(OLDER_THAN.name, error.to_string()))?;
-    let question = Question {
-        execution: execution.as_deref().map(read_execution).transpose()?,
-        state: state.as_deref().and_then(item::state),
+    let filter = CallFilter {
+        execution: execution.as_deref().map(parse_execution).transpose()?,
+        state: state.as_deref().and_then(item::parse_state),
         activity: activity.map(|activity| activity.into_owned()),
         older_than,
     };
-    let limit = LIMIT.count(limit.as_deref())?;
-    let from = token.map(|token| Place::open(&token, &question)).transpose()?;
-    let walk = Walk::new(app, &question, limit);
-    let (calls, next) = app.in_time(walk.page(from)).await??;
-    let items = calls.iter().map(ItemJson::of).collect();
-    let continuation_token = next.map(|next| next.seal(&question));
-    Ok(asked.succeed(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
+    let limit = LIMIT.parse_count(limit.as_deref())?;
+    let from = token.map(|token| CallCursor::decode(&token, &filter)).transpose()?;
+    let query = CallQuery::new(app, &filter, limit);
+    let (calls, next) = app.with_timeout(query.page(from)).await??;
+    let items = calls.iter().map(CallItemJson::of).collect();
+    let continuation_token = next.map(|next| next.encode(&filter));
+    Ok(request.data_response(StatusCode::OK, app.now(), &PageJson { items, continuation_token }))
 }
 
-/// An instance, and one of its runs unless the current one is meant.
-fn read_execution(text: &str) -> Result<(InstanceId, Option<RunNumber>), ApiError> {
+/// An instance id with an optional run number; without one, the current run is meant.
+fn parse_execution(text: &str) -> Result<(InstanceId, Option<RunNumber>), ApiError> {
     let (id, run) = match text.split_once('/') {
         Some((id, run)) => (id, Some(run)),
         None => (text, None),
     };
     let id = InstanceId::new(id).map_err(|error| ApiError::invalid(EXECUTION.name, error.to_string()))?;
-    Ok((id, run.map(read_run).transpose()?))
+    Ok((id, run.map(parse_run_number).transpose()?))
 }
 
-fn read_run(text: &str) -> Result<RunNumber, ApiError> {
-    // Reading a number takes a sign and zeros before it as well; there is one way to write one.
+fn parse_run_number(text: &str) -> Result<RunNumber, ApiError> {
+    // `parse` accepts a sign and leading zeros too, but there is only one way to write a number.
     let number = text.parse::<u32>().ok().filter(|number| *number > 0 && number.to_string() == text);
     number.map(RunNumber).ok_or_else(|| {
-        let message = "what comes after the slash must be the number of a run, from 1 on";
+        let message = "the part after the slash must be a run number from 1";
         ApiError::invalid(EXECUTION.name, message)
     })
 }
@@ -104,15 +103,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_execution_is_an_instance_with_or_without_the_number_of_a_run() {
-        let read =
-            |text: &str| read_execution(text).ok().map(|(id, run)| (id.to_string(), run.map(|run| run.0)));
-        assert_eq!(read("a~b"), Some(("a~b".to_owned(), None)));
-        assert_eq!(read("a/12"), Some(("a".to_owned(), Some(12))));
+    fn an_execution_is_an_instance_id_with_or_without_a_run_number() {
+        let parse =
+            |text: &str| parse_execution(text).ok().map(|(id, run)| (id.to_string(), run.map(|run| run.0)));
+        assert_eq!(parse("a~b"), Some(("a~b".to_owned(), None)));
+        assert_eq!(parse("a/12"), Some(("a".to_owned(), Some(12))));
         for wrong in
             ["", "/", "a/", "/1", "a/0", "a/01", "a/+1", "a/-1", "a/1/2", "a/x", "a b", "a/4294967296"]
         {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong), None, "{wrong}");
         }
     }
 }

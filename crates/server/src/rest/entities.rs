@@ -1,14 +1,16 @@
-//! `/api/entities`: keyed durable objects, their events and their operations.
+//! `/api/entities`: shows entities and their events, and runs operations on them. The operations themselves are in the
+//! runtime.
 
 mod list;
-pub(crate) mod walk;
+pub(crate) mod query;
 
 use abide_runtime::entity::{
-    Asked as AskedOperation, EntityId, EntityReader, EntityView, Operate, Operated, Operation, RecordedEvent,
+    EntityId, EntityOperation, EntityReader, EntityView, OperationReply, OperationRequest, ParsedOperation,
+    RecordedEvent,
 };
-use abide_runtime::hands::Store;
-use abide_runtime::{Repeat, Reply, Request};
-use abide_store::tables::dedupe::ENTITY_OPERATION;
+use abide_runtime::{RequestIdempotency, ShardReply, ShardRequest};
+use abide_store::Store;
+use abide_store::tables::idempotency::SCOPE_ENTITY_OPERATION;
 use abide_workflow::{Timestamp, json};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -17,66 +19,73 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
-use super::repeat::{self, RepeatKey};
+use super::idempotency::{self, ClientIdempotencyKey};
+use super::page::{LIMIT, PageJson, TOKEN, invalid_token};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation as Described, Shape};
+use crate::openapi::{BodyShape, BodySpec, Field, FieldKind, JSON, OperationSpec, ResponseSpec};
+use crate::response::Text;
 
 pub(super) use list::{LIST, list};
 
 pub(super) const TYPE: Field = Field::required(
     "type",
-    Kind::Pattern { pattern: "^[A-Za-z0-9._-]{1,100}$", chars_max: EntityId::KIND_BYTES_MAX },
-    "The entity's type, without regard to case.",
+    FieldKind::Pattern { pattern: "^[A-Za-z0-9._-]{1,100}$", chars_max: EntityId::TYPE_BYTES_MAX },
+    "The entity's type, case-insensitive.",
 );
 const KEY: Field = Field::required(
     "key",
-    Kind::Text { chars_min: 1, chars_max: EntityId::KEY_CHARS_MAX },
+    FieldKind::Text { chars_min: 1, chars_max: EntityId::KEY_CHARS_MAX },
     "The entity's key.",
 );
 const OPERATION: Field = Field::required(
     "operation",
-    Kind::Text { chars_min: 1, chars_max: 128 },
-    "RecordEvent, GetEvents, Clear, GetState, or one of the entity's kind.",
+    FieldKind::Text { chars_min: 1, chars_max: 128 },
+    "RecordEvent, GetEvents, Clear, GetState, or an operation of the entity's kind.",
 );
-const FROM: Field =
-    Field::optional("from", Kind::Whole { min: 0, max: u64::MAX, default: Some(0) }, "The first position.");
+const FROM: Field = Field::optional(
+    "from",
+    FieldKind::Integer { min: 0, max: u64::MAX, default: Some(0) },
+    "The first position.",
+);
 const EVENTS_QUERY: [Field; 3] = [FROM, LIMIT, TOKEN];
 
-pub(super) const SHOW: Described = Described {
+pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showEntity",
     tag: "Entities",
-    about: "Shows an entity that has taken an operation.",
+    about: "Shows an entity that has had at least one operation.",
     path: &[TYPE, KEY],
-    answers: &[Answer::data::<EntityJson<'static>>(200, "The entity.")],
-    refuses: &[404],
-    ..Described::NONE
+    responses: &[ResponseSpec::enveloped::<EntityJson<'static>>(200, "The entity.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const EVENTS: Described = Described {
+pub(super) const EVENTS: OperationSpec = OperationSpec {
     id: "listEntityEvents",
     tag: "Entities",
-    about: "Lists the events of an entity that are not cleared, in the order they were recorded.",
+    about: "Lists the events of an entity that are not cleared, in the order of recording.",
     path: &[TYPE, KEY],
     query: &EVENTS_QUERY,
-    answers: &[Answer::data::<PageJson<EventJson>>(200, "A page of events.")],
-    refuses: &[404],
-    ..Described::NONE
+    responses: &[ResponseSpec::enveloped::<PageJson<EntityEventJson>>(200, "A page of events.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const OPERATE: Described = Described {
+pub(super) const OPERATE: OperationSpec = OperationSpec {
     id: "operateEntity",
     tag: "Entities",
-    about: "Does an operation; with an Idempotency-Key it has its effect once.",
+    about: "Runs an operation on an entity. With an Idempotency-Key it takes effect only once.",
     path: &[TYPE, KEY, OPERATION],
-    headers: &[repeat::KEY],
-    body: Some(Body { required: false, about: "The operation's input.", kinds: &[(JSON, Shape::Any)] }),
-    answers: &[Answer::data::<OperatedJson>(200, "It is done, and durable.")],
-    refuses: &[404, 409],
-    ..Described::NONE
+    headers: &[idempotency::IDEMPOTENCY_KEY],
+    body: Some(BodySpec {
+        required: false,
+        about: "The operation's input.",
+        content: &[(JSON, BodyShape::Any)],
+    }),
+    responses: &[ResponseSpec::enveloped::<OperationResultJson>(200, "The operation is done and durable.")],
+    error_statuses: &[404, 409],
+    ..OperationSpec::EMPTY
 };
 
 #[derive(Serialize, JsonSchema)]
@@ -85,7 +94,7 @@ pub(super) const OPERATE: Described = Described {
 struct EntityJson<'a> {
     entity_type: &'a str,
     entity_key: &'a str,
-    /// The state of its kind, if that has one.
+    /// The state, if the entity's kind has one.
     state: Option<Value>,
     event_count: u64,
     first_position: u64,
@@ -97,7 +106,7 @@ struct EntityJson<'a> {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "EntityEvent")]
 #[serde(rename_all = "camelCase")]
-struct EventJson {
+struct EntityEventJson {
     position: u64,
     recorded_at_utc: Text<Timestamp>,
     #[schemars(with = "Value")]
@@ -107,117 +116,122 @@ struct EventJson {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Operated")]
 #[serde(rename_all = "camelCase")]
-struct OperatedJson {
+struct OperationResultJson {
     output: Value,
-    /// When it was done, if it may have changed something.
+    /// When the operation was done; absent for operations that only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     done_at_utc: Option<Text<Timestamp>>,
-    /// Until when it is recognised when it comes again, if it had a key.
+    /// Until when a repeated request is recognised, if the request had a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
 }
 
-/// Shows an entity.
-pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let entity = entity_of(asked).await?;
-    let [] = asked.query([])?;
-    let (_, view) = view_of(app, &entity).await?;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &entity_json(&entity, &view)))
+pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let entity = entity_from_path(request).await?;
+    let [] = request.raw_query([])?;
+    let (_, view) = load_view(app, &entity).await?;
+    Ok(request.data_response(StatusCode::OK, app.now(), &entity_json(&entity, &view)))
 }
 
-/// A page of an entity's events.
-pub(super) async fn events<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let entity = entity_of(asked).await?;
-    let [from, limit, token] = asked.parameters(&EVENTS_QUERY)?;
+pub(super) async fn events<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let entity = entity_from_path(request).await?;
+    let [from, limit, token] = request.checked_query(&EVENTS_QUERY)?;
     let from = match token {
         Some(_) if from.is_some() => {
-            return Err(ApiError::invalid("from", "a continuation token says it already"));
+            return Err(ApiError::invalid("from", "cannot be combined with a continuation token"));
         }
-        Some(token) => token.parse().map_err(|_| not_a_token())?,
-        None => FROM.whole(from.as_deref())?,
+        Some(token) => token.parse().map_err(|_| invalid_token())?,
+        None => FROM.parse_integer(from.as_deref())?,
     };
-    let limit = LIMIT.count(limit.as_deref())?;
+    let limit = LIMIT.parse_count(limit.as_deref())?;
     let page = events_page(app, &entity, from, limit).await?;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &page))
+    Ok(request.data_response(StatusCode::OK, app.now(), &page))
 }
 
-/// One operation.
-pub(super) async fn operate<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let entity = entity_of(asked).await?;
-    let [] = asked.query([])?;
-    let name = asked.part(&OPERATION).await?;
-    let body = asked.json(app.limits().body_bytes_max).await?;
-    let key = RepeatKey::of(asked.headers(), body.as_ref())?;
+pub(super) async fn operate<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let entity = entity_from_path(request).await?;
+    let [] = request.raw_query([])?;
+    let name = request.checked_path_param(&OPERATION).await?;
+    let body = request.json_body(app.limits().body_bytes_max).await?;
+    let key = ClientIdempotencyKey::from_request(request.headers(), body.as_ref())?;
     let input = body.unwrap_or(Value::Null);
-    let (bytes, limit) = (json::size(&input), app.limits().payload_bytes_max);
+    let bytes = json::size(&input);
+    let limit = app.limits().payload_bytes_max;
     if bytes > limit {
         let message = format!("the input has {bytes} bytes; the limit is {limit}");
-        return Err(ApiError::refused(StatusCode::PAYLOAD_TOO_LARGE, message));
+        return Err(ApiError::rejected(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    let operation = AskedOperation::of(&name, input.into());
+    let operation = ParsedOperation::parse(&name, input.into());
     let operation = operation.map_err(|error| ApiError::invalid("", error.to_string()))?;
     match operation {
-        AskedOperation::GetState => {
-            let (_, view) = view_of(app, &entity).await?;
+        ParsedOperation::GetState => {
+            let (_, view) = load_view(app, &entity).await?;
             let output = serde_json::to_value(entity_json(&entity, &view));
-            answer(app, asked, output.map_err(|error| ApiError::internal(&error))?, None)
+            operation_response(app, request, output.map_err(|error| ApiError::internal(&error))?, None)
         }
-        AskedOperation::GetEvents { from, limit } => {
+        ParsedOperation::GetEvents { from, limit } => {
             let limit = limit.map(|limit| limit.to_string());
-            let limit = LIMIT.count(limit.as_deref()).map_err(|error| error.at("/limit"))?;
+            let limit = LIMIT.parse_count(limit.as_deref()).map_err(|error| error.with_target("/limit"))?;
             let output = serde_json::to_value(events_page(app, &entity, from, limit).await?);
-            answer(app, asked, output.map_err(|error| ApiError::internal(&error))?, None)
+            operation_response(app, request, output.map_err(|error| ApiError::internal(&error))?, None)
         }
-        AskedOperation::Operation(operation) => {
-            let repeat = key.map(|key| key.of_operation(&name, &entity.to_string()));
-            let operated = ask(app, entity, operation, repeat).await?;
+        ParsedOperation::Change(operation) => {
+            let idempotency = key.map(|key| key.for_operation(&name, &entity.to_string()));
+            let operated = operate_entity(app, entity, operation, idempotency).await?;
             let output =
                 serde_json::from_str(&operated.output).map_err(|error| ApiError::internal(&error))?;
-            answer(app, asked, output, Some(&operated))
+            operation_response(app, request, output, Some(&operated))
         }
     }
 }
 
-fn answer<S: Store>(
+fn operation_response<S: Store>(
     app: &App<S>,
-    asked: &Asked,
+    request: &ApiRequest,
     output: Value,
-    operated: Option<&Operated>,
+    operated: Option<&OperationReply>,
 ) -> Result<Response, ApiError> {
-    let answer = OperatedJson {
+    let result = OperationResultJson {
         output,
         done_at_utc: operated.map(|operated| Text(operated.done_at)),
-        idempotency_key_expires_at_utc: operated.and_then(|operated| operated.repeats_until).map(Text),
+        idempotency_key_expires_at_utc: operated.and_then(|operated| operated.idempotent_until).map(Text),
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &answer))
+    Ok(request.data_response(StatusCode::OK, app.now(), &result))
 }
 
-/// Asks the entity's shard.
-pub(crate) async fn ask<S: Store>(
+/// Sends the operation to the entity's shard and waits for its reply.
+pub(crate) async fn operate_entity<S: Store>(
     app: &App<S>,
     entity: EntityId,
-    operation: Operation,
-    repeat: Option<Repeat>,
-) -> Result<Operated, ApiError> {
-    let operate = Operate { entity, operation, repeat, scope: ENTITY_OPERATION, route: None };
-    match app.ask(Request::Operate(Box::new(operate))).await? {
-        Reply::Operated(operated) => Ok(*operated),
-        Reply::Refused(refused) => Err(refused.into()),
-        other => Err(ApiError::internal(&format!("an operation was answered by {other:?}"))),
+    operation: EntityOperation,
+    idempotency: Option<RequestIdempotency>,
+) -> Result<OperationReply, ApiError> {
+    let operate = OperationRequest {
+        entity,
+        operation,
+        idempotency,
+        idempotency_scope: SCOPE_ENTITY_OPERATION,
+        session_event: None,
+    };
+    match app.request(ShardRequest::Operate(Box::new(operate))).await? {
+        ShardReply::Operated(operated) => Ok(*operated),
+        ShardReply::Refused(refused) => Err(refused.into()),
+        other => Err(ApiError::internal(&format!("unexpected reply to an operation: {other:?}"))),
     }
 }
 
-async fn entity_of(asked: &mut Asked) -> Result<EntityId, ApiError> {
-    let (kind, key) = (asked.param(TYPE.name).await?, asked.part(&KEY).await?);
-    EntityId::new(&kind, key).map_err(|error| ApiError::invalid("entityId", error.to_string()))
+async fn entity_from_path(request: &mut ApiRequest) -> Result<EntityId, ApiError> {
+    let entity_type = request.path_param(TYPE.name).await?;
+    let key = request.checked_path_param(&KEY).await?;
+    EntityId::new(&entity_type, key).map_err(|error| ApiError::invalid("entityId", error.to_string()))
 }
 
-async fn view_of<'a, S: Store>(
+async fn load_view<'a, S: Store>(
     app: &'a App<S>,
     entity: &EntityId,
 ) -> Result<(EntityReader<'a, S>, EntityView), ApiError> {
-    let none = || ApiError::not_found(format!("entity {entity} has never taken an operation"));
-    let reader = app.node().entities_with(entity).ok_or_else(none)?;
+    let none = || ApiError::not_found(format!("entity {entity} not found: it has never had an operation"));
+    let reader = app.node().entity_reader_for(entity).ok_or_else(none)?;
     let view = reader.view(entity).await?.ok_or_else(none)?;
     Ok((reader, view))
 }
@@ -227,10 +241,10 @@ async fn events_page<S: Store>(
     entity: &EntityId,
     from: u64,
     limit: usize,
-) -> Result<PageJson<EventJson>, ApiError> {
-    let (reader, view) = view_of(app, entity).await?;
+) -> Result<PageJson<EntityEventJson>, ApiError> {
+    let (reader, view) = load_view(app, entity).await?;
     let found = reader.events(&view, from, limit).await?;
-    let json = |event: RecordedEvent| EventJson {
+    let json = |event: RecordedEvent| EntityEventJson {
         position: event.position,
         recorded_at_utc: Text(event.recorded_at),
         event: event.event,
@@ -241,7 +255,7 @@ async fn events_page<S: Store>(
 
 fn entity_json<'a>(entity: &'a EntityId, view: &EntityView) -> EntityJson<'a> {
     EntityJson {
-        entity_type: entity.kind(),
+        entity_type: entity.entity_type(),
         entity_key: entity.key(),
         state: view.state.as_deref().and_then(|state| serde_json::from_str(state).ok()),
         event_count: view.event_count,

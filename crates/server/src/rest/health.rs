@@ -1,69 +1,68 @@
-//! `/healthz`, `/readyz`, `/metrics`: what orchestrators and monitoring ask.
+//! `/healthz`, `/readyz`, `/metrics`: health checks and metrics. They are served even when the server is overloaded.
 
-use abide_runtime::hands::Store;
+use abide_store::Store;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::envelope;
 use crate::error::ApiError;
 use crate::metrics;
-use crate::openapi::{Answer, Operation};
+use crate::openapi::{OperationSpec, ResponseSpec};
+use crate::response;
 
-pub(super) const LIVES: Operation = Operation {
+pub(super) const LIVENESS: OperationSpec = OperationSpec {
     id: "lives",
     tag: "Server",
-    about: "Whether the process lives.",
-    answers: &[Answer::data::<HealthJson>(200, "It does.")],
-    ..Operation::NONE
+    about: "Checks that the process is alive.",
+    responses: &[ResponseSpec::enveloped::<HealthJson>(200, "The process is alive.")],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const IS_READY: Operation = Operation {
+pub(super) const READINESS: OperationSpec = OperationSpec {
     id: "isReady",
     tag: "Server",
-    about: "Whether requests can be served: every shard is at work and the store is usable. 503 says why not.",
-    answers: &[Answer::data::<HealthJson>(200, "They can.")],
-    ..Operation::NONE
+    about: "Checks that requests can be served: every shard is ready and the store is usable. A 503 has the reason if not.",
+    responses: &[ResponseSpec::enveloped::<HealthJson>(200, "Requests can be served.")],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const METRICS: Operation = Operation {
+pub(super) const METRICS: OperationSpec = OperationSpec {
     id: "showMetrics",
     tag: "Server",
-    about: "Counters and gauges in Prometheus's text format.",
-    answers: &[Answer::text(200, METRICS_KIND, "The metrics.")],
-    ..Operation::NONE
+    about: "Returns counters and gauges in Prometheus's text format.",
+    responses: &[ResponseSpec::text(200, METRICS_CONTENT_TYPE, "The metrics.")],
+    ..OperationSpec::EMPTY
 };
 
-const METRICS_KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How the server is.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
 struct HealthJson {
     health: &'static str,
 }
 
-/// The process lives.
-pub(super) async fn lives<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &HealthJson { health: "alive" }))
+pub(super) async fn liveness<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
+    Ok(request.data_response(StatusCode::OK, app.now(), &HealthJson { health: "alive" }))
 }
 
-/// Requests can be served, or why not.
-pub(super) async fn is_ready<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
+pub(super) async fn readiness<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
     app.readiness().await.map_err(ApiError::unavailable)?;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &HealthJson { health: "ready" }))
+    Ok(request.data_response(StatusCode::OK, app.now(), &HealthJson { health: "ready" }))
 }
 
-/// Counters and gauges, in Prometheus's text format.
-pub(super) async fn metrics<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
-    let text = metrics::render(app.node().metrics(), app.store_is_usable().await);
-    let kind = HeaderValue::from_static(METRICS_KIND);
-    Ok(envelope::respond(StatusCode::OK, asked.correlation(), kind, Body::from(text)))
+pub(super) async fn metrics<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
+    let text = metrics::render(app.node().metrics(), app.is_store_usable().await);
+    let content_type = HeaderValue::from_static(METRICS_CONTENT_TYPE);
+    Ok(response::build_response(StatusCode::OK, request.correlation(), content_type, Body::from(text)))
 }

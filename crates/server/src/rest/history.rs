@@ -1,9 +1,11 @@
-//! `GET /api/instances/{id}/history`: the events of an instance's current run, or of an earlier one that is kept, page by page.
+//! `GET /api/instances/{id}/history`: the history events of an instance's current run, or of a retained earlier run, in
+//! pages.
 
 use std::borrow::Cow;
 
-use abide_runtime::hands::Store;
-use abide_runtime::run::HistoryPlace;
+use abide_ids::TurnNumber;
+use abide_runtime::run::HistoryCursor;
+use abide_store::Store;
 use abide_workflow::RunNumber;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,40 +15,40 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::instances::{INSTANCE_ID, unknown};
-use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
+use super::instances::{INSTANCE_ID, instance_not_found};
+use super::page::{LIMIT, PageJson, TOKEN, invalid_token};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Kind, Operation};
+use crate::openapi::{Field, FieldKind, OperationSpec, ResponseSpec};
 
 const RUN: Field = Field::optional(
     "run",
-    Kind::RUN_NUMBER,
-    "The number of one of its runs that is still kept; without it, the current one.",
+    FieldKind::RUN_NUMBER,
+    "The number of one of the instance's retained runs; by default, the current run.",
 );
 const QUERY: [Field; 3] = [RUN, LIMIT, TOKEN];
 
-pub(super) const PAGE: Operation = Operation {
+pub(super) const PAGE: OperationSpec = OperationSpec {
     id: "showHistory",
     tag: "Instances",
-    about: "Shows what has happened to an instance's current run, or to an earlier one, in order. Pages go on in the run they began with.",
+    about: "Shows the history of an instance's current run, or of an earlier one, in order. Pages continue in the run they started with.",
     path: &[INSTANCE_ID],
     query: &QUERY,
-    answers: &[Answer::data::<PageJson<EventJson>>(200, "A page of events.")],
-    refuses: &[404],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<PageJson<HistoryEventJson>>(200, "A page of events.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-/// The form of continuation tokens this code makes. Others are refused.
-const TOKEN_FORM: u8 = 2;
+/// The format of continuation tokens. Tokens of other versions are rejected.
+const TOKEN_VERSION: u8 = 2;
 
-/// An event as it is stored, which is as it is shown.
+/// An event in its stored form, which is also the form of the API.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct EventJson(Box<RawValue>);
+struct HistoryEventJson(Box<RawValue>);
 
-impl JsonSchema for EventJson {
+impl JsonSchema for HistoryEventJson {
     fn schema_name() -> Cow<'static, str> {
         "HistoryEvent".into()
     }
@@ -54,7 +56,7 @@ impl JsonSchema for EventJson {
     fn json_schema(_schemas: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "object",
-            "description": "A fact; what else it has depends on its type.",
+            "description": "A history event; further fields depend on its type.",
             "properties": {
                 "sequence": {"type": "integer", "minimum": 1},
                 "timestamp": {"type": "string", "format": "date-time"},
@@ -65,54 +67,53 @@ impl JsonSchema for EventJson {
     }
 }
 
-/// Shows a page.
-pub(super) async fn page<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let id = asked.instance_id().await?;
-    let [run, limit, token] = asked.parameters(&QUERY)?;
-    let run = run.map(|run| RUN.run_number(&run)).transpose()?;
-    let limit = LIMIT.count(limit.as_deref())?;
-    let from = token.map(|text| open(&text)).transpose()?;
-    if from.zip(run).is_some_and(|(from, run)| from.run != run) {
-        return Err(not_a_token());
+pub(super) async fn page<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let id = request.instance_id().await?;
+    let [run, limit, token] = request.checked_query(&QUERY)?;
+    let run = run.map(|run| RUN.parse_run_number(&run)).transpose()?;
+    let limit = LIMIT.parse_count(limit.as_deref())?;
+    let from = token.map(|text| decode_cursor(&text)).transpose()?;
+    if from.zip(run).is_some_and(|(from, run)| from.run_number != run) {
+        return Err(invalid_token());
     }
-    let from = from.or(run.map(HistoryPlace::first));
-    let page = app.in_time(app.node().history(&id, from, limit)).await??;
+    let from = from.or(run.map(HistoryCursor::start_of));
+    let page = app.with_timeout(app.node().history(&id, from, limit)).await??;
     let page = page.ok_or_else(|| match from {
-        Some(HistoryPlace { run, .. }) => {
-            ApiError::not_found(format!("instance {id} has no run {}, or none that is still kept", run.0))
+        Some(HistoryCursor { run_number: run, .. }) => {
+            ApiError::not_found(format!("instance {id} has no run {run}, or it is no longer retained"))
         }
-        None => unknown(&id),
+        None => instance_not_found(&id),
     })?;
-    let items = page.events.into_iter().map(EventJson).collect();
-    let data = PageJson { items, continuation_token: page.next.map(seal) };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    let items = page.events.into_iter().map(HistoryEventJson).collect();
+    let data = PageJson { items, continuation_token: page.next_cursor.map(encode_cursor) };
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-/// A token that goes on at this place. It is nobody's secret: whoever may read a run may read all of it.
-fn seal(place: HistoryPlace) -> String {
-    let mut bytes = vec![TOKEN_FORM];
-    bytes.extend(place.run.0.to_be_bytes());
-    bytes.extend(place.page.to_be_bytes());
-    bytes.extend(place.event.to_be_bytes());
+/// The token to continue at this position. It needs no protection: a client that may read a run may read all of it.
+fn encode_cursor(cursor: HistoryCursor) -> String {
+    let mut bytes = vec![TOKEN_VERSION];
+    bytes.extend(cursor.run_number.0.to_be_bytes());
+    bytes.extend(cursor.page.0.to_be_bytes());
+    bytes.extend(cursor.event_offset.to_be_bytes());
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn open(token: &str) -> Result<HistoryPlace, ApiError> {
+fn decode_cursor(token: &str) -> Result<HistoryCursor, ApiError> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
-    let place = match bytes.split_first() {
-        Some((&TOKEN_FORM, place)) => read(place),
+    let cursor = match bytes.split_first() {
+        Some((&TOKEN_VERSION, position)) => parse_position(position),
         _ => None,
     };
-    place.ok_or_else(not_a_token)
+    cursor.ok_or_else(invalid_token)
 }
 
-fn read(bytes: &[u8]) -> Option<HistoryPlace> {
+fn parse_position(bytes: &[u8]) -> Option<HistoryCursor> {
     let (run, rest) = bytes.split_first_chunk()?;
     let (page, rest) = rest.split_first_chunk()?;
-    Some(HistoryPlace {
-        run: RunNumber(u32::from_be_bytes(*run)),
-        page: u64::from_be_bytes(*page),
-        event: u32::from_be_bytes(rest.try_into().ok()?),
+    Some(HistoryCursor {
+        run_number: RunNumber(u32::from_be_bytes(*run)),
+        page: TurnNumber(u64::from_be_bytes(*page)),
+        event_offset: u32::from_be_bytes(rest.try_into().ok()?),
     })
 }
 
@@ -121,13 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_leads_back_to_its_place_and_anything_else_is_refused() {
+    fn a_token_decodes_to_its_position_and_anything_else_is_rejected() {
         for (run, page, event) in [(1, 1, 0), (7, 51, 3), (u32::MAX, u64::MAX, u32::MAX)] {
-            let place = HistoryPlace { run: RunNumber(run), page, event };
-            assert_eq!(open(&seal(place)), Ok(place));
+            let cursor =
+                HistoryCursor { run_number: RunNumber(run), page: TurnNumber(page), event_offset: event };
+            assert_eq!(decode_cursor(&encode_cursor(cursor)), Ok(cursor));
         }
         for token in ["", "x", "Ag", "51", "////////////", "AQAAAAAAAAAB", "AgAAAAAAAAABAA"] {
-            assert!(open(token).is_err(), "{token}");
+            assert!(decode_cursor(token).is_err(), "{token}");
         }
     }
 }

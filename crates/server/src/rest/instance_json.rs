@@ -1,6 +1,6 @@
-//! An instance as clients read it. Borrows from the runtime's view; knows nothing of where it is sent.
+//! The JSON of an instance. Borrows from the runtime's view; knows nothing about requests.
 
-use abide_runtime::request::Standing;
+use abide_runtime::request::BranchView;
 use abide_runtime::{RunView, ViewStatus};
 use abide_workflow::instance::WaitingFor;
 use abide_workflow::{ExecutionId, Failure, Timestamp};
@@ -8,15 +8,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::envelope::Text;
+use crate::response::Text;
 
-/// Every status a run can have.
 pub(super) const STATUSES: &[&str] =
     &["Pending", "Running", "Suspended", "Completed", "Failed", "Terminated", "ContinuedAsNew", "Parked"];
 
-/// Those of runs that live, in the order that runs come to them: one that moves on while they are asked for one after the other is not missed.
-/// Continuation tokens name them by their place.
-pub(super) const LIVE: [&str; 4] = ["Pending", "Running", "Suspended", "Parked"];
+/// The statuses of live runs, in the order in which runs reach them: a run that changes its status while the statuses
+/// are queried one after the other is not missed. Continuation tokens contain the index of a status.
+pub(super) const LIVE_STATUSES: [&str; 4] = ["Pending", "Running", "Suspended", "Parked"];
 
 pub(super) fn status_schema(_schemas: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": STATUSES})
@@ -32,7 +31,7 @@ pub(super) struct InstanceJson<'a> {
     workflow: &'a str,
     version: &'a str,
     #[schemars(schema_with = "status_schema")]
-    status: Status,
+    status: InstanceStatusJson,
     input: &'a Value,
     output: Option<&'a Value>,
     error: Option<FailureJson<'a>>,
@@ -40,17 +39,17 @@ pub(super) struct InstanceJson<'a> {
     entity_id: Option<&'a str>,
     created_at_utc: Text<Timestamp>,
     last_updated_at_utc: Text<Timestamp>,
-    current_states: Vec<StateJson<'a>>,
+    current_states: Vec<CurrentStateJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parked_reason: Option<&'a str>,
-    /// Until when the start that is answered by it is recognised when it comes again, if it had a key.
+    /// Until when a repeated start request is recognised, if the request had a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Status {
+enum InstanceStatusJson {
     Run(Text<abide_workflow::Status>),
     Parked(&'static str),
 }
@@ -67,25 +66,25 @@ struct FailureJson<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "CurrentState")]
 #[serde(rename_all = "camelCase")]
-struct StateJson<'a> {
+struct CurrentStateJson<'a> {
     state: &'a str,
     since: Text<Timestamp>,
-    waiting_for: WaitingJson<'a>,
+    waiting_for: WaitingForJson<'a>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Waiting")]
 #[serde(rename_all = "camelCase")]
-struct WaitingJson<'a> {
+struct WaitingForJson<'a> {
     #[serde(flatten)]
-    what: What<'a>,
+    reason: WaitReasonJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Text<Timestamp>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum What<'a> {
+enum WaitReasonJson<'a> {
     Nothing,
     Activity { activity: Option<&'a str>, attempt: Option<u32>, failures: u32 },
     Timer,
@@ -97,12 +96,12 @@ enum What<'a> {
 impl<'a> InstanceJson<'a> {
     pub(super) fn of(view: &'a RunView) -> Self {
         let (status, parked_reason) = match &view.status {
-            ViewStatus::Run(status) => (Status::Run(Text(*status)), None),
-            ViewStatus::Parked(reason) => (Status::Parked("Parked"), Some(reason.as_str())),
+            ViewStatus::Run(status) => (InstanceStatusJson::Run(Text(*status)), None),
+            ViewStatus::Parked(reason) => (InstanceStatusJson::Parked("Parked"), Some(reason.as_str())),
         };
         Self {
             instance_id: view.instance_id.as_str(),
-            execution_id: Text(ExecutionId { instance: view.instance_id.clone(), run: view.run }),
+            execution_id: Text(ExecutionId { instance: view.instance_id.clone(), run: view.run_number }),
             workflow: &view.workflow,
             version: &view.version,
             status,
@@ -113,7 +112,7 @@ impl<'a> InstanceJson<'a> {
             entity_id: view.entity_id.as_deref(),
             created_at_utc: Text(view.created_at),
             last_updated_at_utc: Text(view.updated_at),
-            current_states: view.current_states.iter().map(StateJson::of).collect(),
+            current_states: view.current_states.iter().map(CurrentStateJson::of).collect(),
             parked_reason,
             idempotency_key_expires_at_utc: None,
         }
@@ -127,35 +126,37 @@ impl<'a> FailureJson<'a> {
     }
 }
 
-impl<'a> StateJson<'a> {
-    fn of(standing: &'a Standing) -> Self {
-        let what = match &standing.state.waiting_for {
-            WaitingFor::Nothing => What::Nothing,
-            WaitingFor::Activity { failures, .. } => What::Activity {
-                activity: standing.activity.as_deref(),
-                attempt: standing.attempt,
+impl<'a> CurrentStateJson<'a> {
+    fn of(branch: &'a BranchView) -> Self {
+        let reason = match &branch.state.waiting_for {
+            WaitingFor::Nothing => WaitReasonJson::Nothing,
+            WaitingFor::Activity { failures, .. } => WaitReasonJson::Activity {
+                activity: branch.activity.as_deref(),
+                attempt: branch.attempt,
                 failures: *failures,
             },
-            WaitingFor::Timer { .. } => What::Timer,
-            WaitingFor::Event { name } => What::Event { name },
+            WaitingFor::Timer { .. } => WaitReasonJson::Timer,
+            WaitingFor::Event { name } => WaitReasonJson::Event { name },
             WaitingFor::Child { .. } => {
-                What::Child { child_instance_id: standing.child.as_ref().map(|child| child.as_str()) }
+                WaitReasonJson::Child { child_instance_id: branch.child.as_ref().map(|child| child.as_str()) }
             }
-            WaitingFor::Branches { total, ended } => What::Branches { total: *total, ended: *ended },
+            WaitingFor::Branches { total, ended } => {
+                WaitReasonJson::Branches { total: *total, ended: *ended }
+            }
         };
         Self {
-            state: &standing.state.state,
-            since: Text(standing.state.since),
-            waiting_for: WaitingJson { what, until: standing.until.map(Text) },
+            state: &branch.state.state,
+            since: Text(branch.state.since),
+            waiting_for: WaitingForJson { reason, until: branch.until.map(Text) },
         }
     }
 }
 
-/// Where a branch is and what it waits for, in one line.
+/// The state of a branch and what it waits for.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Standing")]
 #[serde(rename_all = "camelCase")]
-pub(super) struct StandingJson {
+pub(super) struct BranchWaitJson {
     state: String,
     /// `nothing`, `activity`, `timer`, `event`, `child` or `branches`.
     kind: &'static str,
@@ -164,7 +165,7 @@ pub(super) struct StandingJson {
     event: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     activity: Option<String>,
-    /// The delivery that is out, from 0.
+    /// The number of the attempt in flight, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,9 +174,9 @@ pub(super) struct StandingJson {
     until: Option<Text<Timestamp>>,
 }
 
-impl StandingJson {
-    pub(super) fn of(standing: &Standing) -> Self {
-        let (kind, event) = match &standing.state.waiting_for {
+impl BranchWaitJson {
+    pub(super) fn of(branch: &BranchView) -> Self {
+        let (kind, event) = match &branch.state.waiting_for {
             WaitingFor::Nothing => ("nothing", None),
             WaitingFor::Activity { .. } => ("activity", None),
             WaitingFor::Timer { .. } => ("timer", None),
@@ -184,14 +185,14 @@ impl StandingJson {
             WaitingFor::Branches { .. } => ("branches", None),
         };
         Self {
-            state: standing.state.state.clone(),
+            state: branch.state.state.clone(),
             kind,
-            since: Text(standing.state.since),
+            since: Text(branch.state.since),
             event,
-            activity: standing.activity.clone(),
-            attempt: standing.attempt,
-            child: standing.child.as_ref().map(|child| child.as_str().to_owned()),
-            until: standing.until.map(Text),
+            activity: branch.activity.clone(),
+            attempt: branch.attempt,
+            child: branch.child.as_ref().map(|child| child.as_str().to_owned()),
+            until: branch.until.map(Text),
         }
     }
 }

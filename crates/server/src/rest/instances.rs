@@ -1,94 +1,90 @@
-//! `GET` and `DELETE /api/instances/{id}`: an instance as it is, and forgetting one that has ended.
+//! `GET` and `DELETE /api/instances/{id}`: shows an instance, and purges one that has ended.
 
-use abide_runtime::hands::Store;
-use abide_runtime::{Done, Refused, Reply, Request};
+use abide_runtime::{IdempotentReply, RequestError, ShardReply, ShardRequest};
+use abide_store::Store;
 use abide_workflow::{InstanceId, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::idempotency::{ClientIdempotencyKey, IDEMPOTENCY_KEY, with_idempotency};
 use super::instance_json::InstanceJson;
-use super::repeat::{KEY, RepeatKey, once};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Kind, Operation};
+use crate::openapi::{Field, FieldKind, OperationSpec, ResponseSpec};
+use crate::response::Text;
 
-/// The instance in a path.
 pub(super) const INSTANCE_ID: Field = Field::required(
     "id",
-    Kind::Pattern { pattern: "^[A-Za-z0-9._:~-][A-Za-z0-9._:~@-]*$", chars_max: InstanceId::BYTES_MAX },
-    "The instance.",
+    FieldKind::Pattern { pattern: "^[A-Za-z0-9._:~-][A-Za-z0-9._:~@-]*$", chars_max: InstanceId::BYTES_MAX },
+    "The instance id.",
 );
 
-pub(super) const SHOW: Operation = Operation {
+pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showInstance",
     tag: "Instances",
-    about: "Shows an instance and its current run: how it stands, and what it waits for.",
+    about: "Shows an instance and its current run, with its status and what it waits for.",
     path: &[INSTANCE_ID],
-    answers: &[Answer::data::<InstanceJson<'static>>(200, "The instance.")],
-    refuses: &[404],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<InstanceJson<'static>>(200, "The instance.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const PURGE: Operation = Operation {
+pub(super) const PURGE: OperationSpec = OperationSpec {
     id: "purgeInstance",
     tag: "Instances",
-    about: "Forgets an instance whose last run has ended.",
+    about: "Purges an instance whose last run has ended.",
     path: &[INSTANCE_ID],
-    headers: &[KEY],
-    answers: &[Answer::data::<Named<'static>>(200, "It is forgotten.")],
-    refuses: &[404, 409],
-    ..Operation::NONE
+    headers: &[IDEMPOTENCY_KEY],
+    responses: &[ResponseSpec::enveloped::<InstanceRefJson<'static>>(200, "The instance is purged.")],
+    error_statuses: &[404, 409],
+    ..OperationSpec::EMPTY
 };
 
-/// The instance that something was done to.
+/// The instance of an accepted request.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "NamedInstance")]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Named<'a> {
+pub(super) struct InstanceRefJson<'a> {
     pub(super) instance_id: &'a str,
-    /// Until when the request is recognised when it comes again, if it had a key.
+    /// Until when a repeated request is recognised, if the request had a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
 }
 
-impl<'a> Named<'a> {
-    pub(super) fn new(id: &'a InstanceId, repeat_until: Option<Timestamp>) -> Self {
-        Self { instance_id: id.as_str(), idempotency_key_expires_at_utc: repeat_until.map(Text) }
+impl<'a> InstanceRefJson<'a> {
+    pub(super) fn new(id: &'a InstanceId, idempotent_until: Option<Timestamp>) -> Self {
+        Self { instance_id: id.as_str(), idempotency_key_expires_at_utc: idempotent_until.map(Text) }
     }
 }
 
-/// Shows an instance.
-pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let id = asked.instance_id().await?;
-    let [] = asked.query([])?;
-    let view = app.in_time(app.node().show(&id)).await??;
-    let view = view.ok_or_else(|| unknown(&id))?;
-    Ok(asked.succeed(StatusCode::OK, app.now(), &InstanceJson::of(&view)))
+pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let id = request.instance_id().await?;
+    let [] = request.raw_query([])?;
+    let view = app.with_timeout(app.node().view_instance(&id)).await??;
+    let view = view.ok_or_else(|| instance_not_found(&id))?;
+    Ok(request.data_response(StatusCode::OK, app.now(), &InstanceJson::of(&view)))
 }
 
-/// Forgets an instance whose last run has ended.
-pub(super) async fn purge<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let id = asked.instance_id().await?;
-    let [] = asked.query([])?;
-    let key = RepeatKey::of(asked.headers(), None)?;
-    let request = once(
-        key.map(|key| key.of_order("purge", &id)),
-        Request::Purge { instance_id: id.clone(), run: None },
+pub(super) async fn purge<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let id = request.instance_id().await?;
+    let [] = request.raw_query([])?;
+    let key = ClientIdempotencyKey::from_request(request.headers(), None)?;
+    let shard_request = with_idempotency(
+        key.map(|key| key.for_control("purge", &id)),
+        ShardRequest::Purge { instance_id: id.clone(), run_number: None },
     );
-    let until = match app.ask(request).await? {
-        Reply::Purged => None,
-        Reply::Once(Done::Purged, until) => Some(until),
-        Reply::Refused(refused) => return Err(refused.into()),
-        other => return Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
+    let until = match app.request(shard_request).await? {
+        ShardReply::Purged => None,
+        ShardReply::Idempotent(IdempotentReply::Purged, until) => Some(until),
+        ShardReply::Refused(refused) => return Err(refused.into()),
+        other => return Err(ApiError::internal(&format!("unexpected reply to a purge: {other:?}"))),
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &Named::new(&id, until)))
+    Ok(request.data_response(StatusCode::OK, app.now(), &InstanceRefJson::new(&id, until)))
 }
 
-/// There is no such instance.
-pub(super) fn unknown(id: &InstanceId) -> ApiError {
-    Refused::NotFound { instance_id: id.clone() }.into()
+pub(super) fn instance_not_found(id: &InstanceId) -> ApiError {
+    RequestError::NotFound { instance_id: id.clone() }.into()
 }

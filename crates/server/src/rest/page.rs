@@ -1,23 +1,25 @@
-//! Lists in pages: what clients say about them, the shape of the answer, and pages and counts of a public table.
+//! Pages of lists: their query parameters, the JSON of a page, and pages and counts of a public table. Knows no
+//! particular list.
 
-use abide_runtime::hands::Store;
-use abide_store::public::{PublicRow, Query, QueryError, TableSchema};
+use abide_store::Store;
+use abide_store::public::{PublicQuery, PublicQueryError, PublicRow, TableSchema};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::openapi::{Field, Kind};
+use crate::openapi::{Field, FieldKind};
 
-/// Items of a page.
-pub(super) const LIMIT: Field =
-    Field::optional("limit", Kind::Whole { min: 1, max: 100, default: Some(50) }, "Items of a page.");
+pub(super) const LIMIT: Field = Field::optional(
+    "limit",
+    FieldKind::Integer { min: 1, max: 100, default: Some(50) },
+    "The maximum number of items of a page.",
+);
 
-/// Where a page goes on.
 pub(super) const TOKEN: Field = Field::optional(
     "continuationToken",
-    Kind::Text { chars_min: 1, chars_max: 4_096 },
-    "As the page before said; good for the same question only.",
+    FieldKind::Text { chars_min: 1, chars_max: 4_096 },
+    "The token of the previous page; valid only with the same filters.",
 );
 
 /// One page of a list.
@@ -26,24 +28,25 @@ pub(super) const TOKEN: Field = Field::optional(
 #[serde(rename_all = "camelCase")]
 pub(super) struct PageJson<T> {
     pub(super) items: Vec<T>,
-    /// Asks for the next page; null at the end.
+    /// The token of the next page; null at the end.
     pub(super) continuation_token: Option<String>,
 }
 
-/// Looks at a table before a page is answered though it has fewer rows than were asked for.
-const LOOKS_MAX: usize = 5;
+/// After this many queries a page is returned even if it has fewer rows than requested.
+const QUERIES_MAX: usize = 5;
 
-/// Rows of a public table, and how to go on. Each look examines a bounded number of rows, and there is a bounded number of looks.
-pub(super) async fn rows<S: Store>(
+/// Rows of a public table and the token to continue. The number of queries and the rows examined by each are bounded.
+pub(super) async fn query_rows<S: Store>(
     app: &App<S>,
     table: &'static TableSchema,
-    mut query: Query,
-) -> Result<(Vec<PublicRow>, Option<String>), QueryError> {
+    mut query: PublicQuery,
+) -> Result<(Vec<PublicRow>, Option<String>), PublicQueryError> {
     let wanted = query.limit;
-    let (mut rows, mut bytes) = (Vec::new(), 0);
-    for _ in 0..LOOKS_MAX {
+    let mut rows = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..QUERIES_MAX {
         let page = app.node().store().query(table, &query).await?;
-        bytes += page.rows.iter().map(PublicRow::bytes).sum::<usize>();
+        bytes += page.rows.iter().map(PublicRow::size_bytes).sum::<usize>();
         rows.extend(page.rows);
         query.continuation = page.continuation;
         let full = rows.len() >= wanted || bytes >= PublicRow::PAGE_BYTES_MAX;
@@ -55,50 +58,56 @@ pub(super) async fn rows<S: Store>(
     Ok((rows, query.continuation))
 }
 
-/// Rows counted; beyond it they are not: that would be a walk through all of them.
-pub(super) const COUNTED_MAX: usize = 10_000;
+/// Rows are counted up to this number, because counting further could mean a scan of all rows.
+pub(super) const COUNT_MAX: usize = 10_000;
 
-/// Rows of a public table that pass, counted up to so many.
-pub(super) async fn count<S: Store>(
+/// The number of rows of a public table that match, counted up to `limit`.
+pub(super) async fn count_rows<S: Store>(
     app: &App<S>,
     table: &'static TableSchema,
-    query: Query,
-    most: usize,
-) -> Result<usize, QueryError> {
-    let mut query = query.limit(Query::LIMIT_MAX);
+    query: PublicQuery,
+    limit: usize,
+) -> Result<usize, PublicQueryError> {
+    let mut query = query.limit(PublicQuery::LIMIT_MAX);
     let mut count = 0;
-    while count < most {
+    while count < limit {
         let page = app.node().store().query(table, &query).await?;
         count += page.rows.len();
         query.continuation = page.continuation;
         if query.continuation.is_none() {
             break;
         }
-        // A page is a few milliseconds of work; others are heard in between.
+        // Reading a page takes a few milliseconds; other tasks run in between.
         tokio::task::yield_now().await;
     }
-    Ok(count.min(most))
+    Ok(count.min(limit))
 }
 
-/// A page of a list that is all in memory and begins where the page does. A token is the name of the first item that is not on the page; names
-/// are nobody's secret.
-pub(super) fn cut<T>(list: &mut Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Option<String> {
+/// Cuts a list in memory, which starts where the page starts, down to one page. The token is the name of the first item
+/// of the next page; names need no protection.
+pub(super) fn truncate_to_page<T>(
+    list: &mut Vec<T>,
+    limit: usize,
+    name: impl Fn(&T) -> String,
+) -> Option<String> {
     let next = list.get(limit).map(name);
     list.truncate(limit);
     next
 }
 
-/// A token that nobody here made.
-pub(super) fn not_a_token() -> ApiError {
-    ApiError::invalid(TOKEN.name, "it is not a token of this server")
+/// The error for a token that this server has not made.
+pub(super) fn invalid_token() -> ApiError {
+    ApiError::invalid(TOKEN.name, "invalid continuation token")
 }
 
-impl From<QueryError> for ApiError {
-    fn from(error: QueryError) -> Self {
+impl From<PublicQueryError> for ApiError {
+    fn from(error: PublicQueryError) -> Self {
         match error {
-            QueryError::Continuation => Self::invalid(TOKEN.name, error.to_string()),
-            QueryError::Store(error) => error.into(),
-            QueryError::Filter { .. } | QueryError::Limit { .. } => Self::internal(&error),
+            PublicQueryError::InvalidContinuation => Self::invalid(TOKEN.name, error.to_string()),
+            PublicQueryError::Store(error) => error.into(),
+            PublicQueryError::UnknownFilter { .. } | PublicQueryError::InvalidLimit { .. } => {
+                Self::internal(&error)
+            }
         }
     }
 }

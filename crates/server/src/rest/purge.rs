@@ -1,12 +1,12 @@
-//! `POST /api/instances/purge`: forgets ended runs by what they are, a bounded number at a time.
+//! `POST /api/instances/purge`: purges ended runs by their properties, a bounded number per request.
 //!
-//! The public table says which runs may be meant; whether one is forgotten is for its shard to say, which forgets it only if it is still
-//! the instance's last run and has ended.
+//! The public table only provides the candidates. The shard of each run decides: it purges a run only if the run has
+//! ended.
 
-use abide_runtime::hands::Store;
-use abide_runtime::{Refused, Reply, Request};
-use abide_store::public::{Query, QueryError};
-use abide_store::tables::public_instances::{PublicInstance, SCHEMA};
+use abide_runtime::{RequestError, ShardReply, ShardRequest};
+use abide_store::Store;
+use abide_store::public::{PublicQuery, PublicQueryError};
+use abide_store::tables::public_instances::{PublicInstanceRow, SCHEMA};
 use abide_workflow::{InstanceId, RunNumber};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,185 +15,184 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::body::Fields;
-use super::list::{CREATED_FROM, CREATED_TO, WORKFLOW};
+use super::body_fields::BodyFields;
+use super::instance_list::{CREATED_FROM, CREATED_TO, WORKFLOW};
 use super::page::{self, TOKEN};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
+use crate::openapi::{BodyShape, BodySpec, Field, FieldKind, JSON, OperationSpec, ResponseSpec};
 
-/// What stands in its path where other paths have an instance: no instance can have this id.
-pub(super) const PATH_SEGMENT: &str = "purge";
-/// Runs looked at in one call.
+/// The path segment of this route, where other paths have an instance id: no instance can have this id.
+pub(super) const RESERVED_INSTANCE_ID: &str = "purge";
+/// Runs matched per request.
 const MATCHED_MAX: usize = 1_000;
-/// Runs being forgotten at the same time: enough for their shards to commit them together.
-const AT_ONCE: usize = 64;
-/// How a run can have ended.
-const ENDED: &[&str] = &["Completed", "Failed", "Terminated"];
+/// Runs purged at the same time: enough for their shards to commit them together.
+const CONCURRENT_PURGES_MAX: usize = 64;
+const ENDED_STATUSES: &[&str] = &["Completed", "Failed", "Terminated"];
 
 const STATUS: Field = Field::optional(
     "status",
-    Kind::List { of: &Kind::Word(ENDED), items_min: 1, items_max: ENDED.len() },
-    "Only runs that ended so; without it, however they ended.",
+    FieldKind::List { of: &FieldKind::OneOf(ENDED_STATUSES), items_min: 1, items_max: ENDED_STATUSES.len() },
+    "Only runs with one of these statuses; by default, with any of them.",
 );
-/// Where the token is.
-const TOKEN_PLACE: &str = "/continuationToken";
-const DRY_RUN: Field = Field::optional("dryRun", Kind::Flag, "Counts and forgets nothing.");
+/// The token is in the body, not in the query as elsewhere.
+const TOKEN_POINTER: &str = "/continuationToken";
+const DRY_RUN: Field = Field::optional("dryRun", FieldKind::Bool, "Only counts; purges nothing.");
 
-pub(super) const PURGE: Operation = Operation {
+pub(super) const PURGE: OperationSpec = OperationSpec {
     id: "purgeInstances",
     tag: "Instances",
-    about: "Forgets ended runs that pass all filters, at most 1,000 in one call; ask again with the token until it is null.",
-    body: Some(Body {
+    about: "Purges ended runs that match all filters, at most 1,000 per request. Repeat the request with the token until it is null.",
+    body: Some(BodySpec {
         required: true,
-        about: "Which; at least one of `status`, `workflow`, `createdFrom` and `createdTo` must be there.",
-        kinds: &[(JSON, Shape::Fields(&[STATUS, WORKFLOW, CREATED_FROM, CREATED_TO, DRY_RUN, TOKEN]))],
+        about: "The filters; at least one of `status`, `workflow`, `createdFrom` and `createdTo` is required.",
+        content: &[(JSON, BodyShape::Fields(&[STATUS, WORKFLOW, CREATED_FROM, CREATED_TO, DRY_RUN, TOKEN]))],
     }),
-    answers: &[Answer::data::<PurgedJson>(200, "What was done.")],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<PurgedJson>(200, "The result of the purge.")],
+    ..OperationSpec::EMPTY
 };
 
-/// What a call came to.
+/// The result of a purge request.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Purge")]
 #[serde(rename_all = "camelCase")]
 struct PurgedJson {
-    /// Ended runs that passed the filters.
+    /// The number of ended runs that matched the filters.
     matched: usize,
-    /// Of these, how many were forgotten now. Those that live again, or are not there any more, were not.
+    /// How many of them were purged. Runs that are live again, or no longer exist, were not.
     purged: usize,
-    /// Asks for the rest; null at the end.
+    /// The token to continue with; null at the end.
     continuation_token: Option<String>,
 }
 
-/// Forgets runs.
-pub(super) async fn purge<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
-    let mut fields = Fields::of(asked.json(app.limits().body_bytes_max).await?)?;
-    let statuses = fields.checked(&STATUS)?;
-    let workflow = fields.checked_text(&WORKFLOW)?;
-    let from = CREATED_FROM.time(fields.checked_text(&CREATED_FROM)?.as_deref())?;
-    let until = CREATED_TO.time(fields.checked_text(&CREATED_TO)?.as_deref())?;
-    let dry_run = fields.checked(&DRY_RUN)?.is_some_and(|value| value == Value::Bool(true));
-    let token = fields.checked_text(&TOKEN)?;
-    fields.end()?;
+pub(super) async fn purge<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
+    let mut fields = BodyFields::from_body(request.json_body(app.limits().body_bytes_max).await?)?;
+    let statuses = fields.take_checked(&STATUS)?;
+    let workflow = fields.take_checked_text(&WORKFLOW)?;
+    let from = CREATED_FROM.parse_time(fields.take_checked_text(&CREATED_FROM)?.as_deref())?;
+    let until = CREATED_TO.parse_time(fields.take_checked_text(&CREATED_TO)?.as_deref())?;
+    let dry_run = fields.take_checked(&DRY_RUN)?.is_some_and(|value| value == Value::Bool(true));
+    let token = fields.take_checked_text(&TOKEN)?;
+    fields.reject_unknown()?;
     if statuses.is_none() && workflow.is_none() && from.is_none() && until.is_none() {
-        return Err(ApiError::invalid("", "at least one filter must be there: this would forget everything"));
+        return Err(ApiError::invalid(
+            "",
+            "at least one filter is required: without one, all ended runs would be purged",
+        ));
     }
-    let mut query = Query {
-        from: from.map(|at| at.0),
-        until: until.map(|at| at.0),
-        oldest_first: true,
-        ..Query::default()
-    };
+    let mut query = PublicQuery { from, until, oldest_first: true, ..PublicQuery::default() };
     if let Some(workflow) = workflow {
-        query = query.equal("Workflow", &workflow);
+        query = query.filter("Workflow", &workflow);
     }
-    let statuses = statuses.map_or_else(|| ENDED.to_vec(), |given| chosen(&given));
-    let found = find(app, &query, &statuses, token.as_deref()).await?;
+    let statuses = statuses.map_or_else(|| ENDED_STATUSES.to_vec(), |given| requested_statuses(&given));
+    let found = find_candidates(app, &query, &statuses, token.as_deref()).await?;
     let mut data =
         PurgedJson { matched: found.runs.len(), purged: 0, continuation_token: found.continuation_token };
     if !dry_run {
-        data.purged = forget(app, found.runs).await?;
+        data.purged = purge_runs(app, found.runs).await?;
     }
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-/// The statuses that were asked for, each once, in the order of the list.
-fn chosen(given: &Value) -> Vec<&'static str> {
+/// The requested statuses, each once, in the order of [`ENDED_STATUSES`].
+fn requested_statuses(given: &Value) -> Vec<&'static str> {
     let given: Vec<&str> = given.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    ENDED.iter().copied().filter(|status| given.contains(status)).collect()
+    ENDED_STATUSES.iter().copied().filter(|status| given.contains(status)).collect()
 }
 
-struct Found {
+struct PurgeCandidates {
     runs: Vec<(InstanceId, RunNumber)>,
     continuation_token: Option<String>,
 }
 
-/// Runs that pass, status by status. A token says at which status to go on, and where in it.
-async fn find<S: Store>(
+/// Runs that match, status by status. The token has the status to continue with and the position within it.
+async fn find_candidates<S: Store>(
     app: &App<S>,
-    query: &Query,
+    query: &PublicQuery,
     statuses: &[&str],
     token: Option<&str>,
-) -> Result<Found, ApiError> {
-    let (mut place, mut inner) = token.map_or(Ok((0, None)), open)?;
+) -> Result<PurgeCandidates, ApiError> {
+    let (mut index, mut inner) = token.map_or(Ok((0, None)), decode_cursor)?;
     let mut runs = Vec::new();
-    while let Some(status) = statuses.get(place) {
-        let query = query.clone().equal("Status", status).limit(MATCHED_MAX - runs.len()).after(inner);
-        let (rows, next) = page::rows(app, &SCHEMA, query).await.map_err(refused)?;
+    while let Some(status) = statuses.get(index) {
+        let query =
+            query.clone().filter("Status", status).limit(MATCHED_MAX - runs.len()).continue_from(inner);
+        let (rows, next) = page::query_rows(app, &SCHEMA, query).await.map_err(query_error)?;
         for row in &rows {
-            let run = PublicInstance::from_row(row).map_err(|error| ApiError::internal(&error))?;
+            let run = PublicInstanceRow::from_public_row(row).map_err(|error| ApiError::internal(&error))?;
             let id = InstanceId::new(run.instance_id).map_err(|error| ApiError::internal(&error))?;
-            runs.push((id, RunNumber(run.run_number)));
+            runs.push((id, run.run_number));
         }
         let stops = next.is_some();
-        (place, inner) = if stops { (place, next) } else { (place + 1, None) };
+        (index, inner) = if stops { (index, next) } else { (index + 1, None) };
         if stops || runs.len() >= MATCHED_MAX {
             break;
         }
     }
-    let continuation_token = (place < statuses.len()).then(|| seal(place, inner.as_deref()));
-    Ok(Found { runs, continuation_token })
+    let continuation_token = (index < statuses.len()).then(|| encode_cursor(index, inner.as_deref()));
+    Ok(PurgeCandidates { runs, continuation_token })
 }
 
-/// Forgets these runs, unless they live again; how many were.
-async fn forget<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> Result<usize, ApiError> {
+/// Purges these runs, unless they are live again; returns the number of purged runs.
+async fn purge_runs<S: Store>(app: &App<S>, runs: Vec<(InstanceId, RunNumber)>) -> Result<usize, ApiError> {
     let mut purged = 0;
-    let mut under_way = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let mut runs = runs.into_iter();
     loop {
-        while under_way.len() < AT_ONCE
+        while tasks.len() < CONCURRENT_PURGES_MAX
             && let Some((instance_id, run)) = runs.next()
         {
             let app = app.clone();
-            under_way.spawn(async move { forget_one(&app, instance_id, run).await });
+            tasks.spawn(async move { purge_run(&app, instance_id, run).await });
         }
-        let Some(answered) = under_way.join_next().await else { return Ok(purged) };
-        purged += usize::from(answered.map_err(|error| ApiError::internal(&error))??);
+        let Some(result) = tasks.join_next().await else { return Ok(purged) };
+        purged += usize::from(result.map_err(|error| ApiError::internal(&error))??);
     }
 }
 
-/// Forgets a run, its instance's last one or an earlier one; false if it lives again, or is not there any more.
-async fn forget_one<S: Store>(app: &App<S>, id: InstanceId, run: RunNumber) -> Result<bool, ApiError> {
-    let reply = app.ask(Request::Purge { instance_id: id.clone(), run: Some(run) }).await?;
-    if !matches!(reply, Reply::Refused(Refused::NotFound { .. })) {
-        return is_purged(reply);
+/// Purges a run, the instance's last one or an earlier one; false if it is live again or no longer exists.
+async fn purge_run<S: Store>(app: &App<S>, id: InstanceId, run: RunNumber) -> Result<bool, ApiError> {
+    let reply = app.request(ShardRequest::Purge { instance_id: id.clone(), run_number: Some(run) }).await?;
+    if !matches!(reply, ShardReply::Refused(RequestError::NotFound { .. })) {
+        return was_purged(reply);
     }
     let node = app.node();
-    let Some(reader) = node.calls_of(node.shard_of_instance(&id)) else { return Ok(false) };
-    let Some(earlier) = reader.run(&id, Some(run)).await? else { return Ok(false) };
-    let request = Request::PurgeEarlier { instance_id: id, run, number: earlier.number };
-    is_purged(app.ask(request).await?)
+    let Some(reader) = node.call_reader(node.shard_of_instance(&id)) else { return Ok(false) };
+    let Some(earlier) = reader.find_run(&id, Some(run)).await? else { return Ok(false) };
+    let shard_request =
+        ShardRequest::PurgeEarlierRun { instance_id: id, run_number: run, run_id: earlier.run_id };
+    was_purged(app.request(shard_request).await?)
 }
 
-fn is_purged(reply: Reply) -> Result<bool, ApiError> {
+fn was_purged(reply: ShardReply) -> Result<bool, ApiError> {
     match reply {
-        Reply::Purged => Ok(true),
-        Reply::Refused(Refused::NotFound { .. } | Refused::Live { .. }) => Ok(false),
-        Reply::Refused(refused) => Err(refused.into()),
-        other => Err(ApiError::internal(&format!("a purge was answered by {other:?}"))),
+        ShardReply::Purged => Ok(true),
+        ShardReply::Refused(RequestError::NotFound { .. } | RequestError::AlreadyRunning { .. }) => Ok(false),
+        ShardReply::Refused(refused) => Err(refused.into()),
+        other => Err(ApiError::internal(&format!("unexpected reply to a purge: {other:?}"))),
     }
 }
 
-/// Why the table was not read. The token is in the body, and not, as elsewhere, in the query.
-fn refused(error: QueryError) -> ApiError {
-    let token = matches!(error, QueryError::Continuation);
+/// The error of a query on the public table. An invalid token is reported at its place in the body.
+fn query_error(error: PublicQueryError) -> ApiError {
+    let token = matches!(error, PublicQueryError::InvalidContinuation);
     let error = ApiError::from(error);
-    if token { error.at(TOKEN_PLACE) } else { error }
+    if token { error.with_target(TOKEN_POINTER) } else { error }
 }
 
-/// The place in the list of statuses is not signed, the rest is, together with the status.
-fn seal(place: usize, inner: Option<&str>) -> String {
-    format!("{place}.{}", inner.unwrap_or_default())
+/// The index of the status is not signed; the rest is, together with the status.
+fn encode_cursor(index: usize, inner: Option<&str>) -> String {
+    format!("{index}.{}", inner.unwrap_or_default())
 }
 
-fn open(token: &str) -> Result<(usize, Option<String>), ApiError> {
-    let parts = token.split_once('.').and_then(|(place, inner)| Some((place.parse().ok()?, inner)));
-    let (place, inner) =
-        parts.filter(|(place, _)| *place < ENDED.len()).ok_or_else(|| page::not_a_token().at(TOKEN_PLACE))?;
-    Ok((place, Some(inner.to_owned()).filter(|inner| !inner.is_empty())))
+fn decode_cursor(token: &str) -> Result<(usize, Option<String>), ApiError> {
+    let parts = token.split_once('.').and_then(|(index, inner)| Some((index.parse().ok()?, inner)));
+    let (index, inner) = parts
+        .filter(|(index, _)| *index < ENDED_STATUSES.len())
+        .ok_or_else(|| page::invalid_token().with_target(TOKEN_POINTER))?;
+    Ok((index, Some(inner.to_owned()).filter(|inner| !inner.is_empty())))
 }
 
 #[cfg(test)]
@@ -201,17 +200,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_leads_back_to_its_place_and_anything_else_is_refused() {
-        assert_eq!(open(&seal(0, None)), Ok((0, None)));
-        assert_eq!(open(&seal(2, Some("abc"))), Ok((2, Some("abc".to_owned()))));
+    fn a_token_decodes_to_its_position_and_anything_else_is_rejected() {
+        assert_eq!(decode_cursor(&encode_cursor(0, None)), Ok((0, None)));
+        assert_eq!(decode_cursor(&encode_cursor(2, Some("abc"))), Ok((2, Some("abc".to_owned()))));
         for wrong in ["", "abc", "3.", "x.abc", "-1.", "99999999999999999999."] {
-            assert!(open(wrong).is_err(), "{wrong}");
+            assert!(decode_cursor(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn statuses_are_taken_once_and_in_one_order() {
+    fn each_status_is_used_once_and_in_a_fixed_order() {
         let given = serde_json::json!(["Failed", "Completed", "Failed"]);
-        assert_eq!(chosen(&given), ["Completed", "Failed"]);
+        assert_eq!(requested_statuses(&given), ["Completed", "Failed"]);
     }
 }

@@ -1,9 +1,9 @@
-//! `GET /api/stats`: what the server has and does, in numbers.
+//! `GET /api/stats`: the numbers of the server's instances, shards, calls and entities. Counts nothing itself.
 
 use std::collections::BTreeMap;
 
-use abide_runtime::hands::Store;
-use abide_store::public::Query;
+use abide_store::Store;
+use abide_store::public::PublicQuery;
 use abide_store::rows::{Capabilities, Durability};
 use abide_store::tables::public_instances::SCHEMA;
 use axum::http::StatusCode;
@@ -12,42 +12,42 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::instance_json::STATUSES;
-use super::page::{self, COUNTED_MAX};
+use super::page::{self, COUNT_MAX};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Operation};
+use crate::openapi::{OperationSpec, ResponseSpec};
 
-pub(super) const SHOW: Operation = Operation {
+pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showStats",
     tag: "Server",
-    about: "Shows what the server has and does, in numbers.",
-    answers: &[Answer::data::<StatsJson>(200, "The numbers.")],
-    ..Operation::NONE
+    about: "Shows statistics of the server.",
+    responses: &[ResponseSpec::enveloped::<StatsJson>(200, "The statistics.")],
+    ..OperationSpec::EMPTY
 };
 
-/// The server in numbers.
+/// Statistics of the server.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Stats")]
 #[serde(rename_all = "camelCase")]
 struct StatsJson {
-    instances: InstancesJson,
-    shards: Vec<ShardJson>,
-    activities: ActivitiesJson,
-    entities: EntitiesJson,
+    instances: InstanceStatsJson,
+    shards: Vec<ShardStatsJson>,
+    activities: ActivityStatsJson,
+    entities: EntityStatsJson,
     uptime_seconds: u64,
     version: &'static str,
-    store: StoreJson,
+    store: StoreStatsJson,
 }
 
-/// Runs.
+/// Statistics of runs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "InstanceStats")]
 #[serde(rename_all = "camelCase")]
-struct InstancesJson {
-    /// How many of each status, from the public table.
+struct InstanceStatsJson {
+    /// The number of runs of each status, from the public table.
     by_status: BTreeMap<&'static str, usize>,
-    /// A number that is as large as this means: so many or more.
+    /// A count of this size means: this many or more.
     counted_up_to: usize,
 }
 
@@ -55,74 +55,74 @@ struct InstancesJson {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ShardStats")]
 #[serde(rename_all = "camelCase")]
-struct ShardJson {
+struct ShardStatsJson {
     shard: usize,
     working: bool,
     instances_in_memory: usize,
-    /// Commits it has sent to the store since the server began.
+    /// Commits sent to the store since the server started.
     commits: u64,
-    /// Instances with work that waits.
+    /// Instances with queued work.
     waiting: usize,
 }
 
 /// Activity calls of this node.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ActivityStats")]
-struct ActivitiesJson {
+struct ActivityStatsJson {
     running: i64,
-    /// Calls that wait for others to end.
+    /// Calls that wait for a permit.
     waiting: i64,
 }
 
 /// Entities on this node.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "EntityStats")]
-struct EntitiesJson {
-    /// Operations that changed one, since the server began.
+struct EntityStatsJson {
+    /// Operations that changed an entity, since the server started.
     operations: u64,
 }
 
-/// Where everything is kept.
+/// The store.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "StoreStats")]
-struct StoreJson {
+struct StoreStatsJson {
     kind: &'static str,
     /// When a commit is acknowledged.
     sync: &'static str,
 }
 
-/// Shows them.
-pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
+pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
     let mut by_status = BTreeMap::new();
     for status in STATUSES {
-        let query = Query::default().equal("Status", status);
-        by_status.insert(*status, page::count(app, &SCHEMA, query, COUNTED_MAX).await?);
+        let query = PublicQuery::default().filter("Status", status);
+        by_status.insert(*status, page::count_rows(app, &SCHEMA, query, COUNT_MAX).await?);
     }
-    let (node, metrics) = (app.node(), app.node().metrics());
-    let shards = metrics.shards().enumerate().map(|(shard, figures)| ShardJson {
+    let node = app.node();
+    let metrics = app.node().metrics();
+    let shards = metrics.shards().enumerate().map(|(shard, figures)| ShardStatsJson {
         shard,
-        working: figures.working(),
-        instances_in_memory: figures.instances_in_memory(),
+        working: figures.is_working(),
+        instances_in_memory: figures.resident_instances(),
         commits: figures.commits.get(),
-        waiting: figures.waiting(),
+        waiting: figures.queued(),
     });
     let data = StatsJson {
-        instances: InstancesJson { by_status, counted_up_to: COUNTED_MAX },
+        instances: InstanceStatsJson { by_status, counted_up_to: COUNT_MAX },
         shards: shards.collect(),
-        activities: ActivitiesJson {
+        activities: ActivityStatsJson {
             running: metrics.calls_running.get(),
             waiting: metrics.calls_waiting.get(),
         },
-        entities: EntitiesJson { operations: metrics.operated.get() },
+        entities: EntityStatsJson { operations: metrics.entity_operations.get() },
         uptime_seconds: node.uptime().as_secs(),
         version: env!("CARGO_PKG_VERSION"),
-        store: StoreJson::of(&node.store().capabilities()),
+        store: StoreStatsJson::of(&node.store().capabilities()),
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-impl StoreJson {
+impl StoreStatsJson {
     fn of(capabilities: &Capabilities) -> Self {
         let (kind, sync) = match capabilities.durability {
             Durability::Memory => ("memory", "none"),

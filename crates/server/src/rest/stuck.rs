@@ -1,15 +1,16 @@
-//! `GET /api/stuck`: live runs that have lived for longer than their definition says is usual, and what they wait for.
+//! `GET /api/stuck`: live runs that are older than their definition's `stuckAfter`, and what they wait for.
 //!
-//! Definition by definition, oldest run first: the public table is asked for live runs that began before the definition's shortest
-//! `stuckAfter` ago, so that runs which are not late are hardly looked at, however many there are. Whatever it names is then looked at
-//! where the truth is. So nothing is listed that has ended, and nothing is missing but runs whose public row is still on its way, which takes
-//! milliseconds where `stuckAfter` takes hours. Nothing of it is kept in memory: it is the same after a restart.
+//! Runs are listed by definition, oldest first. The public table is queried for live runs that started longer ago than
+//! the definition's shortest `stuckAfter`, so runs that are not late are hardly examined, however many there are. Each
+//! match is then checked in its shard. So no ended run is listed, and only runs whose public row is not written yet are
+//! missing: that takes milliseconds, whereas `stuckAfter` is hours. Nothing is kept in memory, so a restart changes
+//! nothing.
 
-use abide_runtime::hands::Store;
-use abide_runtime::node::ShowError;
+use abide_runtime::node::RunReadError;
 use abide_runtime::{RunView, ViewStatus};
-use abide_store::public::Query;
-use abide_store::tables::public_instances::{PublicInstance, SCHEMA};
+use abide_store::Store;
+use abide_store::public::PublicQuery;
+use abide_store::tables::public_instances::{PublicInstanceRow, SCHEMA};
 use abide_workflow::{Duration, InstanceId, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,26 +20,26 @@ use schemars::JsonSchema;
 use semver::Version;
 use serde::Serialize;
 
-use super::instance_json::{LIVE, StandingJson, status_schema};
-use super::page::{LIMIT, PageJson, TOKEN, not_a_token};
+use super::instance_json::{BranchWaitJson, LIVE_STATUSES, status_schema};
+use super::page::{LIMIT, PageJson, TOKEN, invalid_token};
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Operation};
+use crate::openapi::{Field, OperationSpec, ResponseSpec};
+use crate::response::Text;
 
 const QUERY: [Field; 2] = [LIMIT, TOKEN];
 
-pub(super) const LIST: Operation = Operation {
+pub(super) const LIST: OperationSpec = OperationSpec {
     id: "listStuck",
     tag: "Instances",
-    about: "Lists live runs that are older than their definition's stuckAfter, by definition, the oldest first.",
+    about: "Lists live runs that are older than their definition's stuckAfter, by definition, oldest first.",
     query: &QUERY,
-    answers: &[Answer::data::<PageJson<StuckJson>>(200, "A page of runs.")],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<PageJson<StuckJson>>(200, "A page of runs.")],
+    ..OperationSpec::EMPTY
 };
 
-/// A run that has lived for too long.
+/// A live run that is older than its definition's stuckAfter.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "StuckInstance")]
 #[serde(rename_all = "camelCase")]
@@ -52,83 +53,84 @@ struct StuckJson {
     correlation_id: String,
     entity_id: Option<String>,
     created_at_utc: Text<Timestamp>,
-    /// How long it has been too old.
+    /// How long ago the run's stuckAfter passed.
     stuck_for_seconds: u64,
-    /// What its branches wait for.
-    waiting_for: Vec<StandingJson>,
+    /// The waits of the run's branches.
+    waiting_for: Vec<BranchWaitJson>,
 }
 
-/// Definitions looked at in one call.
+/// Definitions examined per request.
 const DEFINITIONS_MAX: usize = 200;
-/// Runs looked at in one call.
+/// Runs examined per request.
 const RUNS_MAX: usize = 1_000;
 
-/// Where a list goes on: in a definition, in a status, at a place of the table's.
+/// The position where a list continues: a definition, a status and a position in the public table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Place {
+struct StuckCursor {
     workflow: String,
     status: usize,
-    /// What was asked for there, and where the table said to go on.
-    inner: Option<(i64, String)>,
+    /// The upper time bound of the query, and the table's continuation token.
+    table_position: Option<(Timestamp, String)>,
 }
 
-/// Lists them.
-pub(super) async fn list<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [limit, token] = asked.parameters(&QUERY)?;
-    let limit = LIMIT.count(limit.as_deref())?;
-    let from = token.map_or(Ok(Place::default()), |token| Place::open(&token))?;
+pub(super) async fn list<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [limit, token] = request.checked_query(&QUERY)?;
+    let limit = LIMIT.parse_count(limit.as_deref())?;
+    let from = token.map_or(Ok(StuckCursor::default()), |token| StuckCursor::decode(&token))?;
     let (items, next) = page(app, from, limit).await?;
-    let data = PageJson { items, continuation_token: next.map(|next| next.seal()) };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    let data = PageJson { items, continuation_token: next.map(|next| next.encode()) };
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
 async fn page<S: Store>(
     app: &App<S>,
-    from: Place,
+    from: StuckCursor,
     limit: usize,
-) -> Result<(Vec<StuckJson>, Option<Place>), ApiError> {
+) -> Result<(Vec<StuckJson>, Option<StuckCursor>), ApiError> {
     let now = app.now();
-    let (mut items, mut looked) = (Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut examined = 0;
     let definitions = app.node().definitions();
     let ids = definitions.ids(&from.workflow, DEFINITIONS_MAX + 1).await?;
     let mut from = Some(from);
     for (count, workflow) in ids.into_iter().enumerate() {
-        let mut place = match from.take() {
+        let mut cursor = match from.take() {
             Some(from) if from.workflow == workflow => from,
-            _ => Place { workflow, ..Place::default() },
+            _ => StuckCursor { workflow, ..StuckCursor::default() },
         };
         if count == DEFINITIONS_MAX {
-            return Ok((items, Some(place)));
+            return Ok((items, Some(cursor)));
         }
-        let Some(shortest) = shortest(app, &place.workflow).await? else { continue };
-        while let Some(status) = LIVE.get(place.status) {
-            if items.len() >= limit || looked >= RUNS_MAX {
-                return Ok((items, Some(place)));
+        let Some(shortest) = shortest_stuck_after(app, &cursor.workflow).await? else { continue };
+        while let Some(status) = LIVE_STATUSES.get(cursor.status) {
+            if items.len() >= limit || examined >= RUNS_MAX {
+                return Ok((items, Some(cursor)));
             }
-            let (until, token) = match place.inner.take() {
+            let (until, token) = match cursor.table_position.take() {
                 Some((until, token)) => (until, Some(token)),
-                None => (now.0.saturating_sub_unsigned(shortest.0), None),
+                None => (now.minus(shortest), None),
             };
-            let query = Query { until: Some(until), oldest_first: true, ..Query::default() };
-            let query = query.equal("Workflow", &place.workflow).equal("Status", status);
-            let query = query.limit(limit - items.len()).after(token);
+            let query = PublicQuery { until: Some(until), oldest_first: true, ..PublicQuery::default() };
+            let query = query.filter("Workflow", &cursor.workflow).filter("Status", status);
+            let query = query.limit(limit - items.len()).continue_from(token);
             let found = app.node().store().query(&SCHEMA, &query).await?;
-            looked += found.rows.len();
+            examined += found.rows.len();
             for row in &found.rows {
-                let run = PublicInstance::from_row(row).map_err(|error| ApiError::internal(&error))?;
-                items.extend(stuck(app, run, now).await?);
+                let run =
+                    PublicInstanceRow::from_public_row(row).map_err(|error| ApiError::internal(&error))?;
+                items.extend(stuck_item(app, run, now).await?);
             }
             match found.continuation {
-                Some(token) => place.inner = Some((until, token)),
-                None => place.status += 1,
+                Some(token) => cursor.table_position = Some((until, token)),
+                None => cursor.status += 1,
             }
         }
     }
     Ok((items, None))
 }
 
-/// The shortest `stuckAfter` of a definition's versions; none if all of them may wait for ever.
-async fn shortest<S: Store>(app: &App<S>, workflow: &str) -> Result<Option<Duration>, ApiError> {
+/// The shortest `stuckAfter` of a definition's versions; none if all of them may wait forever.
+async fn shortest_stuck_after<S: Store>(app: &App<S>, workflow: &str) -> Result<Option<Duration>, ApiError> {
     let definitions = app.node().definitions();
     let mut shortest: Option<Duration> = None;
     for (version, _) in definitions.versions(workflow).await? {
@@ -141,28 +143,28 @@ async fn shortest<S: Store>(app: &App<S>, workflow: &str) -> Result<Option<Durat
     Ok(shortest)
 }
 
-/// A run as it is listed, if it is as old as its own version says and still lives.
-async fn stuck<S: Store>(
+/// The list item of a run, if it is older than its own version's `stuckAfter` and still live.
+async fn stuck_item<S: Store>(
     app: &App<S>,
-    run: PublicInstance,
+    run: PublicInstanceRow,
     now: Timestamp,
 ) -> Result<Option<StuckJson>, ApiError> {
     let version = Version::parse(&run.version).map_err(|error| ApiError::internal(&error))?;
     let plan = app.node().definitions().plan(&run.workflow, &version).await?;
-    let created_at = Timestamp(run.created_at);
+    let created_at = run.created_at;
     let Some(after) = plan.stuck_after() else { return Ok(None) };
     let due = created_at.plus(after);
     if due >= now {
         return Ok(None);
     }
     let id = InstanceId::new(run.instance_id.as_str()).map_err(|error| ApiError::internal(&error))?;
-    let waiting_for = match app.node().show(&id).await {
-        Ok(Some(view)) if view.run.0 == run.run_number && lives(&view) => {
-            view.current_states.iter().map(StandingJson::of).collect()
+    let waiting_for = match app.node().view_instance(&id).await {
+        Ok(Some(view)) if view.run_number == run.run_number && is_live(&view) => {
+            view.current_states.iter().map(BranchWaitJson::of).collect()
         }
         Ok(_) => return Ok(None),
-        // It cannot be said what it waits for; that it is stuck is the more worth saying.
-        Err(ShowError::Unreadable(_)) => Vec::new(),
+        // Its waits are unknown, but an unreadable run that is stuck must be listed all the more.
+        Err(RunReadError::Unreadable(_)) => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     Ok(Some(StuckJson {
@@ -179,31 +181,32 @@ async fn stuck<S: Store>(
     }))
 }
 
-fn lives(view: &RunView) -> bool {
+fn is_live(view: &RunView) -> bool {
     match view.status {
         ViewStatus::Run(status) => !status.is_terminal(),
         ViewStatus::Parked(_) => true,
     }
 }
 
-impl Place {
-    /// What the table said is signed together with the question, so a token that was changed is refused there.
-    fn seal(&self) -> String {
+impl StuckCursor {
+    /// The table's token is signed together with the query, so the table rejects a modified token.
+    fn encode(&self) -> String {
         let workflow = BASE64_URL_SAFE_NO_PAD.encode(&self.workflow);
-        let (until, inner) = self.inner.as_ref().map_or((0, ""), |(until, inner)| (*until, inner));
+        let (until, inner) = self.table_position.as_ref().map_or((0, ""), |(until, inner)| (until.0, inner));
         format!("{}.{until}.{workflow}.{inner}", self.status)
     }
 
-    fn open(token: &str) -> Result<Self, ApiError> {
+    fn decode(token: &str) -> Result<Self, ApiError> {
         let read = || {
             let mut parts = token.splitn(4, '.');
-            let (status, until) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            let status = parts.next()?.parse().ok()?;
+            let until = parts.next()?.parse().ok()?;
             let workflow = BASE64_URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
             let inner = Some(parts.next()?.to_owned()).filter(|inner| !inner.is_empty());
             let workflow = String::from_utf8(workflow).ok()?;
-            Some(Self { workflow, status, inner: inner.map(|inner| (until, inner)) })
+            Some(Self { workflow, status, table_position: inner.map(|inner| (Timestamp(until), inner)) })
         };
-        read().ok_or_else(not_a_token)
+        read().ok_or_else(invalid_token)
     }
 }
 
@@ -212,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_leads_back_to_its_place_and_anything_else_is_refused() {
-        for inner in [None, Some((-5, "abc".to_owned()))] {
-            let place = Place { workflow: "a.b ä".to_owned(), status: 2, inner };
-            assert_eq!(Place::open(&place.seal()), Ok(place));
+    fn a_token_decodes_to_its_position_and_anything_else_is_rejected() {
+        for inner in [None, Some((Timestamp(-5), "abc".to_owned()))] {
+            let cursor = StuckCursor { workflow: "a.b ä".to_owned(), status: 2, table_position: inner };
+            assert_eq!(StuckCursor::decode(&cursor.encode()), Ok(cursor));
         }
         for wrong in ["", "1", "1.2", "1.2.!", "x.2.YQ.", "1.2.YQ", "-1.2.YQ.", "1.2._w."] {
-            assert!(Place::open(wrong).is_err(), "{wrong}");
+            assert!(StuckCursor::decode(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! `/api/workflows`: publishing definitions, and which versions there are.
+//! `/api/workflows`: publishes definitions and shows them. Validation and compilation are in the workflow crate.
 
-use abide_runtime::definitions::Publication;
-use abide_runtime::hands::Store;
+use abide_runtime::definitions::PublishOutcome;
+use abide_store::Store;
 use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{PlanHash, Timestamp};
 use axum::http::header::LOCATION;
@@ -12,51 +12,56 @@ use semver::Version;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::versions::VERSION_TEXT;
+use super::workflow_versions::VERSION_TEXT;
+use crate::api_request::{self, ApiRequest};
 use crate::app::App;
-use crate::asked::{self, Asked};
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Body, Field, JSON, Kind, Operation, Shape};
+use crate::openapi::{BodyShape, BodySpec, Field, FieldKind, JSON, OperationSpec, ResponseSpec};
+use crate::response::Text;
 
-/// The definition in a path.
-pub(super) const ID: Field =
-    Field::required("id", Kind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX }, "The definition.");
+pub(super) const ID: Field = Field::required(
+    "id",
+    FieldKind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
+    "The id of the definition.",
+);
 
-pub(super) const PUBLISH: Operation = Operation {
+pub(super) const PUBLISH: OperationSpec = OperationSpec {
     id: "publishWorkflow",
     tag: "Workflows",
-    about: "Publishes a version of a definition; the first version of an id becomes its default. Publishing the same again changes nothing.",
-    body: Some(Body {
+    about: "Publishes a version of a definition. The first version of an id becomes its default. Publishing the same again changes nothing.",
+    body: Some(BodySpec {
         required: true,
-        about: "The definition, as workflow-schema-v1.json has it.",
-        kinds: &[(JSON, Shape::Schema(DEFINITION))],
+        about: "The definition, in the format of workflow-schema-v1.json.",
+        content: &[(JSON, BodyShape::Schema(DEFINITION_SCHEMA))],
     }),
-    answers: &[
-        Answer::data::<PublishedJson<'static>>(200, "It was there already.").with(LOCATED),
-        Answer::data::<PublishedJson<'static>>(201, "It is published.").with(LOCATED),
+    responses: &[
+        ResponseSpec::enveloped::<PublishedJson<'static>>(200, "The same definition was already published.")
+            .with_headers(LOCATION_HEADER),
+        ResponseSpec::enveloped::<PublishedJson<'static>>(201, "The definition is published.")
+            .with_headers(LOCATION_HEADER),
     ],
-    refuses: &[409],
-    ..Operation::NONE
+    error_statuses: &[409],
+    ..OperationSpec::EMPTY
 };
 
-pub(super) const SHOW: Operation = Operation {
+pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showWorkflow",
     tag: "Workflows",
-    about: "Shows a definition as it was published, in its default version or another.",
+    about: "Shows a published definition, in its default version or another.",
     path: &[ID],
     query: &[VERSION],
-    answers: &[Answer::data::<WorkflowJson<'static>>(200, "The definition.")],
-    refuses: &[404],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<WorkflowJson<'static>>(200, "The definition.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-const VERSION: Field = Field::optional("version", VERSION_TEXT, "The version; without it the default.");
+const VERSION: Field =
+    Field::optional("version", VERSION_TEXT, "The version; by default, the default version.");
 
-const LOCATED: &[(&str, &str)] = &[("Location", "Where to ask for the definition.")];
+const LOCATION_HEADER: &[(&str, &str)] = &[("Location", "The path of the definition.")];
 
-/// The outermost of a definition; the rest is in its own schema.
-pub(super) const DEFINITION: &str = r#"{
+/// The top level of a definition; the rest is in its own schema.
+pub(super) const DEFINITION_SCHEMA: &str = r#"{
     "type": "object",
     "properties": {
         "$schema": {"type": "string"},
@@ -69,7 +74,7 @@ pub(super) const DEFINITION: &str = r#"{
     "required": ["$schema", "id", "version", "startAt", "states"]
 }"#;
 
-/// What was published.
+/// A published version.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Published")]
 struct PublishedJson<'a> {
@@ -95,20 +100,20 @@ struct WorkflowJson<'a> {
 }
 
 /// Publishes a definition; the body is its text. Publishing it again changes nothing.
-pub(super) async fn publish<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
-    let bytes = asked.bytes(app.limits().body_bytes_max).await?;
-    let text = asked::text(&bytes)?;
-    check_id(text)?;
-    let registry = app.catalogue().registry();
+pub(super) async fn publish<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
+    let bytes = request.json_bytes(app.limits().body_bytes_max).await?;
+    let text = api_request::utf8_text(&bytes)?;
+    check_id_not_reserved(text)?;
+    let registry = app.catalogue().registry_json();
     let publish = app.node().definitions().publish(text, Some(&registry), app.now());
-    let (plan, publication) = app.in_time(publish).await??;
+    let (plan, publication) = app.with_timeout(publish).await??;
     let status = match publication {
-        Publication::New => StatusCode::CREATED,
-        Publication::Identical => StatusCode::OK,
+        PublishOutcome::New => StatusCode::CREATED,
+        PublishOutcome::Identical => StatusCode::OK,
     };
     let data = PublishedJson { id: plan.id(), version: Text(plan.version()), hash: Text(plan.hash()) };
-    let mut response = asked.succeed(status, app.now(), &data);
+    let mut response = request.data_response(status, app.now(), &data);
     let id: String = url::form_urlencoded::byte_serialize(plan.id().as_bytes()).collect();
     let location = HeaderValue::try_from(format!("/api/workflows/{}", id.replace('+', "%20")));
     let location = location.map_err(|error| ApiError::internal(&error))?;
@@ -116,47 +121,47 @@ pub(super) async fn publish<S: Store>(app: &App<S>, asked: &mut Asked) -> Result
     Ok(response)
 }
 
-/// Names that dead letters and histories are kept under for others than definitions.
-const RESERVED: [&str; 9] =
+/// The names under which dead letters and histories of other engines are stored.
+const RESERVED_IDS: [&str; 9] =
     ["provisioning", "hmac", "tls", "spn", "update-publisher", "update", "health", "alerts", "ingress"];
 
-/// Refuses a definition that has the name of an engine. What is wrong with it besides is for validation to say.
-pub(super) fn check_id(text: &str) -> Result<(), ApiError> {
+/// Rejects a definition whose id is the name of an engine. All other errors are left to validation.
+pub(super) fn check_id_not_reserved(text: &str) -> Result<(), ApiError> {
     #[derive(serde::Deserialize)]
-    struct Named<'a> {
+    struct DefinitionHeader<'a> {
         #[serde(borrow)]
         id: std::borrow::Cow<'a, str>,
     }
-    match serde_json::from_str::<Named<'_>>(text) {
-        Ok(named) if RESERVED.contains(&named.id.as_ref()) => {
-            Err(ApiError::invalid("/id", format!("{:?} is the name of an engine; choose another", named.id)))
-        }
+    match serde_json::from_str::<DefinitionHeader<'_>>(text) {
+        Ok(header) if RESERVED_IDS.contains(&header.id.as_ref()) => Err(ApiError::invalid(
+            "/id",
+            format!("{:?} is reserved: it is the name of an engine; choose another id", header.id),
+        )),
         _ => Ok(()),
     }
 }
 
-/// Shows a definition.
-pub(super) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [version] = asked.parameters(&[VERSION])?;
-    let version = version.map(|text| version_of(&text, VERSION.name)).transpose()?;
-    let id = asked.param("id").await?;
+pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let [version] = request.checked_query(&[VERSION])?;
+    let version = version.map(|text| parse_version(&text, VERSION.name)).transpose()?;
+    let id = request.path_param("id").await?;
     let definitions = app.node().definitions();
-    let default = app.in_time(definitions.pick(&id, None)).await??.version().clone();
+    let default = app.with_timeout(definitions.resolve(&id, None)).await??.version().clone();
     let version = version.unwrap_or_else(|| default.clone());
-    let row = app.in_time(definitions.stored(&id, &version)).await??;
+    let row = app.with_timeout(definitions.row(&id, &version)).await??;
     let data = WorkflowJson {
         id: &id,
         default: version == default,
         version: Text(&version),
-        hash: Text(PlanHash(row.hash)),
-        published_at_utc: Text(Timestamp(row.published_at)),
-        retired_at_utc: row.retired_at.map(Timestamp).map(Text),
+        hash: Text(PlanHash(row.content_digest)),
+        published_at_utc: Text(row.published_at),
+        retired_at_utc: row.retired_at.map(Text),
         definition: serde_json::from_slice(&row.json).map_err(|error| ApiError::internal(&error))?,
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-/// A version that a client has spelled.
-pub(super) fn version_of(text: &str, target: &str) -> Result<Version, ApiError> {
-    Version::parse(text).map_err(|error| ApiError::invalid(target, format!("it is no version: {error}")))
+/// Parses a version sent by a client.
+pub(super) fn parse_version(text: &str, target: &str) -> Result<Version, ApiError> {
+    Version::parse(text).map_err(|error| ApiError::invalid(target, format!("invalid version: {error}")))
 }

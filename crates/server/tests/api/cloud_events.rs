@@ -1,17 +1,17 @@
-//! `POST /api/events` and `/api/routes`: CloudEvents in their three forms, sessions, duplicates, dead letters.
+//! `POST /api/events` and `/api/routes`: the three modes of CloudEvents, sessions, duplicates, dead letters.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::world::{Answer, World, error};
+use crate::test_api::{TestApi, TestResponse, error};
 
 fn event(id: &str, kind: &str, session: &str) -> Value {
     json!({"specversion": "1.0", "id": id, "source": "/fleet", "type": kind, "subject": session, "data": {"n": id}})
 }
 
-impl World {
-    async fn events(&self, kind: &str, body: &Value) -> Answer {
+impl TestApi {
+    async fn events(&self, kind: &str, body: &Value) -> TestResponse {
         let request = Request::builder()
             .method(Method::POST)
             .uri("/api/events")
@@ -21,35 +21,35 @@ impl World {
         self.send(request).await
     }
 
-    async fn take(&self, event: &Value) -> Value {
-        let answer = self.events("cloudevents", event).await;
-        assert_eq!(answer.status, 202, "{}", answer.text);
-        answer.data()["items"][0].clone()
+    async fn send_event(&self, event: &Value) -> Value {
+        let response = self.events("cloudevents", event).await;
+        assert_eq!(response.status, 202, "{}", response.text);
+        response.data()["items"][0].clone()
     }
 
-    async fn route(&self, kind: &str, route: &Value) -> Answer {
-        self.ask(Method::PUT, &format!("/api/routes/{kind}"), route.to_string()).await
+    async fn route(&self, kind: &str, route: &Value) -> TestResponse {
+        self.request(Method::PUT, &format!("/api/routes/{kind}"), route.to_string()).await
     }
 
-    /// An instance, once it is as it should be.
+    /// The instance, once it has this status.
     async fn until(&self, id: &str, status: &str) -> Value {
         loop {
-            let answer = self.get(&format!("/api/instances/{id}")).await;
-            if answer.status == 200 && answer.data()["status"] == status {
-                return answer.data();
+            let response = self.get(&format!("/api/instances/{id}")).await;
+            if response.status == 200 && response.data()["status"] == status {
+                return response.data();
             }
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 }
 
-/// Waits for `Go` after it was started by `begun`.
-async fn routed() -> World {
-    route_all(World::new().await).await
+/// A server with a route for each action. The workflow waits for `Go`.
+async fn routed() -> TestApi {
+    route_all(TestApi::new().await).await
 }
 
-async fn route_all(world: World) -> World {
-    world.publish_waiting("waits").await;
+async fn route_all(api: TestApi) -> TestApi {
+    api.publish_waiting("waits").await;
     for (kind, action) in
         [("begun", "start"), ("going", "startOrRaise"), ("told", "raise"), ("noted", "record")]
     {
@@ -57,50 +57,50 @@ async fn route_all(world: World) -> World {
         if action != "record" {
             route["workflow"] = json!("waits");
         }
-        let answer = world.route(kind, &route).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
+        let response = api.route(kind, &route).await;
+        assert_eq!(response.status, 200, "{}", response.text);
     }
-    world
+    api
 }
 
 #[tokio::test]
 async fn an_event_starts_the_run_of_its_session_and_the_next_one_reaches_it() {
-    let world = routed().await;
-    let item = world.take(&event("1", "going", "dev-1")).await;
+    let api = routed().await;
+    let item = api.send_event(&event("1", "going", "dev-1")).await;
     assert_eq!(
         (&item["status"], &item["entityType"], &item["entityKey"], &item["position"], &item["instanceId"]),
         (&json!("recorded"), &json!("device"), &json!("dev-1"), &json!(0), &json!("dev-1~waits"))
     );
-    let run = world.until("dev-1~waits", "Running").await;
+    let run = api.until("dev-1~waits", "Running").await;
     assert_eq!((&run["input"]["entityId"], &run["input"]["event"]["id"]), (&json!("dev-1"), &json!("1")));
     assert_eq!(run["entityId"], "dev-1");
-    world.take(&event("2", "noted", "dev-1")).await;
-    world.take(&event("3", "told", "dev-1")).await;
-    let run = world.until("dev-1~waits", "Completed").await;
+    api.send_event(&event("2", "noted", "dev-1")).await;
+    api.send_event(&event("3", "told", "dev-1")).await;
+    let run = api.until("dev-1~waits", "Completed").await;
     assert_eq!(run["output"]["id"], "3");
-    assert_eq!(world.get("/api/entities/device/dev-1").await.data()["eventCount"], 3);
+    assert_eq!(api.get("/api/entities/device/dev-1").await.data()["eventCount"], 3);
 }
 
 #[tokio::test]
-async fn a_duplicate_is_answered_as_before_and_does_nothing() {
-    let world = routed().await;
-    let first = world.take(&event("1", "going", "dev-1")).await;
-    let again = world.take(&event("1", "going", "dev-1")).await;
+async fn a_duplicate_gets_the_original_receipt_and_has_no_effect() {
+    let api = routed().await;
+    let first = api.send_event(&event("1", "going", "dev-1")).await;
+    let again = api.send_event(&event("1", "going", "dev-1")).await;
     assert_eq!((&again["status"], &again["position"]), (&json!("duplicate"), &first["position"]));
     assert!(again["firstAnsweredAtUtc"].is_string() && again["windowEndsAtUtc"] == first["windowEndsAtUtc"]);
-    assert_eq!(world.get("/api/entities/device/dev-1").await.data()["eventCount"], 1);
-    assert_eq!(world.until("dev-1~waits", "Running").await["executionId"], "dev-1~waits/1");
+    assert_eq!(api.get("/api/entities/device/dev-1").await.data()["eventCount"], 1);
+    assert_eq!(api.until("dev-1~waits", "Running").await["executionId"], "dev-1~waits/1");
 }
 
 #[tokio::test]
 async fn a_batch_keeps_the_order_of_each_session() {
-    let world = routed().await;
+    let api = routed().await;
     let batch: Vec<Value> =
         (0..60).map(|number| event(&number.to_string(), "noted", &format!("dev-{}", number % 3))).collect();
-    let answer = world.events("cloudevents-batch", &json!(batch)).await;
-    assert_eq!((answer.status.as_u16(), &answer.data()["accepted"]), (202, &json!(60)));
+    let response = api.events("cloudevents-batch", &json!(batch)).await;
+    assert_eq!((response.status.as_u16(), &response.data()["accepted"]), (202, &json!(60)));
     for session in 0..3 {
-        let events = world.get(&format!("/api/entities/device/dev-{session}/events")).await.data();
+        let events = api.get(&format!("/api/entities/device/dev-{session}/events")).await.data();
         let ids: Vec<String> = events["items"]
             .as_array()
             .unwrap()
@@ -113,34 +113,35 @@ async fn a_batch_keeps_the_order_of_each_session() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_no_room_is_refused_as_a_whole_and_keeps_its_order_when_it_comes_again() {
-    // Room for very few, so that most batches are refused at first.
-    let world = World::with(|config| {
+async fn an_overloaded_session_is_rejected_as_a_whole_and_keeps_its_order_on_retry() {
+    // A very short queue, so that most batches are rejected at first.
+    let api = TestApi::with_config(|config| {
         config.store.shards = 1;
         config.runtime.max_concurrent_orchestrator_functions = 16;
     });
-    let world = route_all(world.await).await;
+    let api = route_all(api.await).await;
     let batch = |session: usize| -> Value {
         (0..100).map(|number| event(&number.to_string(), "noted", &format!("dev-{session}"))).collect()
     };
-    let mut refused = 0;
+    let mut rejected = 0;
     let sessions = (0..12).map(|session| {
-        let (world, batch) = (&world, batch(session));
+        let api = &api;
+        let batch = batch(session);
         async move {
-            let mut refused = 0;
-            while world.events("cloudevents-batch", &batch).await.status != 202 {
-                refused += 1;
+            let mut rejected = 0;
+            while api.events("cloudevents-batch", &batch).await.status != 202 {
+                rejected += 1;
                 tokio::task::yield_now().await;
             }
-            refused
+            rejected
         }
     });
     for count in futures_util::future::join_all(sessions).await {
-        refused += count;
+        rejected += count;
     }
-    assert!(refused > 0, "there was room for all at once: this shows nothing");
+    assert!(rejected > 0, "no batch was rejected, so the test proves nothing");
     for session in 0..12 {
-        let events = world.get(&format!("/api/entities/device/dev-{session}/events?limit=100")).await.data();
+        let events = api.get(&format!("/api/entities/device/dev-{session}/events?limit=100")).await.data();
         let ids =
             events["items"].as_array().unwrap().iter().map(|item| item["event"]["id"].as_str().unwrap());
         let ids: Vec<usize> = ids.map(|id| id.parse().unwrap()).collect();
@@ -149,28 +150,28 @@ async fn a_session_that_has_no_room_is_refused_as_a_whole_and_keeps_its_order_wh
 }
 
 #[tokio::test]
-async fn an_event_is_known_within_its_session_wherever_its_type_leads_now() {
-    let world = routed().await;
-    let first = world.take(&event("1", "noted", "dev-1")).await;
+async fn an_event_is_recognised_within_its_session_even_if_its_route_has_changed() {
+    let api = routed().await;
+    let first = api.send_event(&event("1", "noted", "dev-1")).await;
     assert_eq!(first["instanceId"], Value::Null, "no run is started");
     for session in 2..20 {
         let other = format!("dev-{session}");
-        assert_eq!(world.take(&event("1", "noted", &other)).await["status"], "recorded");
-        assert_eq!(world.get(&format!("/api/entities/device/{other}")).await.data()["eventCount"], 1);
+        assert_eq!(api.send_event(&event("1", "noted", &other)).await["status"], "recorded");
+        assert_eq!(api.get(&format!("/api/entities/device/{other}")).await.data()["eventCount"], 1);
     }
-    world.route("noted", &json!({"entityType": "other", "action": "record"})).await;
-    let again = world.take(&event("1", "noted", "dev-1")).await;
+    api.route("noted", &json!({"entityType": "other", "action": "record"})).await;
+    let again = api.send_event(&event("1", "noted", "dev-1")).await;
     assert_eq!((&again["status"], &again["entityType"]), (&json!("duplicate"), &json!("device")));
-    world.ask(Method::DELETE, "/api/routes/noted", Body::empty()).await;
-    let again = world.take(&event("1", "noted", "dev-1")).await;
+    api.request(Method::DELETE, "/api/routes/noted", Body::empty()).await;
+    let again = api.send_event(&event("1", "noted", "dev-1")).await;
     assert_eq!((&again["status"], &again["entityType"]), (&json!("duplicate"), &json!("device")));
-    assert_eq!(world.take(&event("2", "noted", "dev-1")).await["status"], "deadLettered");
-    assert_eq!(world.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 1);
+    assert_eq!(api.send_event(&event("2", "noted", "dev-1")).await["status"], "deadLettered");
+    assert_eq!(api.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn attributes_may_come_in_headers() {
-    let world = routed().await;
+async fn attributes_may_be_in_headers() {
+    let api = routed().await;
     let request = Request::builder()
         .method(Method::POST)
         .uri("/api/events")
@@ -182,37 +183,37 @@ async fn attributes_may_come_in_headers() {
         .header("content-type", "text/plain")
         .body(Body::from("hot"))
         .unwrap();
-    let answer = world.send(request).await;
-    assert_eq!(answer.data()["items"][0]["entityKey"], "gerät", "{}", answer.text);
-    let events = world.get("/api/entities/device/ger%C3%A4t/events").await.data();
+    let response = api.send(request).await;
+    assert_eq!(response.data()["items"][0]["entityKey"], "gerät", "{}", response.text);
+    let events = api.get("/api/entities/device/ger%C3%A4t/events").await.data();
     let event = &events["items"][0]["event"];
     assert_eq!((&event["data"], &event["datacontenttype"]), (&json!("hot"), &json!("text/plain")));
 }
 
 #[tokio::test]
-async fn what_has_nowhere_to_go_is_dead_lettered_once_with_a_reason() {
-    let world = routed().await;
-    let mut homeless = event("1", "noted", "x");
-    homeless.as_object_mut().unwrap().remove("subject");
-    for (event, reason) in [(event("2", "unknown", "dev-1"), "route"), (homeless, "subject")] {
-        let item = world.take(&event).await;
+async fn an_event_without_route_or_session_is_dead_lettered_once_with_a_reason() {
+    let api = routed().await;
+    let mut without_session = event("1", "noted", "x");
+    without_session.as_object_mut().unwrap().remove("subject");
+    for (event, reason) in [(event("2", "unknown", "dev-1"), "route"), (without_session, "subject")] {
+        let item = api.send_event(&event).await;
         assert_eq!(item["status"], "deadLettered");
         assert!(item["reason"].as_str().unwrap().contains(reason), "{item}");
-        let again = world.take(&event).await;
+        let again = api.send_event(&event).await;
         assert_eq!(again["dlq"], item["dlq"]);
         assert!(again["firstAnsweredAtUtc"].is_string());
         let row_key = item["dlq"]["rowKey"].as_str().unwrap();
-        let letter = world.get(&format!("/api/dlq/ingress/{row_key}")).await.data();
+        let letter = api.get(&format!("/api/dlq/ingress/{row_key}")).await.data();
         assert_eq!((&letter["engine"], &letter["status"]), (&json!("ingress"), &json!("Pending")));
         let original: Value = serde_json::from_str(letter["originalMessage"].as_str().unwrap()).unwrap();
         assert_eq!(original, event);
     }
-    assert_eq!(world.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(api.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn an_event_that_is_none_is_refused_and_nothing_of_its_batch_is_taken() {
-    let world = routed().await;
+async fn an_invalid_event_is_rejected_and_nothing_of_its_batch_is_recorded() {
+    let api = routed().await;
     let wrong = |name: &str, value: Value| {
         let mut event = event("1", "noted", "dev-1");
         event[name] = value;
@@ -228,23 +229,23 @@ async fn an_event_that_is_none_is_refused_and_nothing_of_its_batch_is_taken() {
         (wrong("subject", json!(5)), "/subject"),
         (wrong("data_base64", json!("!")), "/data_base64"),
     ] {
-        assert_eq!(error(&world.events("cloudevents", &event).await, 400)["target"], target, "{event}");
+        assert_eq!(error(&api.events("cloudevents", &event).await, 400)["target"], target, "{event}");
         let batch = json!([self::event("9", "noted", "dev-9"), event]);
-        let answer = world.events("cloudevents-batch", &batch).await;
-        assert_eq!(error(&answer, 400)["target"], format!("/1{target}"));
+        let response = api.events("cloudevents-batch", &batch).await;
+        assert_eq!(error(&response, 400)["target"], format!("/1{target}"));
     }
-    assert_eq!(world.get("/api/entities/device/dev-9").await.status, 404);
-    assert_eq!(world.events("cloudevents-batch", &json!({})).await.status, 400);
-    let too_many = world.events("cloudevents-batch", &json!(vec![json!({}); 1_001])).await;
+    assert_eq!(api.get("/api/entities/device/dev-9").await.status, 404);
+    assert_eq!(api.events("cloudevents-batch", &json!({})).await.status, 400);
+    let too_many = api.events("cloudevents-batch", &json!(vec![json!({}); 1_001])).await;
     assert!(error(&too_many, 400)["message"].as_str().unwrap().contains("the limit is 1000"));
-    let unset = world.events("cloudevents", &wrong("time", Value::Null)).await.data();
-    assert_eq!(unset["items"][0]["status"], "recorded", "an attribute that is null is not there");
-    assert_eq!(world.events("octet-stream", &json!({})).await.status, 415);
+    let unset = api.events("cloudevents", &wrong("time", Value::Null)).await.data();
+    assert_eq!(unset["items"][0]["status"], "recorded", "an attribute that is null counts as absent");
+    assert_eq!(api.events("octet-stream", &json!({})).await.status, 415);
 }
 
 #[tokio::test]
-async fn a_route_that_leads_nowhere_is_refused_when_it_is_set() {
-    let world = routed().await;
+async fn an_invalid_route_is_rejected_when_it_is_set() {
+    let api = routed().await;
     for (route, status, target) in [
         (json!({"entityType": "d", "action": "start"}), 400, "/workflow"),
         (json!({"entityType": "d", "action": "record", "workflow": "waits"}), 400, "/workflow"),
@@ -254,13 +255,13 @@ async fn a_route_that_leads_nowhere_is_refused_when_it_is_set() {
         (json!({"entityType": "d", "action": "dance"}), 400, "/action"),
         (json!({"action": "record"}), 400, "/entityType"),
     ] {
-        assert_eq!(error(&world.route("kind", &route).await, status)["target"], target, "{route}");
+        assert_eq!(error(&api.route("kind", &route).await, status)["target"], target, "{route}");
     }
-    assert_eq!(world.get("/api/routes/kind").await.status, 404);
-    let routes = world.get("/api/routes").await.data();
+    assert_eq!(api.get("/api/routes/kind").await.status, 404);
+    let routes = api.get("/api/routes").await.data();
     assert_eq!(routes["items"].as_array().unwrap().len(), 4);
-    assert_eq!(world.get("/api/routes/going").await.data()["action"], "startOrRaise");
-    assert_eq!(world.ask(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 200);
-    assert_eq!(world.ask(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 404);
-    assert_eq!(world.take(&event("1", "going", "dev-1")).await["status"], "deadLettered");
+    assert_eq!(api.get("/api/routes/going").await.data()["action"], "startOrRaise");
+    assert_eq!(api.request(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 200);
+    assert_eq!(api.request(Method::DELETE, "/api/routes/going", Body::empty()).await.status, 404);
+    assert_eq!(api.send_event(&event("1", "going", "dev-1")).await["status"], "deadLettered");
 }

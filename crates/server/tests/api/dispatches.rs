@@ -1,12 +1,12 @@
-//! `/api/dispatches`: a call while it is open and after it was settled, the filters, and one call with its deliveries.
+//! `/api/dispatches`: open and settled calls, the filters, and one call with its attempts.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, failed};
+use crate::test_api::{TestApi, failed};
 
-/// One task, and the end.
+/// States with one task.
 fn task(activity: &str, input: &Value, attempts: u32) -> Value {
     let retry = json!({"maxAttempts": attempts, "initialInterval": "PT0.001S", "maxInterval": "PT0.001S"});
     json!({
@@ -15,8 +15,9 @@ fn task(activity: &str, input: &Value, attempts: u32) -> Value {
     })
 }
 
-impl World {
-    /// Publishes runs that wait in a call, succeed after two failures, use up their retries, and fail for good.
+impl TestApi {
+    /// Publishes workflows that wait in a call, succeed after two failures, exhaust their retries, and fail
+    /// permanently.
     pub(crate) async fn publish_callers(&self) {
         for (id, states) in [
             ("slow", task("core.delay", &json!({"duration": "PT1H"}), 1)),
@@ -24,8 +25,8 @@ impl World {
             ("worn", task("core.fail", &json!({"times": 9, "code": "Worn"}), 2)),
             ("final", task("core.fail", &json!({"times": 9, "code": "Final", "retryable": false}), 5)),
         ] {
-            let answer = self.publish(id, &states).await;
-            assert_eq!(answer.status, 201, "{}", answer.text);
+            let response = self.publish(id, &states).await;
+            assert_eq!(response.status, 201, "{}", response.text);
         }
     }
 
@@ -42,7 +43,8 @@ impl World {
         page["items"].as_array().unwrap().clone()
     }
 
-    /// All pages of so many items, once there are as many items as there should be: calls and public rows follow what was answered.
+    /// The items of all pages of this size, once there are `count` of them: calls and public rows appear after the
+    /// response.
     pub(crate) async fn all_dispatches(&self, query: &str, limit: usize, count: usize) -> Vec<Value> {
         let complete = async {
             loop {
@@ -54,12 +56,13 @@ impl World {
             }
         };
         let complete = tokio::time::timeout(Duration::from_secs(20), complete).await;
-        assert!(complete.is_ok(), "{query:?} by {limit} never has {count} items");
+        assert!(complete.is_ok(), "{query:?} with limit {limit} never has {count} items");
         complete.unwrap()
     }
 
     async fn pages_of_dispatches(&self, query: &str, limit: usize) -> Vec<Value> {
-        let (mut found, mut token) = (Vec::new(), String::new());
+        let mut found = Vec::new();
+        let mut token = String::new();
         loop {
             let page = self.get(&format!("/api/dispatches?{query}&limit={limit}{token}")).await.data();
             let items = page["items"].as_array().unwrap();
@@ -71,7 +74,8 @@ impl World {
     }
 
     async fn shown(&self, item: &Value) -> Value {
-        let (run, key) = (item["executionId"].as_str().unwrap(), item["idempotencyKey"].as_str().unwrap());
+        let run = item["executionId"].as_str().unwrap();
+        let key = item["idempotencyKey"].as_str().unwrap();
         self.get(&format!("/api/dispatches/{run}/{key}")).await.data()
     }
 }
@@ -87,11 +91,11 @@ fn sorted(items: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_call_is_listed_as_open_while_its_activity_is_at_work() {
-    let world = World::new().await;
-    world.publish_callers().await;
-    world.call("slow", "s-1").await;
-    let items = world.all_dispatches("state=SENT", 50, 1).await;
+async fn a_call_is_listed_as_open_while_its_activity_runs() {
+    let api = TestApi::new().await;
+    api.publish_callers().await;
+    api.call("slow", "s-1").await;
+    let items = api.all_dispatches("state=SENT", 50, 1).await;
     let item = &items[0];
     for (name, value) in [
         ("executionId", json!("s-1/1")),
@@ -109,36 +113,36 @@ async fn a_call_is_listed_as_open_while_its_activity_is_at_work() {
         assert_eq!(item[name], value, "{name}");
     }
     assert!(item["createdAtUtc"].is_string() && item["sentAtUtc"].is_string());
-    assert_eq!(world.dispatches("").await, items, "what is open is listed unless somebody asks otherwise");
-    assert_eq!(world.dispatches("executionId=s-1/1").await, items);
-    let shown = world.shown(item).await;
+    assert_eq!(api.dispatches("").await, items, "open calls are listed by default");
+    assert_eq!(api.dispatches("executionId=s-1/1").await, items);
+    let shown = api.shown(item).await;
     assert_eq!(shown["state"], "SENT");
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 1);
     assert_eq!(shown["attempts"][0]["eventType"], "TaskScheduled");
-    let out = &shown["deliveries"];
+    let deliveries = &shown["deliveries"];
     assert_eq!(
-        (&out[0]["outcome"], &out[0]["endedAtUtc"], &out[1]),
+        (&deliveries[0]["outcome"], &deliveries[0]["endedAtUtc"], &deliveries[1]),
         (&json!("underWay"), &Value::Null, &Value::Null)
     );
 }
 
 #[tokio::test]
-async fn a_call_that_succeeded_after_failures_has_each_of_them_with_its_time_and_reason() {
-    let world = World::new().await;
-    world.publish_callers().await;
-    world.call("shaky", "r-1").await;
-    let items = world.dispatches("executionId=r-1").await;
+async fn a_call_that_succeeded_after_failures_shows_each_with_its_time_and_reason() {
+    let api = TestApi::new().await;
+    api.publish_callers().await;
+    api.call("shaky", "r-1").await;
+    let items = api.dispatches("executionId=r-1").await;
     let [item] = &items[..] else { panic!("{items:?}") };
     assert_eq!((&item["state"], &item["attempt"]), (&json!("ACKED"), &json!(2)));
     assert!(item["lastError"].as_str().unwrap().contains("failed as asked, 2 of 2"));
     assert!(item["settledAtUtc"].as_str() > item["createdAtUtc"].as_str());
-    let shown = world.shown(item).await;
+    let shown = api.shown(item).await;
     let attempts = shown["attempts"].as_array().unwrap();
-    let types: Vec<&str> = attempts.iter().map(|told| told["eventType"].as_str().unwrap()).collect();
+    let types: Vec<&str> = attempts.iter().map(|event| event["eventType"].as_str().unwrap()).collect();
     assert_eq!(types, ["TaskScheduled", "TaskFailed", "TaskFailed", "TaskCompleted"]);
-    for (number, told) in [(0, &attempts[1]), (1, &attempts[2])] {
-        assert_eq!((&told["attempt"], &told["error"]["code"]), (&json!(number), &json!("Shaky")));
-        assert!(told["retryAtUtc"].as_str() > told["timestamp"].as_str());
+    for (number, event) in [(0, &attempts[1]), (1, &attempts[2])] {
+        assert_eq!((&event["attempt"], &event["error"]["code"]), (&json!(number), &json!("Shaky")));
+        assert!(event["retryAtUtc"].as_str() > event["timestamp"].as_str());
     }
     let deliveries = shown["deliveries"].as_array().unwrap();
     let outcomes: Vec<&str> = deliveries.iter().map(|one| one["outcome"].as_str().unwrap()).collect();
@@ -147,54 +151,50 @@ async fn a_call_that_succeeded_after_failures_has_each_of_them_with_its_time_and
         assert_eq!(one["attempt"], number);
         assert!(one["sentAtUtc"].as_str() <= one["endedAtUtc"].as_str(), "{one}");
     }
-    // The rest is as the list has it.
+    // The other fields are the same as in the list.
     for (name, value) in item.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");
     }
-    let told = attempts.iter().map(|told| told.to_string()).collect::<String>();
-    assert!(!told.contains("\"times\""), "what the activity was given is not told");
+    let text = attempts.iter().map(|event| event.to_string()).collect::<String>();
+    assert!(!text.contains("\"times\""), "the call's input is not shown");
 }
 
 #[tokio::test]
-async fn a_call_that_failed_for_good_says_why_it_was_given_up() {
-    let world = World::new().await;
-    world.publish_callers().await;
+async fn a_permanently_failed_call_shows_the_reason() {
+    let api = TestApi::new().await;
+    api.publish_callers().await;
     for (workflow, reason, attempt) in [("worn", "retry_exhausted", 1), ("final", "non_retryable", 0)] {
-        world.call(workflow, workflow).await;
-        let items = world.dispatches(&format!("executionId={workflow}")).await;
+        api.call(workflow, workflow).await;
+        let items = api.dispatches(&format!("executionId={workflow}")).await;
         let [item] = &items[..] else { panic!("{items:?}") };
         assert_eq!((&item["state"], &item["attempt"]), (&json!("FAILED_FINAL"), &json!(attempt)));
         assert_eq!(item["terminalReason"], reason);
-        let shown = world.shown(item).await;
+        let shown = api.shown(item).await;
         let last = shown["attempts"].as_array().unwrap().last().unwrap().clone();
         assert_eq!(last["eventType"], "TaskFailed");
-        assert!(last.get("retryAtUtc").is_none(), "it was not delivered again");
+        assert!(last.get("retryAtUtc").is_none(), "there was no further attempt");
         let deliveries = shown["deliveries"].as_array().unwrap();
         assert_eq!(deliveries.len(), attempt + 1, "{deliveries:?}");
         assert!(deliveries.iter().all(|one| one["outcome"] == "failed"), "{deliveries:?}");
     }
-    world.call("slow", "ended").await;
-    world.all_dispatches("state=SENT", 50, 1).await;
-    assert_eq!(world.post("/api/instances/ended/terminate", &json!({})).await.status, 202);
-    let items = world.all_dispatches("executionId=ended&state=FAILED_FINAL", 50, 1).await;
+    api.call("slow", "ended").await;
+    api.all_dispatches("state=SENT", 50, 1).await;
+    assert_eq!(api.post("/api/instances/ended/terminate", &json!({})).await.status, 202);
+    let items = api.all_dispatches("executionId=ended&state=FAILED_FINAL", 50, 1).await;
     assert_eq!(items[0]["terminalReason"], "cancelled");
 }
 
 #[tokio::test]
 async fn calls_are_found_by_each_parameter_and_by_all_together() {
-    let world = World::new().await;
-    world.publish_callers().await;
+    let api = TestApi::new().await;
+    api.publish_callers().await;
     for (workflow, id) in [("slow", "s"), ("shaky", "r"), ("worn", "w"), ("final", "f"), ("slow", "t")] {
-        world.call(workflow, id).await;
+        api.call(workflow, id).await;
     }
-    assert_eq!(sorted(&world.all_dispatches("", 50, 2).await), ["s", "t"]);
-    assert_eq!(sorted(&world.all_dispatches("state=SENT", 50, 2).await), ["s", "t"]);
-    assert_eq!(names(&world.all_dispatches("state=ACKED", 50, 1).await), ["r"]);
-    assert_eq!(
-        names(&world.all_dispatches("state=FAILED_FINAL", 50, 2).await),
-        ["f", "w"],
-        "newest run first"
-    );
+    assert_eq!(sorted(&api.all_dispatches("", 50, 2).await), ["s", "t"]);
+    assert_eq!(sorted(&api.all_dispatches("state=SENT", 50, 2).await), ["s", "t"]);
+    assert_eq!(names(&api.all_dispatches("state=ACKED", 50, 1).await), ["r"]);
+    assert_eq!(names(&api.all_dispatches("state=FAILED_FINAL", 50, 2).await), ["f", "w"], "newest run first");
     for (query, expected) in [
         ("state=PENDING", &[][..]),
         ("activity=core.delay", &["s", "t"]),
@@ -212,14 +212,14 @@ async fn calls_are_found_by_each_parameter_and_by_all_together() {
         ("executionId=s/2", &[]),
         ("executionId=nobody", &[]),
     ] {
-        assert_eq!(sorted(&world.dispatches(query).await), expected, "{query}");
+        assert_eq!(sorted(&api.dispatches(query).await), expected, "{query}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_a_parameter_or_not_its_value_is_refused() {
-    let world = World::new().await;
-    world.publish_callers().await;
+async fn unknown_parameters_and_invalid_values_are_rejected() {
+    let api = TestApi::new().await;
+    api.publish_callers().await;
     for (query, target) in [
         ("state=sent", "state"),
         ("state=", "state"),
@@ -239,30 +239,30 @@ async fn what_is_not_a_parameter_or_not_its_value_is_refused() {
         ("instanceId=a", "instanceId"),
         ("state=SENT&state=SENT", "state"),
     ] {
-        let refused = world.get(&format!("/api/dispatches?{query}")).await;
-        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{query}");
+        let rejected = api.get(&format!("/api/dispatches?{query}")).await;
+        assert_eq!(rejected.error(), failed(400, "VALIDATION_ERROR", target), "{query}");
     }
-    // A token is good for its own question only.
-    world.call("slow", "s-1").await;
-    world.call("slow", "s-2").await;
-    world.all_dispatches("", 50, 2).await;
-    let page = world.get("/api/dispatches?limit=1").await.data();
+    // A token is valid for its own filter only.
+    api.call("slow", "s-1").await;
+    api.call("slow", "s-2").await;
+    api.all_dispatches("", 50, 2).await;
+    let page = api.get("/api/dispatches?limit=1").await.data();
     let token = page["continuationToken"].as_str().unwrap();
     for query in ["state=SENT", "state=ACKED", "executionId=s-1", "activity=core.delay", "olderThan=PT0S"] {
-        let refused = world.get(&format!("/api/dispatches?{query}&continuationToken={token}")).await;
-        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", "continuationToken"), "{query}");
+        let rejected = api.get(&format!("/api/dispatches?{query}&continuationToken={token}")).await;
+        assert_eq!(rejected.error(), failed(400, "VALIDATION_ERROR", "continuationToken"), "{query}");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_there_is_not_found_and_a_path_that_is_none_is_refused() {
-    let world = World::new().await;
-    world.publish_callers().await;
-    world.call("shaky", "r").await;
-    let key = world.dispatches("executionId=r").await[0]["idempotencyKey"].as_str().unwrap().to_owned();
+async fn a_missing_call_is_not_found_and_an_invalid_path_is_rejected() {
+    let api = TestApi::new().await;
+    api.publish_callers().await;
+    api.call("shaky", "r").await;
+    let key = api.dispatches("executionId=r").await[0]["idempotencyKey"].as_str().unwrap().to_owned();
     let other = "0".repeat(64);
     for path in [format!("r/1/{other}"), format!("r/2/{key}"), format!("nobody/1/{key}")] {
-        let missing = world.get(&format!("/api/dispatches/{path}")).await;
+        let missing = api.get(&format!("/api/dispatches/{path}")).await;
         assert_eq!(missing.error(), failed(404, "RESOURCE_NOT_FOUND", ""), "{path}");
     }
     for (path, target) in [
@@ -274,11 +274,11 @@ async fn a_call_that_is_not_there_is_not_found_and_a_path_that_is_none_is_refuse
         (format!("a%20b/1/{key}"), "instanceId"),
         (format!("r/1/{key}?limit=1"), "limit"),
     ] {
-        let refused = world.get(&format!("/api/dispatches/{path}")).await;
-        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{path}");
+        let rejected = api.get(&format!("/api/dispatches/{path}")).await;
+        assert_eq!(rejected.error(), failed(400, "VALIDATION_ERROR", target), "{path}");
     }
-    // What is forgotten is not found.
-    world.ask(axum::http::Method::DELETE, "/api/instances/r", axum::body::Body::empty()).await.data();
-    assert_eq!(world.get(&format!("/api/dispatches/r/1/{key}")).await.status, 404);
-    assert!(world.dispatches("executionId=r").await.is_empty());
+    // The calls of a purged run are not found.
+    api.request(axum::http::Method::DELETE, "/api/instances/r", axum::body::Body::empty()).await.data();
+    assert_eq!(api.get(&format!("/api/dispatches/r/1/{key}")).await.status, 404);
+    assert!(api.dispatches("executionId=r").await.is_empty());
 }

@@ -1,26 +1,26 @@
-//! Activities with which workflows use entities, on a whole server.
+//! The activities with which workflows use entities, on a complete server.
 
 use serde_json::{Value, json};
 
-use crate::server::{ask, config};
-use crate::world::definition;
+use crate::server::{config, http_request};
+use crate::test_api::definition;
 
 fn task(activity: &str, input: &Value, to: &str, next: &str) -> Value {
     json!({"type": "task", "activity": activity, "input": input, "output": to, "next": next})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_recorded_after_a_workflow_has_looked_is_neither_read_nor_cleared() {
+async fn events_recorded_after_the_workflow_read_the_position_are_neither_read_nor_cleared() {
     let folder = tempfile::tempdir().unwrap();
     let server = abide_server::Server::start(&config(folder.path())).await.unwrap();
     server.ready().await;
     let address = server.address();
-    let named = |up_to: &str| json!({"entityType": "device", "entityId": "$.input.key", "upTo": up_to});
+    let input = |up_to: &str| json!({"entityType": "device", "entityId": "$.input.key", "upTo": up_to});
     let states = json!({
         "Begin": task("entity.get", &json!({"entityType": "device", "entityId": "$.input.key"}), "$.state.e", "Wait"),
         "Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Read"},
-        "Read": task("GetEntityEvents", &named("$.state.e.lastPosition"), "$.state.events", "Clear"),
-        "Clear": task("ClearEntityEvents", &named("$.state.e.lastPosition"), "$.state.cleared", "Page"),
+        "Read": task("GetEntityEvents", &input("$.state.e.lastPosition"), "$.state.events", "Clear"),
+        "Clear": task("ClearEntityEvents", &input("$.state.e.lastPosition"), "$.state.cleared", "Page"),
         "Page": task(
             "entity.call",
             &json!({"entityType": "device", "entityId": "$.input.key", "operation": "GetEvents", "input": {"from": 0, "limit": 1}}),
@@ -29,23 +29,23 @@ async fn what_is_recorded_after_a_workflow_has_looked_is_neither_read_nor_cleare
         "Done": {"type": "succeed", "output": "$.state"},
     });
     let published =
-        ask(address, "POST", "/api/workflows", &definition("w", "1.0.0", &states).to_string()).await;
+        http_request(address, "POST", "/api/workflows", &definition("w", "1.0.0", &states).to_string()).await;
     assert_eq!(published.0, 201, "{}", published.1);
     let record = async |key: &str, event: Value| {
         let path = format!("/api/entities/device/{key}/RecordEvent");
-        assert_eq!(ask(address, "POST", &path, &event.to_string()).await.0, 200);
+        assert_eq!(http_request(address, "POST", &path, &event.to_string()).await.0, 200);
     };
     let run = async |key: &str| {
         let start = json!({"workflow": "w", "instanceId": key, "input": {"key": key}}).to_string();
-        assert_eq!(ask(address, "POST", "/api/instances", &start).await.0, 202);
+        assert_eq!(http_request(address, "POST", "/api/instances", &start).await.0, 202);
         let path = format!("/api/instances/{key}");
-        let shown = async || ask(address, "GET", &path, "").await.1["data"].clone();
+        let shown = async || http_request(address, "GET", &path, "").await.1["data"].clone();
         while shown().await["currentStates"][0]["state"] != "Wait" {
             assert_ne!(shown().await["status"], "Failed", "{}", shown().await);
         }
         record(key, json!({"n": "late-1"})).await;
         record(key, json!({"n": "late-2"})).await;
-        ask(address, "POST", &format!("{path}/events/Go"), "").await;
+        http_request(address, "POST", &format!("{path}/events/Go"), "").await;
         loop {
             let shown = shown().await;
             assert_ne!(shown["status"], "Failed", "{shown}");
@@ -69,7 +69,7 @@ async fn what_is_recorded_after_a_workflow_has_looked_is_neither_read_nor_cleare
     assert_eq!(page["nextPosition"], 3);
 
     record("empty", json!({"n": 0})).await;
-    assert_eq!(ask(address, "POST", "/api/entities/device/empty/Clear", "").await.0, 200);
+    assert_eq!(http_request(address, "POST", "/api/entities/device/empty/Clear", "").await.0, 200);
     let empty = run("empty").await;
     assert_eq!((&empty["e"]["lastPosition"], &empty["events"]), (&json!(null), &json!([])), "{empty}");
     assert_eq!((&empty["cleared"]["cleared"], &empty["page"]["nextPosition"]), (&json!(0), &json!(2)));

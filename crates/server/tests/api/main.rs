@@ -1,32 +1,32 @@
-//! The HTTP interface as its clients meet it, on a real node over the reference store.
+//! Tests of the HTTP API from the client's side, on a real node over the reference store.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on panics")]
 
 mod activities;
-mod bodies;
-mod callers;
+mod activity_declarations;
+mod body_limits;
 mod cloud_event_forms;
 mod cloud_events;
-mod declared;
-mod described;
+mod control;
+mod dead_letters;
 mod dispatch_pages;
 mod dispatches;
-mod dlq;
-mod durable;
+mod durable_functions;
 mod entities;
 mod entity_activities;
-mod events;
-mod hostile;
-mod interface;
-mod lists;
+mod event_routes;
+mod hostile_requests;
+mod idempotency;
+mod instance_list;
+mod openapi_conformance;
+mod openapi_document;
+mod origin_check;
 mod purges;
 mod readiness;
-mod remote;
-mod repeats;
-mod routes;
+mod remote_activities;
 mod server;
 mod starts;
 mod stats;
 mod stuck;
+mod test_api;
 mod workflows;
-mod world;

@@ -1,63 +1,63 @@
-//! `POST /api/instances/purge`: what is meant, and nothing else.
+//! `POST /api/instances/purge`: purges the matching runs and nothing else.
 
 use axum::body::Body;
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use crate::world::{World, echo, failed};
+use crate::test_api::{TestApi, echo, failed};
 
-/// Runs of `ends` that have ended and of `waits` that live.
-async fn peopled(ended: usize, waiting: usize) -> World {
-    let world = World::new().await;
-    world.publish("ends", &echo()).await;
-    world.publish_waiting("waits").await;
+/// A server with ended runs of `ends` and live runs of `waits`.
+async fn world_with_runs(ended: usize, waiting: usize) -> TestApi {
+    let api = TestApi::new().await;
+    api.publish("ends", &echo()).await;
+    api.publish_waiting("waits").await;
     for (workflow, count) in [("ends", ended), ("waits", waiting)] {
         for number in 0..count {
             let start = json!({"workflow": workflow, "instanceId": format!("{workflow}-{number}")});
-            assert_eq!(world.post("/api/instances", &start).await.status, 202);
+            assert_eq!(api.post("/api/instances", &start).await.status, 202);
         }
     }
-    world.listed("?status=Completed&limit=100", ended).await;
-    world.listed("?status=Running&limit=100", waiting).await;
-    world
+    api.list_ids("?status=Completed&limit=100", ended).await;
+    api.list_ids("?status=Running&limit=100", waiting).await;
+    api
 }
 
-async fn purge(world: &World, body: Value) -> Value {
-    world.post("/api/instances/purge", &body).await.data()
+async fn purge(api: &TestApi, body: Value) -> Value {
+    api.post("/api/instances/purge", &body).await.data()
 }
 
 #[tokio::test]
-async fn ended_runs_are_forgotten_and_live_ones_are_not() {
-    let world = peopled(5, 2).await;
+async fn ended_runs_are_purged_and_live_ones_are_not() {
+    let api = world_with_runs(5, 2).await;
     let all = json!({"createdFrom": "2020-01-01T00:00:00Z", "dryRun": true});
-    assert_eq!(purge(&world, all).await, json!({"matched": 5, "purged": 0, "continuationToken": null}));
+    assert_eq!(purge(&api, all).await, json!({"matched": 5, "purged": 0, "continuationToken": null}));
     let other = json!({"workflow": "ends", "status": ["Failed", "Terminated"]});
-    assert_eq!(purge(&world, other).await["matched"], 0);
-    let meant = json!({"workflow": "ends", "status": ["Completed"]});
-    assert_eq!(purge(&world, meant).await, json!({"matched": 5, "purged": 5, "continuationToken": null}));
-    assert_eq!(world.get("/api/instances/ends-0").await.status, 404);
-    world.listed("?workflow=ends", 0).await;
-    assert_eq!(world.listed("", 2).await.len(), 2);
-    assert_eq!(world.get("/api/instances/waits-0").await.data()["status"], "Running");
+    assert_eq!(purge(&api, other).await["matched"], 0);
+    let filter = json!({"workflow": "ends", "status": ["Completed"]});
+    assert_eq!(purge(&api, filter).await, json!({"matched": 5, "purged": 5, "continuationToken": null}));
+    assert_eq!(api.get("/api/instances/ends-0").await.status, 404);
+    api.list_ids("?workflow=ends", 0).await;
+    assert_eq!(api.list_ids("", 2).await.len(), 2);
+    assert_eq!(api.get("/api/instances/waits-0").await.data()["status"], "Running");
 }
 
 #[tokio::test]
-async fn a_later_run_of_the_same_instance_is_not_the_one_that_was_meant() {
-    let world = peopled(1, 0).await;
-    let first = world.get("/api/instances").await.data()["items"][0].clone();
-    let restarted = world.ask(Method::POST, "/api/instances/ends-0/restart", Body::empty()).await.data();
+async fn a_later_run_of_the_same_instance_is_not_purged() {
+    let api = world_with_runs(1, 0).await;
+    let first = api.get("/api/instances").await.data()["items"][0].clone();
+    let restarted = api.request(Method::POST, "/api/instances/ends-0/restart", Body::empty()).await.data();
     let second = restarted["createdAtUtc"].as_str().unwrap();
     assert!(second > first["createdAtUtc"].as_str().unwrap(), "the two began in the same millisecond");
-    world.listed("?status=Completed", 2).await;
-    let meant = json!({"createdTo": second});
-    assert_eq!(purge(&world, meant).await, json!({"matched": 1, "purged": 1, "continuationToken": null}));
-    world.listed("", 1).await;
-    assert_eq!(world.get("/api/instances/ends-0").await.data()["executionId"], "ends-0/2");
+    api.list_ids("?status=Completed", 2).await;
+    let filter = json!({"createdTo": second});
+    assert_eq!(purge(&api, filter).await, json!({"matched": 1, "purged": 1, "continuationToken": null}));
+    api.list_ids("", 1).await;
+    assert_eq!(api.get("/api/instances/ends-0").await.data()["executionId"], "ends-0/2");
 }
 
 #[tokio::test]
-async fn a_purge_without_a_filter_or_of_what_can_not_be_forgotten_is_refused() {
-    let world = World::new().await;
+async fn a_purge_without_a_filter_or_with_an_invalid_one_is_rejected() {
+    let api = TestApi::new().await;
     for (body, target) in [
         (json!({}), ""),
         (json!({"dryRun": false}), ""),
@@ -71,24 +71,26 @@ async fn a_purge_without_a_filter_or_of_what_can_not_be_forgotten_is_refused() {
         (json!({"workflow": "w", "continuationToken": "0.x"}), "/continuationToken"),
         (json!({"workflow": "w", "olderThan": "P1D"}), "/olderThan"),
     ] {
-        let refused = world.post("/api/instances/purge", &body).await;
-        assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", target), "{body}");
+        let rejected = api.post("/api/instances/purge", &body).await;
+        assert_eq!(rejected.error(), failed(400, "VALIDATION_ERROR", target), "{body}");
     }
-    let reserved = world.post("/api/instances", &json!({"workflow": "w", "instanceId": "purge"})).await;
+    let reserved = api.post("/api/instances", &json!({"workflow": "w", "instanceId": "purge"})).await;
     assert_eq!(reserved.error(), failed(400, "VALIDATION_ERROR", "/instanceId"));
 }
 
 #[tokio::test]
-async fn more_than_one_call_can_do_is_done_in_several() {
-    let world = peopled(0, 0).await;
+async fn a_large_purge_takes_several_requests() {
+    let api = world_with_runs(0, 0).await;
     for number in 0..1_100 {
         let start = json!({"workflow": "ends", "instanceId": format!("n{number}")});
-        assert_eq!(world.post("/api/instances", &start).await.status, 202);
+        assert_eq!(api.post("/api/instances", &start).await.status, 202);
     }
-    let (mut purged, mut calls, mut token) = (0, 0, Value::Null);
+    let mut purged = 0;
+    let mut calls = 0;
+    let mut token = Value::Null;
     while purged < 1_100 {
         let body = json!({"workflow": "ends", "continuationToken": token});
-        let done = purge(&world, body).await;
+        let done = purge(&api, body).await;
         assert!(done["matched"].as_u64().unwrap() <= 1_000);
         purged += done["purged"].as_u64().unwrap();
         calls += 1;
@@ -96,5 +98,5 @@ async fn more_than_one_call_can_do_is_done_in_several() {
     }
     assert_eq!(purged, 1_100);
     assert!(calls >= 2);
-    world.listed("", 0).await;
+    api.list_ids("", 0).await;
 }

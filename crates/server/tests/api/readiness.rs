@@ -1,36 +1,38 @@
-//! What is told when the store cannot be used.
+//! Responses while the store cannot be used or does not respond.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use abide_server::Config;
+use abide_store::change_notify::ChangeTick;
 use abide_store::memory::MemoryStore;
-use abide_store::notice::Tick;
 use abide_store::public::{
-    Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError, TableSchema,
+    PublicKey, PublicPage, PublicPutError, PublicQuery, PublicQueryError, PublicRow, PublicTables,
+    PublicWrite, TableSchema,
 };
 use abide_store::rows::{
-    Batch, Capabilities, CommitOutcome, Health, Key, Partition, PrivateRows, Row, Scan, ScanPage, StoreError,
+    Batch, Capabilities, CommitOutcome, Key, Partition, PrivateRows, Row, Scan, ScanPage, StoreError,
+    StoreHealth,
 };
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::world::{World, echo, failed};
+use crate::test_api::{TestApi, echo, failed};
 
-/// The reference store behind two switches.
+/// The reference store with faults that a test can switch on.
 #[derive(Debug)]
-struct Switched {
+struct FaultyStore {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
     /// The next commit panics.
     panics: Arc<AtomicBool>,
-    /// Commits are not answered as long as this is true.
+    /// Commits hang as long as this is true.
     hangs: watch::Receiver<bool>,
 }
 
-impl Switched {
+impl FaultyStore {
     fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
@@ -44,18 +46,18 @@ impl Switched {
     }
 }
 
-fn switched(hangs: watch::Receiver<bool>) -> Switched {
-    Switched { store: MemoryStore::default(), broken: Arc::default(), panics: Arc::default(), hangs }
+fn faulty_store(hangs: watch::Receiver<bool>) -> FaultyStore {
+    FaultyStore { store: MemoryStore::default(), broken: Arc::default(), panics: Arc::default(), hangs }
 }
 
-impl PrivateRows for Switched {
+impl PrivateRows for FaultyStore {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         if self.is_broken() {
-            return Health::Unusable { reason: "switched off".to_owned() };
+            return StoreHealth::Unusable { reason: "switched off".to_owned() };
         }
         self.store.health()
     }
@@ -71,7 +73,7 @@ impl PrivateRows for Switched {
     }
 
     async fn commit(&self, partition: &Partition, batch: impl Into<Arc<Batch>> + Send) -> CommitOutcome {
-        assert!(!self.panics.swap(false, Ordering::SeqCst), "as asked");
+        assert!(!self.panics.swap(false, Ordering::SeqCst), "injected panic");
         let mut hangs = self.hangs.clone();
         drop(hangs.wait_for(|hangs| !hangs).await);
         match self.refuse() {
@@ -80,13 +82,13 @@ impl PrivateRows for Switched {
         }
     }
 
-    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
-        self.store.changed(partition, seen).await
+    async fn wait_for_change(&self, partition: &Partition, seen: ChangeTick) -> ChangeTick {
+        self.store.wait_for_change(partition, seen).await
     }
 }
 
-impl PublicTables for Switched {
-    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PutError> {
+impl PublicTables for FaultyStore {
+    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PublicPutError> {
         self.store.put(table, writes).await
     }
 
@@ -98,99 +100,103 @@ impl PublicTables for Switched {
         self.store.get(table, key).await
     }
 
-    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
+    async fn query(
+        &self,
+        table: &'static TableSchema,
+        query: &PublicQuery,
+    ) -> Result<PublicPage, PublicQueryError> {
         self.store.query(table, query).await
     }
 }
 
 #[tokio::test]
-async fn a_server_whose_store_is_unusable_lives_and_is_not_ready() {
+async fn a_server_with_an_unusable_store_is_alive_but_not_ready() {
     let broken = Arc::new(AtomicBool::new(false));
     let (_switch, hangs) = watch::channel(false);
-    let store = Switched { broken: Arc::clone(&broken), ..switched(hangs) };
-    let (world, app) = World::on(store);
+    let store = FaultyStore { broken: Arc::clone(&broken), ..faulty_store(hangs) };
+    let (api, app) = TestApi::on_store(store);
     app.ready().await;
-    assert_eq!(world.get("/readyz").await.data(), json!({"health": "ready"}));
-    world.publish("w", &echo()).await;
+    assert_eq!(api.get("/readyz").await.data(), json!({"health": "ready"}));
+    api.publish("w", &echo()).await;
 
     broken.store(true, Ordering::SeqCst);
-    let unready = world.get("/readyz").await;
+    let unready = api.get("/readyz").await;
     assert_eq!(unready.error(), failed(503, "SERVICE_UNAVAILABLE", ""));
     assert_eq!(unready.headers["retry-after"], "1");
     assert_eq!(unready.json()["error"]["message"], "switched off");
-    assert_eq!(world.get("/healthz").await.status, 200);
-    assert!(world.get("/metrics").await.text.contains("abide_store_usable 0\n"));
+    assert_eq!(api.get("/healthz").await.status, 200);
+    assert!(api.get("/metrics").await.text.contains("abide_store_usable 0\n"));
     for path in ["/api/instances/i", "/api/instances/i/history", "/api/workflows/w"] {
-        let refused = world.get(path).await;
-        assert_eq!(refused.error(), failed(503, "SERVICE_UNAVAILABLE", ""), "{path}");
-        assert_eq!(refused.headers["retry-after"], "1");
+        let rejected = api.get(path).await;
+        assert_eq!(rejected.error(), failed(503, "SERVICE_UNAVAILABLE", ""), "{path}");
+        assert_eq!(rejected.headers["retry-after"], "1");
     }
 
     broken.store(false, Ordering::SeqCst);
     app.ready().await;
-    assert_eq!(world.get("/readyz").await.status, 200);
+    assert_eq!(api.get("/readyz").await.status, 200);
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_not_waited_for_and_what_was_asked_for_is_done_once() {
+async fn requests_time_out_when_the_store_hangs_and_take_effect_once() {
     let (switch, hangs) = watch::channel(false);
-    let store = switched(hangs);
+    let store = faulty_store(hangs);
     let mut config = Config::default();
-    config.server.answer_timeout = abide_workflow::Duration(50);
-    let (world, app) = World::configured(store, &config);
+    config.server.reply_timeout = abide_workflow::Duration(50);
+    let (api, app) = TestApi::on_store_with_config(store, &config);
     app.ready().await;
-    world.publish_waiting("w").await;
+    api.publish_waiting("w").await;
     switch.send_replace(true);
     let start = async || {
         let request = Request::post("/api/instances").header("idempotency-key", "k");
-        world.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await
+        api.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await
     };
     for path in ["/api/instances", "/api/instances?wait=PT30S"] {
-        let unanswered = world.post(path, &json!({"workflow": "w"})).await;
+        let unanswered = api.post(path, &json!({"workflow": "w"})).await;
         assert_eq!(unanswered.error(), failed(503, "SERVICE_UNAVAILABLE", ""), "{path}");
         assert_eq!(unanswered.json()["error"]["details"][0]["code"], "OUTCOME_UNKNOWN");
         assert_eq!(unanswered.headers["retry-after"], "1");
     }
     assert_eq!(start().await.status, 503);
     assert_eq!(start().await.status, 503);
-    assert_eq!(world.get("/healthz").await.status, 200);
+    assert_eq!(api.get("/healthz").await.status, 200);
 
     switch.send_replace(false);
     let begun = loop {
-        let answer = start().await;
-        if answer.status == 202 {
-            break answer.data();
+        let response = start().await;
+        if response.status == 202 {
+            break response.data();
         }
     };
     assert!(begun["executionId"].as_str().unwrap().ends_with("/1"), "{begun}");
 }
 
 #[tokio::test]
-async fn a_shard_whose_task_panicked_is_claimed_again() {
+async fn ownership_of_a_shard_is_acquired_again_after_its_task_panicked() {
     let panics = Arc::new(AtomicBool::new(false));
     let (_switch, hangs) = watch::channel(false);
-    let (world, app) = World::on(Switched { panics: Arc::clone(&panics), ..switched(hangs) });
+    let (api, app) = TestApi::on_store(FaultyStore { panics: Arc::clone(&panics), ..faulty_store(hangs) });
     app.ready().await;
-    world.publish_waiting("w").await;
+    api.publish_waiting("w").await;
     panics.store(true, Ordering::SeqCst);
     let start = json!({"workflow": "w", "instanceId": "i"});
-    assert_eq!(world.post("/api/instances", &start).await.status, 503);
+    assert_eq!(api.post("/api/instances", &start).await.status, 503);
     assert!(!panics.load(Ordering::SeqCst), "it has panicked");
     app.ready().await;
-    assert_eq!(world.post("/api/instances", &start).await.status, 202);
+    assert_eq!(api.post("/api/instances", &start).await.status, 202);
 }
 
 #[tokio::test]
-async fn forgetting_and_signals_are_not_waited_for_when_the_store_does_not_answer() {
+async fn purges_and_signals_time_out_when_the_store_hangs() {
     let (switch, hangs) = watch::channel(false);
     let mut config = Config::default();
-    config.server.answer_timeout = abide_workflow::Duration(50);
-    let (world, app) = World::configured(switched(hangs), &config);
+    config.server.reply_timeout = abide_workflow::Duration(50);
+    let (api, app) = TestApi::on_store_with_config(faulty_store(hangs), &config);
     app.ready().await;
-    world.publish("w", &echo()).await;
-    world.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await;
+    api.publish("w", &echo()).await;
+    api.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await;
     let purge = async |dry_run: bool| {
-        world.post("/api/instances/purge", &json!({"workflow": "w", "dryRun": dry_run})).await
+        api.post("/api/instances/purge", &json!({"workflow": "w", "dryRun": dry_run})).await
     };
     while purge(true).await.data()["matched"] != 1 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -200,6 +206,6 @@ async fn forgetting_and_signals_are_not_waited_for_when_the_store_does_not_answe
     let purged = tokio::time::timeout(in_time, purge(false)).await.unwrap();
     assert_eq!(purged.error(), failed(503, "SERVICE_UNAVAILABLE", ""));
     let signal = "/runtime/webhooks/durabletask/entities/device/d?op=RecordEvent";
-    let signalled = tokio::time::timeout(in_time, world.post(signal, &json!(1))).await.unwrap();
+    let signalled = tokio::time::timeout(in_time, api.post(signal, &json!(1))).await.unwrap();
     assert_eq!(signalled.status, 503);
 }

@@ -1,17 +1,17 @@
-//! The whole server: a folder, a socket, starting and stopping.
+//! The complete server: its data folder, its socket, starting and stopping.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use abide_server::{
-    Builder, Config, EntityKind, OperationCall, OperationError, OperationOutcome, ServeError, Server,
+    Config, EntityKind, OperationContext, OperationError, OperationOutcome, ServeError, Server, ServerBuilder,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{definition, echo, waits};
+use crate::test_api::{definition, echo, waits_for_event};
 
 pub(crate) fn config(data: &Path) -> Config {
     let mut config = Config::default();
@@ -21,69 +21,70 @@ pub(crate) fn config(data: &Path) -> Config {
     config
 }
 
-/// One request on a connection of its own.
-pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+/// One request on a new connection.
+pub(crate) async fn http_request(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     let head = format!("{head}content-type: application/json\r\n");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, serde_json::from_str(body).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_done_is_there_after_the_server_was_stopped_and_started() {
+async fn runs_survive_a_restart_of_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&config(folder.path())).await.unwrap();
     server.ready().await;
     let address = server.address();
     let published = definition("w", "1.0.0", &echo()).to_string();
-    assert_eq!(ask(address, "POST", "/api/workflows", &published).await.0, 201);
+    assert_eq!(http_request(address, "POST", "/api/workflows", &published).await.0, 201);
     let start = json!({"workflow": "w", "instanceId": "i", "input": 7}).to_string();
-    let (status, ended) = ask(address, "POST", "/api/instances?wait=PT30S", &start).await;
+    let (status, ended) = http_request(address, "POST", "/api/instances?wait=PT30S", &start).await;
     assert_eq!((status, &ended["data"]["output"]), (200, &json!(7)));
     server.stop().await;
 
     let mut other = config(folder.path());
     other.store.shards = 8;
-    let refused = Server::start(&other).await.unwrap_err();
-    assert!(matches!(refused, ServeError::Layout(_)), "{refused}");
+    let rejected = Server::start(&other).await.unwrap_err();
+    assert!(matches!(rejected, ServeError::Layout(_)), "{rejected}");
 
     let server = Server::start(&config(folder.path())).await.unwrap();
-    let (status, shown) = ask(server.address(), "GET", "/api/instances/i", "").await;
+    let (status, shown) = http_request(server.address(), "GET", "/api/instances/i", "").await;
     assert_eq!((status, &shown["data"]), (200, &ended["data"]));
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_an_end_is_answered_when_the_server_stops() {
+async fn a_client_that_waits_for_an_end_gets_a_response_when_the_server_stops() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&config(folder.path())).await.unwrap();
     server.ready().await;
     let address = server.address();
-    let published = definition("w", "1.0.0", &waits()).to_string();
-    assert_eq!(ask(address, "POST", "/api/workflows", &published).await.0, 201);
+    let published = definition("w", "1.0.0", &waits_for_event()).to_string();
+    assert_eq!(http_request(address, "POST", "/api/workflows", &published).await.0, 201);
     let start = json!({"workflow": "w", "instanceId": "i"}).to_string();
-    let waits = tokio::spawn(async move { ask(address, "POST", "/api/instances?wait=PT5M", &start).await });
-    while ask(address, "GET", "/api/instances/i", "").await.0 != 200 {}
+    let waits =
+        tokio::spawn(async move { http_request(address, "POST", "/api/instances?wait=PT5M", &start).await });
+    while http_request(address, "GET", "/api/instances/i", "").await.0 != 200 {}
     server.stop().await;
-    let (status, answer) = waits.await.unwrap();
-    assert_eq!((status, &answer["data"]["instanceId"]), (202, &json!("i")));
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    let (status, response) = waits.await.unwrap();
+    assert_eq!((status, &response["data"]["instanceId"]), (202, &json!("i")));
+    assert!(TcpStream::connect(address).await.is_err(), "the server no longer listens");
 }
 
 #[tokio::test]
-async fn an_address_that_others_can_reach_is_refused_unless_it_is_meant() {
+async fn an_address_that_is_not_loopback_is_rejected_unless_insecure_is_set() {
     let folder = tempfile::tempdir().unwrap();
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let mut config = config(folder.path());
         config.server.listen = listen.parse().unwrap();
-        let refused = Server::start(&config).await.unwrap_err();
-        assert!(matches!(refused, ServeError::OpenToAll { .. }), "{listen}: {refused}");
+        let rejected = Server::start(&config).await.unwrap_err();
+        assert!(matches!(rejected, ServeError::InsecureAddress { .. }), "{listen}: {rejected}");
     }
     let mut open = config(folder.path());
     open.server.listen = "0.0.0.0:0".parse().unwrap();
@@ -93,35 +94,36 @@ async fn an_address_that_others_can_reach_is_refused_unless_it_is_meant() {
 
 #[tokio::test]
 async fn a_folder_is_served_by_one_process_and_a_port_by_one_server() {
-    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
     let server = Server::start(&config(folder.path())).await.unwrap();
-    let refused = Server::start(&config(folder.path())).await.unwrap_err();
-    assert!(matches!(refused, ServeError::Store(_)), "{refused}");
+    let rejected = Server::start(&config(folder.path())).await.unwrap_err();
+    assert!(matches!(rejected, ServeError::Store(_)), "{rejected}");
     let mut same_port = config(elsewhere.path());
     same_port.server.listen = server.address();
-    let refused = Server::start(&same_port).await.unwrap_err();
-    assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
+    let rejected = Server::start(&same_port).await.unwrap_err();
+    assert!(matches!(rejected, ServeError::Listen { .. }), "{rejected}");
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_full_still_says_how_it_is() {
+async fn a_full_server_still_serves_health_checks() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());
     config.server.connections_max = 2;
     let server = Server::start(&config).await.unwrap();
     server.ready().await;
     let address = server.address();
-    // Whoever was accepted before is counted when the next one is.
+    // Connections accepted earlier are counted when the next one is accepted.
     let held = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(ask(address, "GET", path, "").await.0, 200, "{path}");
+        assert_eq!(http_request(address, "GET", path, "").await.0, 200, "{path}");
     }
-    let (status, refused) = ask(address, "GET", "/api/instances/i", "").await;
-    assert_eq!((status, &refused["error"]["code"]), (503, &json!("SERVICE_UNAVAILABLE")));
+    let (status, rejected) = http_request(address, "GET", "/api/instances/i", "").await;
+    assert_eq!((status, &rejected["error"]["code"]), (503, &json!("SERVICE_UNAVAILABLE")));
     drop(held);
-    // Room is made as soon as the server has seen that they have gone.
-    while ask(address, "GET", "/api/instances/i", "").await.0 != 404 {}
+    // The server accepts requests again as soon as it notices that the connections are closed.
+    while http_request(address, "GET", "/api/instances/i", "").await.0 != 404 {}
     server.stop().await;
 }
 
@@ -129,7 +131,7 @@ async fn a_server_that_is_full_still_says_how_it_is() {
 struct Counter;
 
 impl EntityKind for Counter {
-    fn operate(&self, call: &OperationCall<'_>) -> Result<OperationOutcome, OperationError> {
+    fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError> {
         let count = call.state.and_then(|state| state.as_u64()).unwrap_or_default();
         match call.operation {
             "Count" if count < 3 => {
@@ -139,36 +141,37 @@ impl EntityKind for Counter {
             "Count" => {
                 Err(OperationError::Refused { code: "Full".to_owned(), reason: "it is three".to_owned() })
             }
-            other => Err(OperationError::Unknown { name: other.to_owned() }),
+            other => Err(OperationError::UnknownOperation { name: other.to_owned() }),
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entities_of_a_programs_own_kind_have_its_operations_and_its_state() {
+async fn entities_of_a_custom_kind_have_its_operations_and_state() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Builder::new(config(folder.path())).entity_kind("Counter", Counter).start().await.unwrap();
+    let server =
+        ServerBuilder::new(config(folder.path())).entity_kind("Counter", Counter).start().await.unwrap();
     server.ready().await;
     let operate = async |entity: &str, operation: &str| {
         let path = format!("/api/entities/{entity}/{operation}");
-        ask(server.address(), "POST", &path, "").await
+        http_request(server.address(), "POST", &path, "").await
     };
     for count in 1..=3 {
-        let (status, answer) = operate("counter/a", "Count").await;
-        assert_eq!((status, &answer["data"]["output"]), (200, &json!(count)), "{answer}");
+        let (status, response) = operate("counter/a", "Count").await;
+        assert_eq!((status, &response["data"]["output"]), (200, &json!(count)), "{response}");
     }
-    let (status, shown) = ask(server.address(), "GET", "/api/entities/counter/a", "").await;
+    let (status, shown) = http_request(server.address(), "GET", "/api/entities/counter/a", "").await;
     assert_eq!((status, &shown["data"]["state"]), (200, &json!(3)), "{shown}");
     for (entity, operation, status, code, message) in [
         ("counter/a", "Count", 409, "CONFLICT", "it is three"),
         ("counter/a", "Dance", 400, "VALIDATION_ERROR", "entities of this type have no operation \"Dance\""),
         ("other/a", "Count", 400, "VALIDATION_ERROR", "entities of this type have no operation \"Count\""),
     ] {
-        let (told, refused) = operate(entity, operation).await;
-        let error = (&refused["error"]["code"], &refused["error"]["message"]);
-        assert_eq!((told, error), (status, (&json!(code), &json!(message))), "{entity} {operation}");
+        let (found, rejected) = operate(entity, operation).await;
+        let error = (&rejected["error"]["code"], &rejected["error"]["message"]);
+        assert_eq!((found, error), (status, (&json!(code), &json!(message))), "{entity} {operation}");
     }
-    let (_, shown) = ask(server.address(), "GET", "/api/entities/counter/a", "").await;
-    assert_eq!(shown["data"]["state"], 3, "what was refused has changed nothing");
+    let (_, shown) = http_request(server.address(), "GET", "/api/entities/counter/a", "").await;
+    assert_eq!(shown["data"]["state"], 3, "a rejected operation changes nothing");
     server.stop().await;
 }

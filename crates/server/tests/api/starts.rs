@@ -1,4 +1,4 @@
-//! Beginning runs: ids, repeats, waiting, and what is refused.
+//! Starting runs: ids, repeated requests, waiting, and invalid requests.
 
 use std::collections::HashSet;
 
@@ -7,17 +7,17 @@ use axum::http::{Method, Request};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::world::{Answer, World, definition, echo, failed};
+use crate::test_api::{TestApi, TestResponse, definition, echo, failed};
 
 #[tokio::test]
-async fn a_run_is_begun_ends_and_can_be_read_with_its_history() {
-    let world = World::new().await;
-    world.publish("w", &echo()).await;
+async fn a_run_starts_ends_and_can_be_read_with_its_history() {
+    let api = TestApi::new().await;
+    api.publish("w", &echo()).await;
     let body = json!({
         "workflow": "w", "version": "^1", "instanceId": "i-1", "input": {"a": 1},
         "correlationId": "order-7", "entityId": "device 7",
     });
-    let ended = world.post("/api/instances?wait=PT30S", &body).await;
+    let ended = api.post("/api/instances?wait=PT30S", &body).await;
     assert_eq!(ended.status, 200);
     let data = ended.data();
     for (name, value) in [
@@ -36,16 +36,16 @@ async fn a_run_is_begun_ends_and_can_be_read_with_its_history() {
         assert_eq!(data[name], value, "{name}");
     }
     assert!(data["createdAtUtc"].as_str().unwrap() <= data["lastUpdatedAtUtc"].as_str().unwrap());
-    assert_eq!(world.get("/api/instances/i-1").await.data(), data);
+    assert_eq!(api.get("/api/instances/i-1").await.data(), data);
 
-    let history = world.get("/api/instances/i-1/history").await.data();
+    let history = api.get("/api/instances/i-1/history").await.data();
     let events: Vec<Value> = history["items"].as_array().unwrap().clone();
     assert_eq!(history["continuationToken"], Value::Null);
     assert!(events.iter().any(|event| event["eventType"] == "ExecutionStarted"), "{events:?}");
     let mut paged: Vec<Value> = Vec::new();
     let mut path = "/api/instances/i-1/history?limit=2".to_owned();
     loop {
-        let page = world.get(&path).await.data();
+        let page = api.get(&path).await.data();
         assert!(page["items"].as_array().unwrap().len() <= 2);
         paged.extend(page["items"].as_array().unwrap().iter().cloned());
         let Some(token) = page["continuationToken"].as_str() else { break };
@@ -55,15 +55,15 @@ async fn a_run_is_begun_ends_and_can_be_read_with_its_history() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_is_accepted_whether_it_was_waited_for_or_not() {
-    let world = World::new().await;
-    world.publish_waiting("w").await;
+async fn a_start_of_a_run_that_continues_is_a_202_with_or_without_a_wait() {
+    let api = TestApi::new().await;
+    api.publish_waiting("w").await;
     for (path, id) in [("/api/instances", "a"), ("/api/instances?wait=PT0.001S", "b")] {
-        let accepted = world.post(path, &json!({"workflow": "w", "instanceId": id})).await;
+        let accepted = api.post(path, &json!({"workflow": "w", "instanceId": id})).await;
         assert_eq!(accepted.status, 202, "{path}");
         assert_eq!(accepted.headers["location"], format!("/api/instances/{id}"));
         assert_eq!(accepted.data()["executionId"], format!("{id}/1"));
-        let shown = world.get(&format!("/api/instances/{id}")).await.data();
+        let shown = api.get(&format!("/api/instances/{id}")).await.data();
         assert_eq!((&shown["status"], &shown["input"]), (&json!("Running"), &json!({})));
         let state = &shown["currentStates"][0];
         assert_eq!((&state["state"], &state["waitingFor"]["kind"]), (&json!("Begin"), &json!("event")));
@@ -72,68 +72,68 @@ async fn a_run_that_goes_on_is_accepted_whether_it_was_waited_for_or_not() {
 }
 
 #[tokio::test]
-async fn a_run_without_an_id_gets_one_and_its_own_trace() {
-    let world = World::new().await;
-    world.publish("w", &echo()).await;
-    let plain = world.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await.data();
+async fn a_run_without_an_id_gets_one_and_its_own_correlation_id() {
+    let api = TestApi::new().await;
+    api.publish("w", &echo()).await;
+    let plain = api.post("/api/instances?wait=PT30S", &json!({"workflow": "w"})).await.data();
     let id = plain["instanceId"].as_str().unwrap();
     assert_eq!(id.as_bytes()[14], b'7', "{id} is a UUID of version 7");
     assert_eq!(plain["correlationId"], id);
 
     let request = Request::post("/api/instances?wait=PT30S").header("x-correlation-id", "trace-1");
-    let traced = world.send(request.body(Body::from(json!({"workflow": "w"}).to_string())).unwrap()).await;
+    let traced = api.send(request.body(Body::from(json!({"workflow": "w"}).to_string())).unwrap()).await;
     assert_eq!(traced.headers["x-correlation-id"], "trace-1");
     assert_eq!(traced.data()["correlationId"], "trace-1");
     assert_ne!(traced.data()["instanceId"], "trace-1");
 }
 
-/// As many clients at once as there are requests.
-async fn all_at_once(world: &std::sync::Arc<World>, requests: Vec<Request<Body>>) -> Vec<Answer> {
+/// Sends all requests concurrently.
+async fn all_at_once(api: &std::sync::Arc<TestApi>, requests: Vec<Request<Body>>) -> Vec<TestResponse> {
     let mut clients = JoinSet::new();
     for request in requests {
-        let world = std::sync::Arc::clone(world);
-        clients.spawn(async move { world.send(request).await });
+        let api = std::sync::Arc::clone(api);
+        clients.spawn(async move { api.send(request).await });
     }
     clients.join_all().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_starts_of_one_id_one_begins_it() {
-    let world = std::sync::Arc::new(World::new().await);
-    world.publish_waiting("w").await;
+async fn only_one_of_64_concurrent_starts_of_one_id_succeeds() {
+    let api = std::sync::Arc::new(TestApi::new().await);
+    api.publish_waiting("w").await;
     let body = json!({"workflow": "w", "instanceId": "only"}).to_string();
     let request = || Request::post("/api/instances").body(Body::from(body.clone())).unwrap();
-    let answers = all_at_once(&world, (0..64).map(|_| request()).collect()).await;
-    let begun = answers.iter().filter(|answer| answer.status == 202).count();
-    assert_eq!(begun, 1);
-    for answer in answers.iter().filter(|answer| answer.status != 202) {
-        assert_eq!(answer.error(), failed(409, "CONFLICT", ""));
+    let responses = all_at_once(&api, (0..64).map(|_| request()).collect()).await;
+    let started = responses.iter().filter(|response| response.status == 202).count();
+    assert_eq!(started, 1);
+    for response in responses.iter().filter(|response| response.status != 202) {
+        assert_eq!(response.error(), failed(409, "CONFLICT", ""));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixty_four_copies_of_one_request_are_answered_alike() {
-    let world = std::sync::Arc::new(World::new().await);
-    world.publish_waiting("w").await;
+async fn sixty_four_copies_of_one_request_get_the_same_response() {
+    let api = std::sync::Arc::new(TestApi::new().await);
+    api.publish_waiting("w").await;
     for body in [json!({"workflow": "w"}), json!({"workflow": "w", "instanceId": "mine"})] {
         let request = || {
             let request = Request::post("/api/instances").header("idempotency-key", "key-1");
             request.body(Body::from(body.to_string())).unwrap()
         };
-        let answers = all_at_once(&world, (0..64).map(|_| request()).collect()).await;
-        assert!(answers.iter().all(|answer| answer.status == 202), "{answers:?}");
-        let bodies: HashSet<String> = answers.iter().map(|answer| answer.data().to_string()).collect();
+        let responses = all_at_once(&api, (0..64).map(|_| request()).collect()).await;
+        assert!(responses.iter().all(|response| response.status == 202), "{responses:?}");
+        let bodies: HashSet<String> = responses.iter().map(|response| response.data().to_string()).collect();
         assert_eq!(bodies.len(), 1, "{bodies:?}");
     }
 }
 
 #[tokio::test]
-async fn a_key_that_comes_with_another_request_is_a_conflict_also_after_the_run_has_ended() {
-    let world = World::new().await;
-    world.publish("w", &echo()).await;
+async fn a_key_reused_for_another_request_is_a_conflict_even_after_the_run_has_ended() {
+    let api = TestApi::new().await;
+    api.publish("w", &echo()).await;
     let start = async |body: Value| {
         let request = Request::post("/api/instances?wait=PT30S").header("idempotency-key", "k");
-        world.send(request.body(Body::from(body.to_string())).unwrap()).await
+        api.send(request.body(Body::from(body.to_string())).unwrap()).await
     };
     let first = start(json!({"workflow": "w", "input": {"a": 1}})).await;
     assert_eq!(first.status, 200);
@@ -145,31 +145,31 @@ async fn a_key_that_comes_with_another_request_is_a_conflict_also_after_the_run_
 }
 
 #[tokio::test]
-async fn an_input_that_does_not_fit_is_refused_with_every_place() {
-    let world = World::new().await;
+async fn an_input_that_does_not_match_the_schema_is_rejected_with_every_pointer() {
+    let api = TestApi::new().await;
     let mut published = definition("w", "1.0.0", &echo());
     published["input"] = json!({
         "type": "object", "required": ["id"],
         "properties": {"serial": {"type": "string"}, "n": {"type": "integer", "minimum": 1}},
     });
-    assert_eq!(world.post("/api/workflows", &published).await.status, 201);
+    assert_eq!(api.post("/api/workflows", &published).await.status, 201);
     let start =
-        async |input: Value| world.post("/api/instances", &json!({"workflow": "w", "input": input})).await;
+        async |input: Value| api.post("/api/instances", &json!({"workflow": "w", "input": input})).await;
     let one = start(json!({"id": 1, "serial": 7})).await;
     assert_eq!(one.error(), failed(400, "VALIDATION_ERROR", "/input/serial"));
     let all = start(json!({"id": 1, "serial": 7, "n": 0})).await.json()["error"]["details"].clone();
-    let places: HashSet<&str> =
+    let pointers: HashSet<&str> =
         all.as_array().unwrap().iter().map(|d| d["target"].as_str().unwrap()).collect();
-    assert_eq!(places, HashSet::from(["/input/serial", "/input/n"]));
-    let missing = world.post("/api/instances", &json!({"workflow": "w"})).await;
+    assert_eq!(pointers, HashSet::from(["/input/serial", "/input/n"]));
+    let missing = api.post("/api/instances", &json!({"workflow": "w"})).await;
     assert_eq!(missing.error(), failed(400, "VALIDATION_ERROR", "/input"));
     assert_eq!(start(json!({"id": 1})).await.status, 202);
 }
 
 #[tokio::test]
-async fn what_a_start_says_wrong_is_refused_with_its_place() {
-    let world = World::new().await;
-    world.publish("w", &echo()).await;
+async fn an_invalid_start_is_rejected_with_the_invalid_part() {
+    let api = TestApi::new().await;
+    api.publish("w", &echo()).await;
     let long_range = vec![">=1.0.0"; 30].join(", ");
     for (path, body, status, target) in [
         ("/api/instances", json!({"workflow": "w", "inptu": {}}), 400, "/inptu"),
@@ -190,11 +190,11 @@ async fn what_a_start_says_wrong_is_refused_with_its_place() {
         ("/api/instances?wiat=PT1S", json!({"workflow": "w"}), 400, "wiat"),
         ("/api/instances?wait=PT1S&wait=PT1S", json!({"workflow": "w"}), 400, "wait"),
     ] {
-        let (told, _, at) = world.post(path, &body).await.error();
-        assert_eq!((told, at.as_str()), (status, target), "{path} {body}");
+        let (found, _, found_target) = api.post(path, &body).await.error();
+        assert_eq!((found, found_target.as_str()), (status, target), "{path} {body}");
     }
     let request =
         Request::builder().method(Method::POST).uri("/api/instances").header("idempotency-key", "a b");
-    let refused = world.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await;
-    assert_eq!(refused.error(), failed(400, "VALIDATION_ERROR", "Idempotency-Key"));
+    let rejected = api.send(request.body(Body::from("{\"workflow\":\"w\"}")).unwrap()).await;
+    assert_eq!(rejected.error(), failed(400, "VALIDATION_ERROR", "Idempotency-Key"));
 }

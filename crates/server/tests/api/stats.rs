@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use crate::world::{World, echo};
+use crate::test_api::{TestApi, echo};
 
 #[tokio::test]
-async fn the_numbers_are_those_of_what_was_done() {
-    let world = World::new().await;
-    world.publish("ends", &echo()).await;
-    world.publish_waiting("waits").await;
+async fn statistics_count_runs_shards_and_calls() {
+    let api = TestApi::new().await;
+    api.publish("ends", &echo()).await;
+    api.publish_waiting("waits").await;
     for number in 0..5 {
         let workflow = if number < 3 { "ends" } else { "waits" };
         let start = json!({"workflow": workflow, "instanceId": format!("i{number}")});
-        assert_eq!(world.post("/api/instances", &start).await.status, 202);
+        assert_eq!(api.post("/api/instances", &start).await.status, 202);
     }
-    world.listed("?status=Completed", 3).await;
-    world.listed("?status=Running", 2).await;
-    let stats = world.get("/api/stats").await.data();
+    api.list_ids("?status=Completed", 3).await;
+    api.list_ids("?status=Running", 2).await;
+    let stats = api.get("/api/stats").await.data();
     let by_status = &stats["instances"]["byStatus"];
     assert_eq!((&by_status["Completed"], &by_status["Running"]), (&json!(3), &json!(2)));
     assert_eq!((&by_status["Failed"], &stats["instances"]["countedUpTo"]), (&json!(0), &json!(10_000)));

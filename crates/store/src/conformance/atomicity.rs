@@ -1,8 +1,10 @@
-//! A batch applies whole or not at all, and nobody sees half of it.
+//! Atomicity: a batch is applied as a whole or not at all, and no reader sees half of it.
 
-use super::Subject;
-use super::bench::{Checked, all_rows, checks, committed, ensure, fenced, head_of, key, partition, text};
-use super::bench::{together, with_rows};
+use super::BackendUnderTest;
+use super::harness::{
+    ConformanceResult, all_rows, checks, committed, ensure, fenced, head_of, key, partition, text,
+};
+use super::harness::{join_all, with_rows};
 use crate::rows::{Batch, CommitOutcome, PrivateRows, Scan};
 
 checks!(
@@ -13,31 +15,37 @@ checks!(
     a_read_after_a_commit_sees_it,
     partitions_do_not_touch_each_other,
     no_reader_sees_half_a_batch,
-    who_has_seen_one_row_of_a_batch_sees_the_others,
+    a_reader_that_saw_one_row_of_a_batch_sees_the_others,
 );
 
-async fn every_row_of_a_batch_is_applied<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn every_row_of_a_batch_is_applied<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let mut batch = fenced(None, 7);
     for number in 0..90 {
         batch = batch.put(key(&format!("row {number:02}")), vec![number; 10]);
     }
     let receipt = committed(store.commit(&p, batch).await)?;
     let rows = all_rows(&store, &p, Scan::prefix(b"row ")).await?;
-    ensure!(rows.len() == 90, "90 rows were committed, {} are there", rows.len());
-    ensure!(receipt.rows.len() == 90, "the receipt has {} versions for 90 rows", receipt.rows.len());
-    for ((row, version), number) in rows.iter().zip(&receipt.rows).zip(0u8..) {
+    ensure!(rows.len() == 90, "90 rows were committed, {} are stored", rows.len());
+    ensure!(
+        receipt.row_versions.len() == 90,
+        "the receipt has {} versions for 90 rows",
+        receipt.row_versions.len()
+    );
+    for ((row, version), number) in rows.iter().zip(&receipt.row_versions).zip(0u8..) {
         ensure!(row.value == vec![number; 10], "row {number} has the value {:?}", row.value);
         ensure!(
             version.as_ref() == Some(&row.version),
-            "row {number} was read at another version than receipted"
+            "row {number} was read at another version than in the receipt"
         );
     }
     Ok(())
 }
 
-async fn a_conflict_leaves_every_row_as_it_was<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn a_conflict_leaves_every_row_as_it_was<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let version = with_rows::<S>(&store, &p, &[("a", "old"), ("b", "old"), ("c", "old")]).await?;
     let before = all_rows(&store, &p, Scan::all()).await?;
     let batch = fenced(Some(&version), 2)
@@ -54,8 +62,9 @@ async fn a_conflict_leaves_every_row_as_it_was<S: Subject>(subject: &S) -> Check
     Ok(())
 }
 
-async fn a_fenced_batch_leaves_every_row_as_it_was<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn a_fenced_batch_leaves_every_row_as_it_was<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let old = with_rows::<S>(&store, &p, &[("a", "old"), ("c", "old")]).await?;
     committed(store.commit(&p, fenced(Some(&old), 2)).await)?;
     let before = all_rows(&store, &p, Scan::all()).await?;
@@ -66,22 +75,24 @@ async fn a_fenced_batch_leaves_every_row_as_it_was<S: Subject>(subject: &S) -> C
     Ok(())
 }
 
-async fn puts_and_deletions_go_together<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn puts_and_deletions_go_together<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let version = with_rows::<S>(&store, &p, &[("message", "work")]).await?;
     let batch = fenced(Some(&version), 2).delete(key("message")).put(key("effect"), b"done".to_vec());
     let receipt = committed(store.commit(&p, batch.delete(key("never there"))).await)?;
-    ensure!(receipt.rows.first() == Some(&None), "a deletion has a version");
-    ensure!(text(&store, &p, "message").await?.is_none(), "a deleted row is there");
+    ensure!(receipt.row_versions.first() == Some(&None), "a deletion has a version");
+    ensure!(text(&store, &p, "message").await?.is_none(), "a deleted row can be read");
     ensure!(
         text(&store, &p, "effect").await?.as_deref() == Some("done"),
-        "a row written beside a deletion is not"
+        "a row written in the batch of a deletion is missing"
     );
     Ok(())
 }
 
-async fn a_read_after_a_commit_sees_it<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn a_read_after_a_commit_sees_it<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let mut version = with_rows::<S>(&store, &p, &[("a", "0")]).await?;
     for number in 1..20 {
         let value = number.to_string();
@@ -95,7 +106,7 @@ async fn a_read_after_a_commit_sees_it<S: Subject>(subject: &S) -> Checked {
     Ok(())
 }
 
-async fn partitions_do_not_touch_each_other<S: Subject>(subject: &S) -> Checked {
+async fn partitions_do_not_touch_each_other<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
     let store = subject.fresh().await;
     let names = ["p", "p1", "p-", "P", "pp", "shard/0001", "ü"];
     for name in names {
@@ -111,16 +122,18 @@ async fn partitions_do_not_touch_each_other<S: Subject>(subject: &S) -> Checked 
     Ok(())
 }
 
-/// Writers keep two rows equal; readers scan both in one page, again and again.
-async fn no_reader_sees_half_a_batch<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+/// Writers always write the same value to two rows; readers repeatedly scan both in one page.
+async fn no_reader_sees_half_a_batch<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     with_rows::<S>(&store, &p, &[("x", "start"), ("y", "start")]).await?;
-    let (store, p) = (&store, &p);
-    let write = async |writer: u32| -> Checked {
+    let store = &store;
+    let p = &p;
+    let write = async |writer: u32| -> ConformanceResult {
         for round in 0..25u32 {
             let value = format!("{writer} {round}").into_bytes();
             let rows = store.scan(p, Scan::all()).await?.rows;
-            let Some(head) = rows.iter().find(|row| row.key == super::bench::head()) else { continue };
+            let Some(head) = rows.iter().find(|row| row.key == super::harness::head()) else { continue };
             let batch = fenced(Some(&head.version), 1).put(key("x"), value.clone()).put(key("y"), value);
             let outcome = store.commit(p, batch).await;
             let fine = matches!(outcome, CommitOutcome::Committed(_) | CommitOutcome::Fenced);
@@ -128,7 +141,7 @@ async fn no_reader_sees_half_a_batch<S: Subject>(subject: &S) -> Checked {
         }
         Ok(())
     };
-    let read = async || -> Checked {
+    let read = async || -> ConformanceResult {
         for _ in 0..100 {
             let rows = store.scan(p, Scan::range(key("x"), key("z"))).await?.rows;
             let values: Vec<_> = rows.iter().map(|row| &row.value).collect();
@@ -138,64 +151,73 @@ async fn no_reader_sees_half_a_batch<S: Subject>(subject: &S) -> Checked {
         }
         Ok(())
     };
-    let written = together((0..4).map(write).collect());
-    let seen = together((0..2).map(|_| read()).collect());
+    let written = join_all((0..4).map(write).collect());
+    let seen = join_all((0..2).map(|_| read()).collect());
     let (written, seen) = both(written, seen).await;
-    written.into_iter().chain(seen).collect::<Checked<Vec<()>>>()?;
+    written.into_iter().chain(seen).collect::<ConformanceResult<Vec<()>>>()?;
     // Unfenced batches too: two rows checked one by one.
     let a = committed(
         store.commit(p, Batch::checked().create(key("m"), vec![1]).create(key("n"), vec![1])).await,
     )?;
-    ensure!(a.head.is_none() && a.rows.len() == 2, "a batch without a head has the receipt {a:?}");
+    ensure!(
+        a.head_version.is_none() && a.row_versions.len() == 2,
+        "a batch without a head has the receipt {a:?}"
+    );
     Ok(())
 }
 
 async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
-    let (mut left, mut right) = (None, None);
+    let mut left = None;
+    let mut right = None;
     {
         let fill_left = async { left = Some(a.await) };
         let fill_right = async { right = Some(b.await) };
         let parts: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> =
             vec![Box::pin(fill_left), Box::pin(fill_right)];
-        together(parts).await;
+        join_all(parts).await;
     }
     match (left, right) {
         (Some(a), Some(b)) => (a, b),
-        _ => unreachable!("together returns when both are done"),
+        _ => unreachable!("join_all returns when both are done"),
     }
 }
 
-/// One writer counts in two rows; a reader reads the one, then the other, which cannot be behind.
-async fn who_has_seen_one_row_of_a_batch_sees_the_others<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+/// One writer increments a counter in two rows. A reader reads one row, then the other, which must not be behind.
+async fn a_reader_that_saw_one_row_of_a_batch_sees_the_others<S: BackendUnderTest>(
+    subject: &S,
+) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let mut version = with_rows::<S>(&store, &p, &[("x", "0"), ("y", "0")]).await?;
-    let (store, p) = (&store, &p);
+    let store = &store;
+    let p = &p;
     let write = async {
         for number in 1..100u32 {
             let value = number.to_string().into_bytes();
             let batch = fenced(Some(&version), 1).put(key("x"), value.clone()).put(key("y"), value);
             version = head_of(&committed(store.commit(p, batch).await)?)?;
         }
-        Checked::Ok(())
+        ConformanceResult::Ok(())
     };
-    let count = async |name: &str| -> Checked<u32> {
+    let count = async |name: &str| -> ConformanceResult<u32> {
         Ok(text(store, p, name).await?.and_then(|text| text.parse().ok()).unwrap_or(0))
     };
     let read = async {
         for _ in 0..200 {
             for (first, second) in [("x", "y"), ("y", "x")] {
-                let (seen, other) = (count(first).await?, count(second).await?);
+                let seen = count(first).await?;
+                let other = count(second).await?;
                 ensure!(other >= seen, "{first} was read at {seen}, and after it {second} at {other}");
                 yield_now().await;
             }
         }
-        Checked::Ok(())
+        ConformanceResult::Ok(())
     };
     let (written, seen) = both(write, read).await;
     written.and(seen)
 }
 
-/// Lets the other side go on.
+/// Lets the other future make progress.
 async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {

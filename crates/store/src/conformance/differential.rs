@@ -1,57 +1,60 @@
-//! The same random operations on several stores at once: every answer of every store must be the same.
+//! Runs the same random operations on several stores at once: every store must return the same result.
 //!
-//! Stores give different versions, so operations name them by what they mean: the version this row has now, or one it once had.
+//! It does not know which result is right. Stores assign different versions, so operations refer to a version by its
+//! meaning: the version that a row has now, or one that it had before.
 
 use std::collections::HashMap;
 
-use super::bench::together;
+use abide_ids::Timestamp;
+
+use super::harness::join_all;
 use super::queries::{LEDGER, entry};
 use crate::Store;
-use crate::memory::Dice;
-use crate::public::{PublicKey, PublicWrite, Query, Value};
-use crate::rows::{Batch, CommitOutcome, Key, Partition, Scan, Version};
+use crate::memory::SeededRng;
+use crate::public::{CellValue, PublicKey, PublicQuery, PublicWrite};
+use crate::rows::{Batch, CommitOutcome, Key, Partition, RowVersion, Scan};
 
-/// A store under comparison, and what it has said.
+/// A store under comparison, and the versions and tokens it has returned.
 #[derive(Debug)]
-pub struct Side<'s, S> {
+pub struct ComparedStore<'s, S> {
     store: &'s S,
-    known: Known,
+    known: KnownVersions,
 }
 
-/// The versions and tokens a store has given, by what they mean; they outlive a restart of the store.
+/// The versions and tokens that a store has returned, by their meaning. They stay valid after a restart of the store.
 #[derive(Debug, Default)]
-pub struct Known {
-    current: HashMap<(Partition, Key), Version>,
-    former: HashMap<(Partition, Key), Version>,
+pub struct KnownVersions {
+    current: HashMap<(Partition, Key), RowVersion>,
+    former: HashMap<(Partition, Key), RowVersion>,
     tokens: HashMap<usize, Option<String>>,
 }
 
-impl<'s, S: Store> Side<'s, S> {
-    /// This store, which must be empty.
+impl<'s, S: Store> ComparedStore<'s, S> {
+    /// Compares a store that must be empty.
     pub fn new(store: &'s S) -> Self {
-        Self::knowing(store, Known::default())
+        Self::with_known(store, KnownVersions::default())
     }
 
-    /// This store, which has been opened again.
-    pub fn knowing(store: &'s S, known: Known) -> Self {
+    /// Compares a store that was reopened.
+    pub fn with_known(store: &'s S, known: KnownVersions) -> Self {
         Self { store, known }
     }
 
-    /// What it has said so far.
-    pub fn into_known(self) -> Known {
+    /// The versions and tokens that the store has returned so far.
+    pub fn into_known(self) -> KnownVersions {
         self.known
     }
 
-    /// Plays one operation and tells what came of it, in words that are the same for every store.
-    pub async fn play(&mut self, operation: &Operation) -> String {
+    /// Runs one operation and describes its result in words that are the same for every store.
+    pub async fn run(&mut self, operation: &RandomOperation) -> String {
         match operation {
-            Operation::Commit { partition, fence, writes } => {
+            RandomOperation::Commit { partition, fence, writes } => {
                 let batch = self.prepare(partition, *fence, writes);
                 let keys = keys_of(&batch);
                 let outcome = self.store.commit(partition, batch).await;
-                self.absorb(partition, keys, outcome)
+                self.record_outcome(partition, keys, outcome)
             }
-            Operation::Read { partition, key } => {
+            RandomOperation::Read { partition, key } => {
                 let row = self.store.read(partition, key).await;
                 let current = self.known.current.get(&(partition.clone(), key.clone()));
                 match row {
@@ -62,65 +65,68 @@ impl<'s, S: Store> Side<'s, S> {
                     Err(error) => format!("{error}"),
                 }
             }
-            Operation::Scan { partition, scan } => match self.store.scan(partition, scan.clone()).await {
+            RandomOperation::Scan { partition, scan } => match self.store.scan(partition, scan.clone()).await
+            {
                 Ok(page) => {
                     let rows = page.rows.iter().map(|row| (&row.key, &row.value));
                     format!("{:?} then {:?}", rows.collect::<Vec<_>>(), page.next)
                 }
                 Err(error) => format!("{error}"),
             },
-            Operation::Put(writes) => format!("{:?}", self.store.put(&LEDGER, writes.clone()).await),
-            Operation::Get(key) => format!("{:?}", self.store.get(&LEDGER, key).await),
-            Operation::Query { query, walk } => self.query(query, *walk).await,
+            RandomOperation::Put(writes) => format!("{:?}", self.store.put(&LEDGER, writes.clone()).await),
+            RandomOperation::Get(key) => format!("{:?}", self.store.get(&LEDGER, key).await),
+            RandomOperation::Query { query, walk } => self.query(query, *walk).await,
         }
     }
 
-    /// Plays commits and puts that were all decided upon before any of them was answered, as many writers at once do. A store must treat them as if
-    /// they had come one after the other, in this order.
-    pub async fn play_together(&mut self, operations: &[Operation]) -> Vec<String> {
-        enum Answer {
+    /// Runs commits and puts that were all prepared before any of them returned, as with many concurrent writers. A
+    /// store must treat them as if they had been made one after the other, in this order.
+    pub async fn run_concurrently(&mut self, operations: &[RandomOperation]) -> Vec<String> {
+        enum PlayedOutcome {
             Commit(Partition, Vec<Key>, CommitOutcome),
             Put(String),
         }
         let store = self.store;
-        let play = async |operation: &Operation, batch: Option<Batch>| match (operation, batch) {
-            (Operation::Commit { partition, .. }, Some(batch)) => {
+        let run = async |operation: &RandomOperation, batch: Option<Batch>| match (operation, batch) {
+            (RandomOperation::Commit { partition, .. }, Some(batch)) => {
                 let keys = keys_of(&batch);
-                Answer::Commit(partition.clone(), keys, store.commit(partition, batch).await)
+                PlayedOutcome::Commit(partition.clone(), keys, store.commit(partition, batch).await)
             }
-            (Operation::Put(writes), _) => {
-                Answer::Put(format!("{:?}", store.put(&LEDGER, writes.clone()).await))
+            (RandomOperation::Put(writes), _) => {
+                PlayedOutcome::Put(format!("{:?}", store.put(&LEDGER, writes.clone()).await))
             }
-            _ => Answer::Put("only commits and puts are played together".to_owned()),
+            _ => PlayedOutcome::Put("only commits and puts run concurrently".to_owned()),
         };
         let prepared = operations.iter().map(|operation| match operation {
-            Operation::Commit { partition, fence, writes } => Some(self.prepare(partition, *fence, writes)),
+            RandomOperation::Commit { partition, fence, writes } => {
+                Some(self.prepare(partition, *fence, writes))
+            }
             _ => None,
         });
         let prepared: Vec<Option<Batch>> = prepared.collect();
-        let playing = operations.iter().zip(prepared).map(|(operation, batch)| play(operation, batch));
-        let answers = together(playing.collect()).await;
-        let told = answers.into_iter().map(|answer| match answer {
-            Answer::Commit(partition, keys, outcome) => self.absorb(&partition, keys, outcome),
-            Answer::Put(told) => told,
+        let running = operations.iter().zip(prepared).map(|(operation, batch)| run(operation, batch));
+        let outcomes = join_all(running.collect()).await;
+        let descriptions = outcomes.into_iter().map(|outcome| match outcome {
+            PlayedOutcome::Commit(partition, keys, outcome) => self.record_outcome(&partition, keys, outcome),
+            PlayedOutcome::Put(description) => description,
         });
-        told.collect()
+        descriptions.collect()
     }
 
-    /// One page. Whether there is a next one may differ (a store may only know that there are rows left to look at), so what counts
-    /// is whether a next one has rows.
-    async fn query(&mut self, query: &Query, walk: usize) -> String {
+    /// Reads one page. Stores may differ in having a next page, because a store may only know that there are rows left
+    /// to examine. So the description says if a next page has rows.
+    async fn query(&mut self, query: &PublicQuery, walk: usize) -> String {
         let continuation = self.known.tokens.remove(&walk).flatten();
-        let page = match self.store.query(&LEDGER, &query.clone().after(continuation)).await {
+        let page = match self.store.query(&LEDGER, &query.clone().continue_from(continuation)).await {
             Ok(page) => page,
             Err(error) => return format!("{error}"),
         };
         let mut next = page.continuation;
         while let Some(token) = &next {
-            match self.store.query(&LEDGER, &query.clone().after(Some(token.clone()))).await {
+            match self.store.query(&LEDGER, &query.clone().continue_from(Some(token.clone()))).await {
                 Ok(peeked) if peeked.rows.is_empty() => next = peeked.continuation,
                 Ok(_) => break,
-                Err(error) => return format!("a token just given: {error}"),
+                Err(error) => return format!("a token that was just returned: {error}"),
             }
         }
         let more = next.is_some();
@@ -128,15 +134,15 @@ impl<'s, S: Store> Side<'s, S> {
         format!("{:?}, more: {more}", page.rows)
     }
 
-    /// The batch that an operation means on this store.
-    fn prepare(&self, partition: &Partition, fence: Option<Named>, writes: &[Change]) -> Batch {
+    /// The batch of an operation, with the versions of this store.
+    fn prepare(&self, partition: &Partition, fence: Option<VersionRef>, writes: &[RandomWrite]) -> Batch {
         let head = Key::new("head");
-        let at = |key: &Key, named: Named| {
+        let at = |key: &Key, named: VersionRef| {
             let place = (partition.clone(), key.clone());
             match named {
-                Named::Current => self.known.current.get(&place).cloned(),
-                Named::Former => self.known.former.get(&place).cloned(),
-                Named::Absent => None,
+                VersionRef::Current => self.known.current.get(&place).cloned(),
+                VersionRef::Former => self.known.former.get(&place).cloned(),
+                VersionRef::Absent => None,
             }
         };
         let mut batch = match fence {
@@ -150,22 +156,22 @@ impl<'s, S: Store> Side<'s, S> {
                 (None, None) => batch.delete(key),
                 (Some(None), value) => batch.create(key, value.unwrap_or_default()),
                 (Some(Some(version)), Some(value)) => batch.replace(key, version, value),
-                (Some(Some(version)), None) => batch.delete_at(key, version),
+                (Some(Some(version)), None) => batch.delete_if_at(key, version),
             };
         }
         batch
     }
 
-    /// What came of a batch, and what is known by it.
-    fn absorb(&mut self, partition: &Partition, keys: Vec<Key>, outcome: CommitOutcome) -> String {
+    /// Describes the outcome of a batch and records its versions.
+    fn record_outcome(&mut self, partition: &Partition, keys: Vec<Key>, outcome: CommitOutcome) -> String {
         match outcome {
             CommitOutcome::Committed(receipt) => {
-                let shape: Vec<bool> = receipt.rows.iter().map(Option::is_some).collect();
-                if let Some(version) = receipt.head {
-                    self.learn(partition, Key::new("head"), Some(version));
+                let shape: Vec<bool> = receipt.row_versions.iter().map(Option::is_some).collect();
+                if let Some(version) = receipt.head_version {
+                    self.record_version(partition, Key::new("head"), Some(version));
                 }
-                for (key, version) in keys.into_iter().zip(receipt.rows) {
-                    self.learn(partition, key, version);
+                for (key, version) in keys.into_iter().zip(receipt.row_versions) {
+                    self.record_version(partition, key, version);
                 }
                 format!("committed {shape:?}")
             }
@@ -173,7 +179,7 @@ impl<'s, S: Store> Side<'s, S> {
         }
     }
 
-    fn learn(&mut self, partition: &Partition, key: Key, version: Option<Version>) {
+    fn record_version(&mut self, partition: &Partition, key: Key, version: Option<RowVersion>) {
         let place = (partition.clone(), key);
         let before = match version {
             Some(version) => self.known.current.insert(place.clone(), version),
@@ -189,95 +195,83 @@ fn keys_of(batch: &Batch) -> Vec<Key> {
     batch.writes.iter().map(|write| write.key.clone()).collect()
 }
 
-/// A version by what it means.
+/// A version by its meaning.
 #[derive(Clone, Copy, Debug)]
-pub enum Named {
-    /// The one the row has.
+pub enum VersionRef {
+    /// The version that the row has.
     Current,
-    /// One the row had.
+    /// A version that the row had before.
     Former,
-    /// None.
+    /// No version: the row must not exist.
     Absent,
 }
 
 /// One write of a random commit.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct RandomWrite {
     key: Key,
     value: Option<Vec<u8>>,
-    expect: Option<Named>,
+    expect: Option<VersionRef>,
 }
 
-/// One random operation.
 #[derive(Clone, Debug)]
-pub enum Operation {
-    /// A commit, fenced or not.
+pub enum RandomOperation {
     Commit {
-        /// Where.
         partition: Partition,
-        /// Which head it expects.
-        fence: Option<Named>,
-        /// Its rows.
-        writes: Vec<Change>,
+        /// The expected version of the head; `None` for a commit without a fence.
+        fence: Option<VersionRef>,
+        writes: Vec<RandomWrite>,
     },
-    /// A read.
     Read {
-        /// Where.
         partition: Partition,
-        /// Which row.
         key: Key,
     },
-    /// A page of a scan.
+    /// Reads one page of a scan.
     Scan {
-        /// Where.
         partition: Partition,
-        /// Which rows.
         scan: Scan,
     },
-    /// Rows of a public table.
+    /// Writes rows of a public table.
     Put(Vec<PublicWrite>),
-    /// One row of a public table.
+    /// Reads one row of a public table.
     Get(PublicKey),
-    /// A page of a public table, continuing the last one of the same walk.
+    /// Reads one page of a public table, after the last page of the same walk.
     Query {
-        /// The question.
-        query: Query,
-        /// Whose continuation it uses.
+        query: PublicQuery,
         walk: usize,
     },
 }
 
-/// Draws operations: few partitions, few keys, so that they meet often.
+/// Generates operations on few partitions and few keys, so that they often conflict.
 #[derive(Debug)]
-pub struct Draw(Dice);
+pub struct OperationGenerator(SeededRng);
 
-impl Draw {
+impl OperationGenerator {
     /// The same operations for the same seed.
     pub fn new(seed: u64) -> Self {
-        Self(Dice::new(seed))
+        Self(SeededRng::new(seed))
     }
 
-    /// The next operation.
-    pub fn operation(&mut self) -> Operation {
+    pub fn operation(&mut self) -> RandomOperation {
         match self.0.below(20) {
             0..=7 => self.commit(),
-            8..=10 => Operation::Read { partition: self.partition(), key: self.key() },
+            8..=10 => RandomOperation::Read { partition: self.partition(), key: self.key() },
             11..=13 => self.scan(),
             14..=15 => {
                 let count = 1 + self.0.below(4);
-                Operation::Put((0..count).map(|_| self.public_write()).collect())
+                RandomOperation::Put((0..count).map(|_| self.public_write()).collect())
             }
-            16 => Operation::Get(self.public_key()),
+            16 => RandomOperation::Get(self.public_key()),
             _ => self.query(),
         }
     }
 
-    /// Commits and puts for [`Side::play_together`].
-    pub fn group(&mut self) -> Vec<Operation> {
+    /// Commits and puts for [`ComparedStore::run_concurrently`].
+    pub fn group(&mut self) -> Vec<RandomOperation> {
         let count = 2 + self.0.below(12);
-        let one = |draw: &mut Self| match draw.0.below(3) {
-            0 => Operation::Put((0..2).map(|_| draw.public_write()).collect()),
-            _ => draw.commit(),
+        let one = |generator: &mut Self| match generator.0.below(3) {
+            0 => RandomOperation::Put((0..2).map(|_| generator.public_write()).collect()),
+            _ => generator.commit(),
         };
         (0..count).map(|_| one(self)).collect()
     }
@@ -287,7 +281,7 @@ impl Draw {
     }
 
     fn partition(&mut self) -> Partition {
-        super::bench::partition(if self.one_in(3) { "p" } else { "p1" })
+        super::harness::partition(if self.one_in(3) { "p" } else { "p1" })
     }
 
     fn key(&mut self) -> Key {
@@ -303,26 +297,26 @@ impl Draw {
         }
     }
 
-    fn named(&mut self) -> Named {
+    fn named(&mut self) -> VersionRef {
         match self.0.below(6) {
-            0 => Named::Former,
-            1 | 2 => Named::Absent,
-            _ => Named::Current,
+            0 => VersionRef::Former,
+            1 | 2 => VersionRef::Absent,
+            _ => VersionRef::Current,
         }
     }
 
-    fn commit(&mut self) -> Operation {
+    fn commit(&mut self) -> RandomOperation {
         let fence = if self.one_in(3) {
             None
         } else if self.one_in(8) {
             Some(self.named())
         } else {
-            Some(Named::Current)
+            Some(VersionRef::Current)
         };
         let count = self.0.below(6);
         let writes = (0..count).map(|_| {
             let blind = if fence.is_some() { !self.one_in(4) } else { self.one_in(30) };
-            Change {
+            RandomWrite {
                 key: self.key(),
                 value: (!self.one_in(4)).then(|| {
                     vec![
@@ -333,11 +327,12 @@ impl Draw {
                 expect: (!blind).then(|| self.named()),
             }
         });
-        Operation::Commit { writes: writes.collect(), partition: self.partition(), fence }
+        RandomOperation::Commit { writes: writes.collect(), partition: self.partition(), fence }
     }
 
-    fn scan(&mut self) -> Operation {
-        let (from, until) = (self.key(), self.key());
+    fn scan(&mut self) -> RandomOperation {
+        let from = self.key();
+        let until = self.key();
         let mut scan = match self.0.below(3) {
             0 => Scan::all(),
             1 => Scan::prefix(from.as_bytes()),
@@ -346,8 +341,8 @@ impl Draw {
         if self.one_in(2) {
             scan = scan.backwards();
         }
-        scan = scan.at_most(usize::try_from(self.0.below(12)).unwrap_or(1));
-        Operation::Scan { partition: self.partition(), scan }
+        scan = scan.limit(usize::try_from(self.0.below(12)).unwrap_or(1));
+        RandomOperation::Scan { partition: self.partition(), scan }
     }
 
     fn public_key(&mut self) -> PublicKey {
@@ -359,31 +354,32 @@ impl Draw {
         if self.one_in(6) {
             return PublicWrite::Delete { key, revision: self.0.below(5) };
         }
-        let (at, status) = (self.0.below(30).cast_signed() - 5, format!("s{}", self.0.below(3)));
+        let at = self.0.below(30).cast_signed() - 5;
+        let status = format!("s{}", self.0.below(3));
         let mut row = entry(&key.row, at, &key.partition, &status);
         row.revision = self.0.below(5);
         if self.one_in(2) {
-            row.columns.insert("Note".to_owned(), Value::Text(format!("n{}", self.0.below(4))));
+            row.columns.insert("Note".to_owned(), CellValue::Text(format!("n{}", self.0.below(4))));
         }
         PublicWrite::Put(row)
     }
 
-    fn query(&mut self) -> Operation {
+    fn query(&mut self) -> RandomOperation {
         let walk = usize::try_from(self.0.below(6)).unwrap_or(0);
-        // The question of a walk is mostly the same, so that its pages continue each other while rows change.
-        let mut dice = Dice::new(walk as u64 + if self.one_in(10) { 100 } else { 0 });
-        let mut query = Query { oldest_first: dice.below(2) == 0, limit: 3, ..Query::default() };
+        // A walk mostly repeats the same query, so that its pages continue each other while rows change.
+        let mut rng = SeededRng::new(walk as u64 + if self.one_in(10) { 100 } else { 0 });
+        let mut query = PublicQuery { oldest_first: rng.below(2) == 0, limit: 3, ..PublicQuery::default() };
         for (column, letter, count) in [("Engine", 'e', 3), ("Status", 's', 3), ("Note", 'n', 4)] {
-            if dice.below(3) == 0 {
-                query = query.equal(column, &format!("{letter}{}", dice.below(count)));
+            if rng.below(3) == 0 {
+                query = query.filter(column, &format!("{letter}{}", rng.below(count)));
             }
         }
-        if dice.below(3) == 0 {
-            query.from = Some(dice.below(20).cast_signed());
+        if rng.below(3) == 0 {
+            query.from = Some(Timestamp(rng.below(20).cast_signed()));
         }
-        if dice.below(3) == 0 {
-            query.until = Some(dice.below(20).cast_signed());
+        if rng.below(3) == 0 {
+            query.until = Some(Timestamp(rng.below(20).cast_signed()));
         }
-        Operation::Query { query, walk }
+        RandomOperation::Query { query, walk }
     }
 }

@@ -1,13 +1,14 @@
-//! What a backend must show, in one call: [`run`] plays every promise of the seam against a backend and reports on each.
+//! The conformance suite of backends: [`run`] checks every promise of the storage interface on a backend and reports on
+//! each.
 //!
-//! The checks know no backend. Where a promise can only be tried with the backend's help (closing it, making an outcome unknown),
-//! [`Subject`] asks for that help, and the report says what could not be tried. [`differential`] plays random operations on several
-//! backends at once and compares every answer.
+//! The checks know no backend. If a promise can only be checked with the backend's help (closing it, making an outcome
+//! unknown), [`BackendUnderTest`] provides that help, and the report says which checks were skipped. [`differential`]
+//! runs random operations on several backends at once and compares every result.
 
 mod atomicity;
-mod bench;
 pub mod differential;
 mod fencing;
+mod harness;
 mod limits;
 mod notify;
 mod pages;
@@ -19,35 +20,34 @@ mod unknown;
 
 use std::future::Future;
 
-pub use bench::together;
-pub use report::{Report, Verdict};
+pub use harness::join_all;
+pub use report::{CheckOutcome, ConformanceReport};
 
 use crate::Store;
 
 /// A backend under test.
-pub trait Subject: Sync {
-    /// Its store.
+pub trait BackendUnderTest: Sync {
     type Store: Store;
 
-    /// A new store with nothing in it.
+    /// A new, empty store.
     fn fresh(&self) -> impl Future<Output = Self::Store> + Send;
 
-    /// The same store, closed and opened again; `None` if its rows do not outlive it.
+    /// Closes the store and opens it again; `None` if its rows do not survive that.
     fn reopen(&self, store: Self::Store) -> impl Future<Output = Option<Self::Store>> + Send;
 
-    /// Makes the next commit answer `Unknown`, applied or not; false if this backend cannot be made to.
+    /// Makes the next commit return `Unknown`, applied or not; returns false if the backend cannot do that.
     fn make_unknown(&self, store: &Self::Store, applied: bool) -> bool;
 
-    /// What has to be done after an unknown outcome before the store can be asked about it.
+    /// Makes the store readable again after an unknown outcome, if the backend needs that.
     fn after_unknown(&self, _store: &Self::Store) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// Plays every check, each on a fresh store. A backend that never answers, or never tells of a change, never ends it: give the test that calls
-/// this a time limit.
-pub async fn run<S: Subject>(subject: &S) -> Report {
-    let mut report = Report::default();
+/// Runs every check, each on a fresh store. It never ends on a backend that never returns or never notifies of a
+/// change: give the test that calls this a time limit.
+pub async fn run<S: BackendUnderTest>(subject: &S) -> ConformanceReport {
+    let mut report = ConformanceReport::default();
     let groups = [
         ("atomicity", atomicity::checks::<S>()),
         ("fencing", fencing::checks()),
@@ -61,12 +61,12 @@ pub async fn run<S: Subject>(subject: &S) -> Report {
     ];
     for (promise, checks) in groups {
         for check in checks {
-            let verdict = match (check.play)(subject).await {
-                Ok(()) => Verdict::Held,
-                Err(bench::Stop::Broken(how)) => Verdict::Broken(how),
-                Err(bench::Stop::NotApplicable(why)) => Verdict::NotTried(why),
+            let outcome = match (check.run)(subject).await {
+                Ok(()) => CheckOutcome::Passed,
+                Err(harness::CheckStop::Broken(how)) => CheckOutcome::Failed(how),
+                Err(harness::CheckStop::NotApplicable(why)) => CheckOutcome::Skipped(why),
             };
-            report.add(promise, check.name, verdict);
+            report.add(promise, check.name, outcome);
         }
     }
     report

@@ -1,24 +1,21 @@
-//! A store opened again is the store that was closed.
+//! Recovery: a reopened store has the rows, versions and fence that it had when it was closed.
 
-use super::Subject;
-use super::bench::{
-    Checked, Stop, all_rows, checks, committed, ensure, fenced, head_of, key, partition, with_rows,
+use super::BackendUnderTest;
+use super::harness::{
+    CheckStop, ConformanceResult, all_rows, checks, committed, ensure, fenced, head_of, key, partition,
+    with_rows,
 };
 use super::queries::{LEDGER, entry, names};
-use crate::public::{PublicTables, PublicWrite, Query};
-use crate::rows::{Batch, CommitOutcome, PrivateRows, Scan, Version};
+use crate::public::{PublicQuery, PublicTables, PublicWrite};
+use crate::rows::{Batch, CommitOutcome, PrivateRows, RowVersion, Scan};
 
-checks!(
-    rows_and_versions_survive,
-    the_fence_survives,
-    no_version_is_given_again,
-    public_rows_and_pages_survive,
-);
+checks!(rows_and_versions_survive, the_fence_survives, no_version_is_reused, public_rows_and_pages_survive,);
 
-const GONE: Stop = Stop::NotApplicable("its rows do not outlive it");
+const GONE: CheckStop = CheckStop::NotApplicable("its rows do not survive a close");
 
-async fn rows_and_versions_survive<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn rows_and_versions_survive<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let mut version = with_rows::<S>(&store, &p, &[("stays", "1"), ("goes", "1"), ("changes", "1")]).await?;
     let batch = fenced(Some(&version), 2).delete(key("goes")).put(key("changes"), b"2".to_vec());
     version = head_of(&committed(store.commit(&p, batch).await)?)?;
@@ -26,13 +23,14 @@ async fn rows_and_versions_survive<S: Subject>(subject: &S) -> Checked {
     let Some(store) = subject.reopen(store).await else { return Err(GONE) };
     let after = all_rows(&store, &p, Scan::all()).await?;
     ensure!(after == before, "{before:?} became {after:?}");
-    let head = store.read(&p, &super::bench::head()).await?.map(|row| row.version);
+    let head = store.read(&p, &super::harness::head()).await?.map(|row| row.version);
     ensure!(head.as_ref() == Some(&version), "the head is at another version");
     Ok(())
 }
 
-async fn the_fence_survives<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn the_fence_survives<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let old = with_rows::<S>(&store, &p, &[]).await?;
     let current = head_of(&committed(store.commit(&p, fenced(Some(&old), 2)).await)?)?;
     let Some(store) = subject.reopen(store).await else { return Err(GONE) };
@@ -44,16 +42,17 @@ async fn the_fence_survives<S: Subject>(subject: &S) -> Checked {
     Ok(())
 }
 
-async fn no_version_is_given_again<S: Subject>(subject: &S) -> Checked {
-    let (mut store, p) = (subject.fresh().await, partition("p"));
-    let mut versions: Vec<Version> = Vec::new();
+async fn no_version_is_reused<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let mut store = subject.fresh().await;
+    let p = partition("p");
+    let mut versions: Vec<RowVersion> = Vec::new();
     for _ in 0..4 {
         for _ in 0..3 {
-            let made = committed(store.commit(&p, Batch::checked().create(key("a"), vec![])).await)?;
-            for version in made.rows.into_iter().flatten() {
-                ensure!(!versions.contains(&version), "a version was given again after a restart");
+            let receipt = committed(store.commit(&p, Batch::checked().create(key("a"), vec![])).await)?;
+            for version in receipt.row_versions.into_iter().flatten() {
+                ensure!(!versions.contains(&version), "a version was reused after a restart");
                 versions.push(version.clone());
-                committed(store.commit(&p, Batch::checked().delete_at(key("a"), version)).await)?;
+                committed(store.commit(&p, Batch::checked().delete_if_at(key("a"), version)).await)?;
             }
         }
         store = match subject.reopen(store).await {
@@ -64,15 +63,15 @@ async fn no_version_is_given_again<S: Subject>(subject: &S) -> Checked {
     Ok(())
 }
 
-async fn public_rows_and_pages_survive<S: Subject>(subject: &S) -> Checked {
+async fn public_rows_and_pages_survive<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
     let store = subject.fresh().await;
     let rows =
         (0..20).map(|number| PublicWrite::Put(entry(&format!("row {number:02}"), number, "hmac", "Pending")));
     store.put(&LEDGER, rows.collect()).await?;
-    let query = Query::default().equal("Engine", "hmac").limit(8);
+    let query = PublicQuery::default().filter("Engine", "hmac").limit(8);
     let first = store.query(&LEDGER, &query).await?;
     let Some(store) = subject.reopen(store).await else { return Err(GONE) };
-    let second = store.query(&LEDGER, &query.clone().after(first.continuation)).await?;
+    let second = store.query(&LEDGER, &query.clone().continue_from(first.continuation)).await?;
     let seen: Vec<String> = names(&first.rows).into_iter().chain(names(&second.rows)).collect();
     let expected: Vec<String> = (4..20).rev().map(|number| format!("row {number:02}")).collect();
     ensure!(seen == expected, "two pages with a restart between them show {seen:?}");

@@ -1,58 +1,58 @@
-//! What the suite found, check by check.
+//! The report of the suite, check by check.
+//!
+//! It does not run checks and does not know what they check.
 
 use std::fmt;
 
-/// What came of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// The promise held.
-    Held,
-    /// It did not, and how.
-    Broken(String),
-    /// It could not be tried on this backend, and why.
-    NotTried(&'static str),
+pub enum CheckOutcome {
+    Passed,
+    /// The promise was broken; the text says how.
+    Failed(String),
+    /// The check could not run on this backend; the text says why.
+    Skipped(&'static str),
 }
 
-/// All verdicts, in order.
+/// The outcomes of all checks, in order.
 #[derive(Clone, Default, Debug)]
-pub struct Report {
-    checks: Vec<(&'static str, &'static str, Verdict)>,
+pub struct ConformanceReport {
+    checks: Vec<(&'static str, &'static str, CheckOutcome)>,
 }
 
-impl Report {
-    pub(super) fn add(&mut self, promise: &'static str, check: &'static str, verdict: Verdict) {
-        self.checks.push((promise, check, verdict));
+impl ConformanceReport {
+    pub(super) fn add(&mut self, promise: &'static str, check: &'static str, outcome: CheckOutcome) {
+        self.checks.push((promise, check, outcome));
     }
 
-    /// Promise, check and what was wrong, for every broken one.
-    pub fn broken(&self) -> Vec<(&'static str, &'static str, &str)> {
-        let broken = self.checks.iter().filter_map(|(promise, check, verdict)| match verdict {
-            Verdict::Broken(how) => Some((*promise, *check, how.as_str())),
-            Verdict::Held | Verdict::NotTried(_) => None,
+    /// The promise, the check and the reason of every failure.
+    pub fn failures(&self) -> Vec<(&'static str, &'static str, &str)> {
+        let failures = self.checks.iter().filter_map(|(promise, check, outcome)| match outcome {
+            CheckOutcome::Failed(how) => Some((*promise, *check, how.as_str())),
+            CheckOutcome::Passed | CheckOutcome::Skipped(_) => None,
         });
-        broken.collect()
+        failures.collect()
     }
 
-    /// How many held, and how many could not be tried.
+    /// The numbers of passed and of skipped checks.
     pub fn counts(&self) -> (usize, usize) {
-        let held = self.checks.iter().filter(|(.., verdict)| *verdict == Verdict::Held).count();
-        (held, self.checks.len() - held - self.broken().len())
+        let passed = self.checks.iter().filter(|(.., outcome)| *outcome == CheckOutcome::Passed).count();
+        (passed, self.checks.len() - passed - self.failures().len())
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = "";
-        for (promise, check, verdict) in &self.checks {
+        for (promise, check, outcome) in &self.checks {
             if *promise != last {
                 writeln!(f, "{promise}")?;
                 last = promise;
             }
             let check = check.replace('_', " ");
-            match verdict {
-                Verdict::Held => writeln!(f, "  held    {check}")?,
-                Verdict::Broken(how) => writeln!(f, "  BROKEN  {check}: {how}")?,
-                Verdict::NotTried(why) => writeln!(f, "  —       {check}: {why}")?,
+            match outcome {
+                CheckOutcome::Passed => writeln!(f, "  passed   {check}")?,
+                CheckOutcome::Failed(how) => writeln!(f, "  FAILED   {check}: {how}")?,
+                CheckOutcome::Skipped(why) => writeln!(f, "  skipped  {check}: {why}")?,
             }
         }
         Ok(())

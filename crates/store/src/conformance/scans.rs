@@ -1,19 +1,22 @@
-//! Rows come in the order of their keys' bytes, page by page, each once, whatever is written meanwhile.
+//! Scans and order: rows are returned in the order of their keys' bytes, page by page, each once, whatever is written
+//! meanwhile.
 
 use std::ops::Bound;
 
-use super::Subject;
-use super::bench::{Checked, all_rows, checks, committed, ensure, head_of, key, partition, with_rows};
-use crate::rows::{Batch, Key, Limits, Partition, PrivateRows, Scan, Version};
+use super::BackendUnderTest;
+use super::harness::{
+    ConformanceResult, all_rows, checks, committed, ensure, head_of, key, partition, with_rows,
+};
+use crate::rows::{Batch, Key, Partition, PrivateRows, RowVersion, Scan, StoreLimits};
 
 checks!(
     keys_sort_by_their_bytes_both_ways,
-    bounds_are_kept,
+    bounds_are_respected,
     a_prefix_finds_its_keys_and_no_others,
     pages_join_to_the_whole,
     a_page_is_bounded_in_bytes,
     an_impossible_range_is_empty,
-    rows_that_stay_are_seen_once_while_others_come_and_go,
+    rows_that_stay_are_seen_once_while_others_are_written_and_deleted,
 );
 
 /// Awkward keys: empty, prefixes of each other, zeros, all ones, not UTF-8.
@@ -37,29 +40,38 @@ fn awkward() -> Vec<Key> {
     keys.into_iter().map(Key::new).collect()
 }
 
-async fn with_keys<S: Subject>(store: &S::Store, partition: &Partition, keys: &[Key]) -> Checked<Version> {
+async fn with_keys<S: BackendUnderTest>(
+    store: &S::Store,
+    partition: &Partition,
+    keys: &[Key],
+) -> ConformanceResult<RowVersion> {
     let mut batch = Batch::fenced(Key::new(*b"\xfehead"), None, vec![]);
-    // The last first: order must come from the keys, not from when they were written.
+    // The last first: the order must come from the keys, not from the time of the writes.
     for key in keys.iter().rev() {
         batch = batch.put(key.clone(), key.as_bytes().to_vec());
     }
     head_of(&committed(store.commit(partition, batch).await)?)
 }
 
-async fn keys_of<S: Subject>(store: &S::Store, partition: &Partition, scan: Scan) -> Checked<Vec<Key>> {
+async fn keys_of<S: BackendUnderTest>(
+    store: &S::Store,
+    partition: &Partition,
+    scan: Scan,
+) -> ConformanceResult<Vec<Key>> {
     let rows = all_rows(store, partition, scan).await?;
     Ok(rows.into_iter().map(|row| row.key).filter(|key| key.as_bytes() != b"\xfehead").collect())
 }
 
-async fn keys_sort_by_their_bytes_both_ways<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn keys_sort_by_their_bytes_both_ways<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let keys = awkward();
     with_keys::<S>(&store, &p, &keys).await?;
     let forwards = keys_of::<S>(&store, &p, Scan::all()).await?;
-    ensure!(forwards == keys, "forwards, keys came as {forwards:?}");
+    ensure!(forwards == keys, "a forward scan returned the keys {forwards:?}");
     let mut backwards = keys_of::<S>(&store, &p, Scan::all().backwards()).await?;
     backwards.reverse();
-    ensure!(backwards == keys, "backwards, keys came as the reverse of {backwards:?}");
+    ensure!(backwards == keys, "a backward scan returned the reverse of {backwards:?}");
     for key in &keys {
         let row = store.read(&p, key).await?;
         ensure!(row.is_some_and(|row| row.value == key.as_bytes()), "{key:?} was read with another value");
@@ -67,8 +79,9 @@ async fn keys_sort_by_their_bytes_both_ways<S: Subject>(subject: &S) -> Checked 
     Ok(())
 }
 
-async fn bounds_are_kept<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn bounds_are_respected<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let keys = awkward();
     with_keys::<S>(&store, &p, &keys).await?;
     let bounds = |key: &Key| [Bound::Included(key.clone()), Bound::Excluded(key.clone()), Bound::Unbounded];
@@ -96,8 +109,9 @@ async fn bounds_are_kept<S: Subject>(subject: &S) -> Checked {
     Ok(())
 }
 
-async fn a_prefix_finds_its_keys_and_no_others<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn a_prefix_finds_its_keys_and_no_others<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let keys = awkward();
     with_keys::<S>(&store, &p, &keys).await?;
     for prefix in [&b"a"[..], b"a\0", b"\0", b"\xff", b"\xff\xff", b"nothing"] {
@@ -109,17 +123,18 @@ async fn a_prefix_finds_its_keys_and_no_others<S: Subject>(subject: &S) -> Check
     Ok(())
 }
 
-async fn pages_join_to_the_whole<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn pages_join_to_the_whole<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let keys: Vec<Key> = (0..50).map(|number| key(&format!("{number:03}"))).collect();
     with_keys::<S>(&store, &p, &keys).await?;
     for rows_max in [1, 2, 7, 49, 50, 51] {
-        let scan = Scan::range(key("0"), key("1")).at_most(rows_max);
+        let scan = Scan::range(key("0"), key("1")).limit(rows_max);
         let page = store.scan(&p, scan.clone()).await?;
         ensure!(page.rows.len() == rows_max.min(50), "a page of {rows_max} has {} rows", page.rows.len());
         ensure!(
             page.next.is_some() == (rows_max < 50),
-            "a page of {rows_max} of 50 rows tells its end wrongly"
+            "a page of {rows_max} of 50 rows reports the end wrongly"
         );
         ensure!(
             keys_of::<S>(&store, &p, scan.clone()).await? == keys,
@@ -132,8 +147,9 @@ async fn pages_join_to_the_whole<S: Subject>(subject: &S) -> Checked {
     Ok(())
 }
 
-async fn a_page_is_bounded_in_bytes<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn a_page_is_bounded_in_bytes<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let size = store.capabilities().limits.value_bytes_max.min(1024 * 1024) - 64;
     for number in 0..10u8 {
         let batch = Batch::checked().create(Key::new([number]), vec![number; size]);
@@ -141,36 +157,41 @@ async fn a_page_is_bounded_in_bytes<S: Subject>(subject: &S) -> Checked {
     }
     let page = store.scan(&p, Scan::all()).await?;
     let bytes: usize = page.rows.iter().map(|row| row.value.len()).sum();
-    ensure!(bytes <= Limits::SCAN_BYTES_MAX + size, "one page has {bytes} bytes");
+    ensure!(bytes <= StoreLimits::SCAN_BYTES_MAX + size, "one page has {bytes} bytes");
     ensure!(all_rows(&store, &p, Scan::all()).await?.len() == 10, "pages cut by bytes miss or repeat rows");
     Ok(())
 }
 
-async fn an_impossible_range_is_empty<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn an_impossible_range_is_empty<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     with_rows::<S>(&store, &p, &[("b", "1")]).await?;
     for scan in [
         Scan::range(key("z"), key("a")),
         Scan::range(key("b"), key("b")),
         Scan::between(Bound::Excluded(key("b")), Bound::Excluded(key("b"))),
-        Scan::all().at_most(0),
+        Scan::all().limit(0),
         Scan::between(Bound::Unbounded, Bound::Excluded(Key::new([]))),
     ] {
         let page = store.scan(&p, scan.clone()).await?;
         ensure!(page.rows.is_empty() && page.next.is_none(), "{scan:?} has rows or a next page");
     }
-    let nobody = store.scan(&partition("nobody"), Scan::all()).await?;
-    ensure!(nobody.rows.is_empty() && nobody.next.is_none(), "a partition that was never written has rows");
+    let unused = store.scan(&partition("unused"), Scan::all()).await?;
+    ensure!(unused.rows.is_empty() && unused.next.is_none(), "a partition that was never written has rows");
     Ok(())
 }
 
-/// Between pages rows are inserted before and behind, and deleted: those that stay are seen exactly once, in order.
-async fn rows_that_stay_are_seen_once_while_others_come_and_go<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+/// Between pages, rows are inserted before and after the position of the scan, and deleted. The rows that stay are seen
+/// exactly once, in order.
+async fn rows_that_stay_are_seen_once_while_others_are_written_and_deleted<S: BackendUnderTest>(
+    subject: &S,
+) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let stay: Vec<Key> = (0..60).step_by(2).map(|number| key(&format!("{number:03}"))).collect();
     let mut version = with_keys::<S>(&store, &p, &stay).await?;
     for backwards in [false, true] {
-        let mut scan = Scan::range(key("0"), key("1")).at_most(4);
+        let mut scan = Scan::range(key("0"), key("1")).limit(4);
         if backwards {
             scan = scan.backwards();
         }
@@ -194,7 +215,7 @@ async fn rows_that_stay_are_seen_once_while_others_come_and_go<S: Subject>(subje
         if backwards {
             expected.reverse();
         }
-        ensure!(stayed == expected, "rows that were never touched were seen as {stayed:?}");
+        ensure!(stayed == expected, "of the rows that stayed, the scan returned {stayed:?}");
     }
     Ok(())
 }

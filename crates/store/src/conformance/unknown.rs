@@ -1,21 +1,25 @@
-//! After an unknown outcome the head tells what happened, and the store does nothing more about it by itself.
+//! Unknown outcomes: the head tells whether the commit was applied, and the store does not apply it later.
 
-use super::Subject;
-use super::bench::{
-    Checked, Stop, checks, committed, ensure, fenced, head, head_of, key, partition, text, with_rows,
+use super::BackendUnderTest;
+use super::harness::{
+    CheckStop, ConformanceResult, checks, committed, ensure, fenced, head, head_of, key, partition, text,
+    with_rows,
 };
 use crate::rows::{CommitOutcome, PrivateRows};
 
 checks!(
     the_head_tells_that_an_unknown_commit_was_applied,
-    the_head_tells_that_an_unknown_commit_was_not,
+    the_head_tells_that_an_unknown_commit_was_not_applied,
     an_unknown_commit_is_never_applied_later,
 );
 
-const CANNOT: Stop = Stop::NotApplicable("this backend cannot be made to answer Unknown");
+const CANNOT: CheckStop = CheckStop::NotApplicable("this backend cannot be made to return Unknown");
 
-async fn the_head_tells_that_an_unknown_commit_was_applied<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn the_head_tells_that_an_unknown_commit_was_applied<S: BackendUnderTest>(
+    subject: &S,
+) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let version = with_rows::<S>(&store, &p, &[]).await?;
     if !subject.make_unknown(&store, true) {
         return Err(CANNOT);
@@ -25,7 +29,7 @@ async fn the_head_tells_that_an_unknown_commit_was_applied<S: Subject>(subject: 
     ensure!(matches!(outcome, CommitOutcome::Unknown { .. }), "expected Unknown, got {outcome:?}");
     subject.after_unknown(&store).await;
     let Some(now) = store.read(&p, &head()).await? else {
-        return Err(Stop::Broken("the head is gone".to_owned()));
+        return Err(CheckStop::Broken("the head is gone".to_owned()));
     };
     ensure!(now.value == 2u64.to_be_bytes(), "an applied commit's number is not in the head");
     let again = store.commit(&p, batch).await;
@@ -38,8 +42,11 @@ async fn the_head_tells_that_an_unknown_commit_was_applied<S: Subject>(subject: 
     Ok(())
 }
 
-async fn the_head_tells_that_an_unknown_commit_was_not<S: Subject>(subject: &S) -> Checked {
-    let (store, p) = (subject.fresh().await, partition("p"));
+async fn the_head_tells_that_an_unknown_commit_was_not_applied<S: BackendUnderTest>(
+    subject: &S,
+) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let p = partition("p");
     let version = with_rows::<S>(&store, &p, &[]).await?;
     if !subject.make_unknown(&store, false) {
         return Err(CANNOT);
@@ -55,10 +62,11 @@ async fn the_head_tells_that_an_unknown_commit_was_not<S: Subject>(subject: &S) 
     Ok(())
 }
 
-/// A backend that retries on its own after an unknown outcome would overwrite what came after it.
-async fn an_unknown_commit_is_never_applied_later<S: Subject>(subject: &S) -> Checked {
+/// A backend that retries on its own after an unknown outcome would overwrite later commits.
+async fn an_unknown_commit_is_never_applied_later<S: BackendUnderTest>(subject: &S) -> ConformanceResult {
     for applied in [true, false] {
-        let (store, p) = (subject.fresh().await, partition("p"));
+        let store = subject.fresh().await;
+        let p = partition("p");
         let version = with_rows::<S>(&store, &p, &[("a", "before")]).await?;
         if !subject.make_unknown(&store, applied) {
             return Err(CANNOT);
@@ -70,7 +78,10 @@ async fn an_unknown_commit_is_never_applied_later<S: Subject>(subject: &S) -> Ch
         let mut version = head_of(&committed(store.commit(&p, later).await)?)?;
         for number in 4..8 {
             let read = text(&store, &p, "a").await?;
-            ensure!(read.as_deref() == Some("after"), "a commit of unknown outcome came back: {read:?}");
+            ensure!(
+                read.as_deref() == Some("after"),
+                "a commit of unknown outcome was applied later: {read:?}"
+            );
             version = head_of(&committed(store.commit(&p, fenced(Some(&version), number)).await)?)?;
         }
     }

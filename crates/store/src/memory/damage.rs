@@ -1,25 +1,27 @@
-//! Damage on command: keys that cannot be read, as a broken block of a file would have it.
+//! Injects damage into the reference store: ranges of keys that cannot be read, as with a broken block of a file.
+//!
+//! It does not know the rows: it only decides which reads and scans fail.
 
 use std::ops::{Bound, RangeInclusive};
 
 use crate::rows::{Direction, Key, Partition, Scan, ScanPage, StoreError};
 
-/// What cannot be read.
+/// The ranges of keys that cannot be read, by partition.
 #[derive(Debug, Default)]
-pub(super) struct Damaged(Vec<(Partition, RangeInclusive<Key>)>);
+pub(super) struct DamagedRanges(Vec<(Partition, RangeInclusive<Key>)>);
 
-impl Damaged {
+impl DamagedRanges {
     pub(super) fn add(&mut self, partition: &Partition, keys: RangeInclusive<Key>) {
         self.0.push((partition.clone(), keys));
     }
 
     pub(super) fn check_read(&self, partition: &Partition, key: &Key) -> Result<(), StoreError> {
-        let damaged = self.of(partition).any(|keys| keys.contains(key));
+        let damaged = self.in_partition(partition).any(|keys| keys.contains(key));
         if damaged { Err(corrupt(partition, key.clone())) } else { Ok(()) }
     }
 
-    /// Whether the scan that has this page could have read as far. As engines do, it has read ahead: the last row before the damage is lost on
-    /// the way.
+    /// Fails if the scan that returned this page met damage. Like an engine, the scan reads ahead, so the last row
+    /// before the damage is lost too.
     pub(super) fn check_scan(
         &self,
         partition: &Partition,
@@ -29,14 +31,15 @@ impl Damaged {
         if scan.is_empty() {
             return Ok(());
         }
-        let (mut from, mut until) = (scan.from, scan.until);
+        let mut from = scan.from;
+        let mut until = scan.until;
         if let Some(last) = page.rows.last().filter(|_| page.next.is_some()) {
             match scan.direction {
                 Direction::Forwards => until = Bound::Included(last.key.clone()),
                 Direction::Backwards => from = Bound::Included(last.key.clone()),
             }
         }
-        // A key that only bounds the scan is looked for as well.
+        // A scan also reads a key that only bounds it.
         let begins_by = |key: &Key| match &from {
             Bound::Included(from) | Bound::Excluded(from) => from <= key,
             Bound::Unbounded => true,
@@ -45,7 +48,7 @@ impl Damaged {
             Bound::Included(until) | Bound::Excluded(until) => until >= key,
             Bound::Unbounded => true,
         };
-        let hit = self.of(partition).find(|keys| begins_by(keys.end()) && lasts_to(keys.start()));
+        let hit = self.in_partition(partition).find(|keys| begins_by(keys.end()) && lasts_to(keys.start()));
         let Some(hit) = hit else { return Ok(()) };
         let before = page.rows.iter().take_while(|row| match scan.direction {
             Direction::Forwards => row.key < *hit.start(),
@@ -56,11 +59,11 @@ impl Damaged {
         Err(corrupt(partition, last))
     }
 
-    fn of(&self, partition: &Partition) -> impl Iterator<Item = &RangeInclusive<Key>> {
+    fn in_partition(&self, partition: &Partition) -> impl Iterator<Item = &RangeInclusive<Key>> {
         self.0.iter().filter(move |(damaged, _)| damaged == partition).map(|(_, keys)| keys)
     }
 }
 
 fn corrupt(partition: &Partition, key: Key) -> StoreError {
-    StoreError::Corrupt { partition: partition.clone(), key, reason: "by order".to_owned() }
+    StoreError::Corrupt { partition: partition.clone(), key, reason: "injected damage".to_owned() }
 }

@@ -1,158 +1,164 @@
-//! The reference store: everything in one ordered map, so plain that it is right by reading.
+//! The reference store: everything in one ordered map, simple enough to be verified by reading.
 //!
-//! Every backend is compared with it. It can be told to behave like Azure Tables ([`Personality::AZURE`]) and to answer
-//! Conflict, Unavailable and Unknown by seed ([`Faults`]), which is what the simulator runs on. All calls answer at once; it
-//! has no clock, no thread and no randomness of its own.
+//! Every backend is compared with it. It can imitate Azure Tables ([`BackendProfile::AZURE`]) and inject the outcomes
+//! Conflict, Unavailable and Unknown from a seed ([`FaultRates`]). The simulator runs on it. All calls return at once;
+//! the store has no clock, no thread and no randomness of its own.
 
 mod damage;
-mod faults;
+mod fault_injection;
 mod public;
 mod rows;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use faults::{Dice, Faults};
+pub use fault_injection::{FaultRates, SeededRng};
 
-use crate::notice::{Notices, Tick};
-use crate::public::{Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError};
+use crate::change_notify::{ChangeNotifier, ChangeTick};
+use crate::public::{
+    PublicKey, PublicPage, PublicPutError, PublicQuery, PublicQueryError, PublicRow, PublicTables,
+    PublicWrite,
+};
 use crate::public::{TableSchema, TokenKey};
 use crate::rows::{
-    Batch, Capabilities, CommitOutcome, Durability, Health, Key, Limits, Partition, PrivateRows,
+    Batch, Capabilities, CommitOutcome, Durability, Key, Partition, PrivateRows, StoreHealth, StoreLimits,
 };
 use crate::rows::{Row, Scan, ScanPage, StoreError};
 
-/// How the store behaves where backends differ.
+/// The behaviour of the store where backends differ.
 #[derive(Clone, Copy, Debug)]
-pub struct Personality {
-    /// What fits.
-    pub limits: Limits,
-    /// Versions that look like an Azure ETag, without order, instead of a counter.
+pub struct BackendProfile {
+    pub limits: StoreLimits,
+    /// Versions look like an Azure ETag, without order, instead of a counter.
     pub etags: bool,
-    /// What it answers out of the ordinary.
-    pub faults: Option<Faults>,
+    /// The faults to inject, if any.
+    pub faults: Option<FaultRates>,
 }
 
-impl Personality {
+impl BackendProfile {
     /// No limits beyond those that bound memory, no faults.
-    pub const PLAIN: Self = Self { limits: Limits::LOCAL, etags: false, faults: None };
-    /// As Azure Tables: 100 rows and 4 MiB in a commit, opaque versions.
-    pub const AZURE: Self = Self { limits: Limits::AZURE, etags: true, faults: None };
+    pub const PLAIN: Self = Self { limits: StoreLimits::LOCAL, etags: false, faults: None };
+    /// Like Azure Tables: 100 rows and 4 MiB in a commit, opaque versions.
+    pub const AZURE: Self = Self { limits: StoreLimits::AZURE, etags: true, faults: None };
 }
 
-/// The reference store.
 #[derive(Debug)]
 pub struct MemoryStore {
-    personality: Personality,
+    profile: BackendProfile,
     token_key: TokenKey,
-    state: Mutex<State>,
-    notices: Notices,
+    state: Mutex<MemoryState>,
+    change_notifier: ChangeNotifier,
 }
 
 #[derive(Debug)]
-struct State {
-    rows: rows::Rows,
-    damaged: damage::Damaged,
-    tables: public::Tables,
-    dice: Dice,
-    ordered: Option<faults::Fault>,
+struct MemoryState {
+    rows: rows::MemoryRows,
+    damaged_ranges: damage::DamagedRanges,
+    tables: public::MemoryPublicTables,
+    rng: SeededRng,
+    next_fault: Option<fault_injection::CommitFault>,
 }
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::new(Personality::PLAIN)
+        Self::new(BackendProfile::PLAIN)
     }
 }
 
 impl MemoryStore {
     /// An empty store.
-    pub fn new(personality: Personality) -> Self {
-        let dice = Dice::new(personality.faults.map_or(0, |faults| faults.seed));
+    pub fn new(profile: BackendProfile) -> Self {
+        let rng = SeededRng::new(profile.faults.map_or(0, |faults| faults.seed));
         let mut secret = [0; 64];
-        secret.iter_mut().zip(0..).for_each(|(byte, place)| *byte = place);
+        secret.iter_mut().zip(0..).for_each(|(byte, index)| *byte = index);
         Self {
-            personality,
+            profile,
             token_key: TokenKey::new(secret),
-            state: Mutex::new(State {
-                rows: rows::Rows::default(),
-                damaged: damage::Damaged::default(),
-                tables: public::Tables::default(),
-                dice,
-                ordered: None,
+            state: Mutex::new(MemoryState {
+                rows: rows::MemoryRows::default(),
+                damaged_ranges: damage::DamagedRanges::default(),
+                tables: public::MemoryPublicTables::default(),
+                rng,
+                next_fault: None,
             }),
-            notices: Notices::default(),
+            change_notifier: ChangeNotifier::default(),
         }
     }
 
-    /// Makes the next commit answer `Unknown`, having applied it or not.
+    /// Makes the next commit return `Unknown`, with the batch applied or not.
     pub fn make_next_commit_unknown(&self, applied: bool) {
-        let fault = if applied { faults::Fault::UnknownApplied } else { faults::Fault::UnknownDropped };
-        self.lock().ordered = Some(fault);
+        let fault = if applied {
+            fault_injection::CommitFault::UnknownApplied
+        } else {
+            fault_injection::CommitFault::UnknownDropped
+        };
+        self.lock().next_fault = Some(fault);
     }
 
-    /// Damages all keys from the one to the other, as a broken block of a file does: they cannot be read, whatever is written there later.
-    pub fn damage(&self, partition: &Partition, from: Key, until: Key) {
-        self.lock().damaged.add(partition, from..=until);
+    /// Damages all keys from `from` to `until`, both included, as a broken block of a file does: they cannot be read,
+    /// even if they are written later.
+    pub fn inject_damage(&self, partition: &Partition, from: Key, until: Key) {
+        self.lock().damaged_ranges.add(partition, from..=until);
     }
 
-    /// As [`PrivateRows::read`], without a future.
+    /// Like [`PrivateRows::read`], without a future.
     pub fn read_now(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
         let mut state = self.lock();
-        self.refuse_by_dice(&mut state)?;
-        state.damaged.check_read(partition, key)?;
-        Ok(state.rows.read(partition, key, self.personality.etags))
+        self.inject_read_fault(&mut state)?;
+        state.damaged_ranges.check_read(partition, key)?;
+        Ok(state.rows.read(partition, key, self.profile.etags))
     }
 
-    /// As [`PrivateRows::scan`], without a future.
+    /// Like [`PrivateRows::scan`], without a future.
     pub fn scan_now(&self, partition: &Partition, scan: Scan) -> Result<ScanPage, StoreError> {
         let mut state = self.lock();
-        self.refuse_by_dice(&mut state)?;
-        let page = state.rows.scan(partition, scan.clone(), self.personality.etags);
-        state.damaged.check_scan(partition, scan, &page)?;
+        self.inject_read_fault(&mut state)?;
+        let page = state.rows.scan(partition, scan.clone(), self.profile.etags);
+        state.damaged_ranges.check_scan(partition, scan, &page)?;
         Ok(page)
     }
 
-    /// As [`PrivateRows::commit`], without a future.
+    /// Like [`PrivateRows::commit`], without a future.
     pub fn commit_now(&self, partition: &Partition, batch: &Batch) -> CommitOutcome {
-        if let Err(error) = batch.check(&self.personality.limits) {
-            return CommitOutcome::Refused(error);
+        if let Err(error) = batch.check(&self.profile.limits) {
+            return CommitOutcome::InvalidBatch(error);
         }
         let mut state = self.lock();
-        let by_seed = |state: &mut State| self.personality.faults?.of_commit(&mut state.dice);
-        let fault = state.ordered.take().or_else(|| by_seed(&mut state));
+        let seeded_fault = |state: &mut MemoryState| self.profile.faults?.draw_commit_fault(&mut state.rng);
+        let fault = state.next_fault.take().or_else(|| seeded_fault(&mut state));
         let outcome = match fault {
-            None => state.rows.commit(partition, batch, self.personality.etags),
-            Some(fault) => fault.play(batch, |batch| {
-                state.rows.commit(partition, batch, self.personality.etags);
+            None => state.rows.commit(partition, batch, self.profile.etags),
+            Some(fault) => fault.inject(batch, |batch| {
+                state.rows.commit(partition, batch, self.profile.etags);
             }),
         };
         drop(state);
         if matches!(outcome, CommitOutcome::Committed(_) | CommitOutcome::Unknown { .. }) {
-            self.notices.announce(partition);
+            self.change_notifier.notify(partition);
         }
         outcome
     }
 
-    fn refuse_by_dice(&self, state: &mut State) -> Result<(), StoreError> {
-        match self.personality.faults {
-            Some(faults) if faults.hits_read(&mut state.dice) => {
-                Err(StoreError::Unavailable { reason: "by seed".to_owned() })
+    fn inject_read_fault(&self, state: &mut MemoryState) -> Result<(), StoreError> {
+        match self.profile.faults {
+            Some(faults) if faults.draw_read_fault(&mut state.rng) => {
+                Err(StoreError::Unavailable { reason: "injected fault".to_owned() })
             }
             _ => Ok(()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PrivateRows for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { limits: self.personality.limits, durability: Durability::Memory, shared: false }
+        Capabilities { limits: self.profile.limits, durability: Durability::Memory, shared: false }
     }
 
-    fn health(&self) -> Health {
-        Health::Usable
+    fn health(&self) -> StoreHealth {
+        StoreHealth::Usable
     }
 
     async fn read(&self, partition: &Partition, key: &Key) -> Result<Option<Row>, StoreError> {
@@ -167,16 +173,16 @@ impl PrivateRows for MemoryStore {
         self.commit_now(partition, &batch.into())
     }
 
-    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
-        self.notices.changed(partition, seen).await
+    async fn wait_for_change(&self, partition: &Partition, seen: ChangeTick) -> ChangeTick {
+        self.change_notifier.wait_for_change(partition, seen).await
     }
 }
 
 impl PublicTables for MemoryStore {
-    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PutError> {
+    async fn put(&self, table: &'static TableSchema, writes: Vec<PublicWrite>) -> Result<(), PublicPutError> {
         PublicWrite::check_all(&writes, table)?;
         let mut state = self.lock();
-        self.refuse_by_dice(&mut state)?;
+        self.inject_read_fault(&mut state)?;
         state.tables.put(table, writes);
         Ok(())
     }
@@ -187,15 +193,19 @@ impl PublicTables for MemoryStore {
         key: &PublicKey,
     ) -> Result<Option<PublicRow>, StoreError> {
         let mut state = self.lock();
-        self.refuse_by_dice(&mut state)?;
+        self.inject_read_fault(&mut state)?;
         Ok(state.tables.get(table, key))
     }
 
-    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
+    async fn query(
+        &self,
+        table: &'static TableSchema,
+        query: &PublicQuery,
+    ) -> Result<PublicPage, PublicQueryError> {
         query.check(table)?;
-        let after = self.token_key.open(table, query)?;
+        let after = self.token_key.verify(table, query)?;
         let mut state = self.lock();
-        self.refuse_by_dice(&mut state)?;
+        self.inject_read_fault(&mut state)?;
         Ok(state.tables.query(table, query, after.as_ref(), &self.token_key))
     }
 }

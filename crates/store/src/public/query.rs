@@ -1,63 +1,56 @@
-//! Questions to a public table, and the pages that answer them.
+//! Queries of a public table and their pages.
+//!
+//! A query knows nothing of indexes: the backend chooses how to find the rows.
 
-use super::{Position, PublicRow, TableSchema};
+use abide_ids::Timestamp;
+
+use super::{PublicRow, RowPosition, TableSchema};
 use crate::rows::StoreError;
 
-/// Which rows, in which order, how many.
+/// The filters, the order and the page size of a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Query {
-    /// Column → the text it must equal. All must hold.
-    pub equals: Vec<(String, String)>,
-    /// Rows at or after this moment.
-    pub from: Option<i64>,
-    /// Rows before this moment.
-    pub until: Option<i64>,
+pub struct PublicQuery {
+    /// Column → the text that it must equal. A row must match all filters.
+    pub filters: Vec<(String, String)>,
+    /// Only rows at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only rows before this time.
+    pub until: Option<Timestamp>,
     /// Oldest first instead of newest first.
     pub oldest_first: bool,
-    /// Rows in a page, 1 to [`Query::LIMIT_MAX`].
+    /// The most rows of a page, 1 to [`PublicQuery::LIMIT_MAX`].
     pub limit: usize,
-    /// Where the last page ended, as that page said it.
+    /// The token of the previous page.
     pub continuation: Option<String>,
 }
 
-/// One page of an answer.
+/// One page of matching rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// The rows.
+pub struct PublicPage {
     pub rows: Vec<PublicRow>,
-    /// What to ask with for the next page, or `None` at the end. Only good for the same question to the same store.
+    /// The token for the next page, or `None` at the end. Valid only for the same query to the same store.
     pub continuation: Option<String>,
 }
 
-/// Why a question got no answer.
+/// Why a query failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum QueryError {
-    /// No such column, or one that cannot be asked for.
-    #[error("table {table} cannot be asked by column {column:?}")]
-    Filter {
-        /// Which table.
-        table: &'static str,
-        /// What was asked.
-        column: String,
-    },
-    /// More rows than a page has, or none.
-    #[error("a page has 1 to {max} rows, not {limit}", max = Query::LIMIT_MAX)]
-    Limit {
-        /// What was asked.
-        limit: usize,
-    },
-    /// The continuation token was not made by this store for this question.
-    #[error("the continuation token is not one that this store gave for this question")]
-    Continuation,
-    /// The store failed; the question may be repeated.
+pub enum PublicQueryError {
+    /// The column does not exist or has no index, or there are too many filters.
+    #[error("table {table} cannot be filtered by column {column:?}")]
+    UnknownFilter { table: &'static str, column: String },
+    #[error("a page has 1 to {max} rows, not {limit}", max = PublicQuery::LIMIT_MAX)]
+    InvalidLimit { limit: usize },
+    #[error("invalid continuation token: issued by another store or for another query")]
+    InvalidContinuation,
+    /// The store failed; the query may be repeated.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl Default for Query {
+impl Default for PublicQuery {
     fn default() -> Self {
         Self {
-            equals: Vec::new(),
+            filters: Vec::new(),
             from: None,
             until: None,
             oldest_first: false,
@@ -67,60 +60,60 @@ impl Default for Query {
     }
 }
 
-impl Query {
-    /// Most rows in a page.
+impl PublicQuery {
+    /// The most rows in a page.
     pub const LIMIT_MAX: usize = 1_000;
-    /// Most rows a page looks at before it stops, however few passed.
+    /// The most rows that a page examines, however few of them match.
     pub const EXAMINED_MAX: usize = 1_000;
-    /// Most filters at once.
+    /// The most filters of a query.
     pub const FILTERS_MAX: usize = 8;
 
-    /// Adds a filter.
     #[must_use]
-    pub fn equal(mut self, column: &str, value: &str) -> Self {
-        self.equals.push((column.to_owned(), value.to_owned()));
+    pub fn filter(mut self, column: &str, value: &str) -> Self {
+        self.filters.push((column.to_owned(), value.to_owned()));
         self
     }
 
-    /// Rows in a page.
+    /// Sets the most rows of a page.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
         self
     }
 
-    /// Goes on where a page ended.
+    /// Continues after a page, with its token.
     #[must_use]
-    pub fn after(mut self, continuation: Option<String>) -> Self {
+    pub fn continue_from(mut self, continuation: Option<String>) -> Self {
         self.continuation = continuation;
         self
     }
 
-    /// Whether the table can be asked this. Backends call it first.
-    pub fn check(&self, table: &TableSchema) -> Result<(), QueryError> {
+    /// Checks that the table supports the query. Backends call this first.
+    pub fn check(&self, table: &TableSchema) -> Result<(), PublicQueryError> {
         if self.limit == 0 || self.limit > Self::LIMIT_MAX {
-            return Err(QueryError::Limit { limit: self.limit });
+            return Err(PublicQueryError::InvalidLimit { limit: self.limit });
         }
-        let unknown = self.equals.iter().find(|(column, _)| !table.filters_by(column));
-        let too_many = || self.equals.get(Self::FILTERS_MAX);
+        let unknown = self.filters.iter().find(|(column, _)| !table.can_filter_by(column));
+        let too_many = || self.filters.get(Self::FILTERS_MAX);
         match unknown.or_else(too_many) {
-            Some((column, _)) => {
-                Err(QueryError::Filter { table: table.name, column: column.chars().take(64).collect() })
-            }
+            Some((column, _)) => Err(PublicQueryError::UnknownFilter {
+                table: table.name,
+                column: column.chars().take(64).collect(),
+            }),
             None => Ok(()),
         }
     }
 
-    /// Whether a row passes every filter.
-    pub fn accepts(&self, table: &TableSchema, row: &PublicRow) -> bool {
-        let in_time = row.ordered_at(table).is_some_and(|at| {
+    /// True if a row matches every filter.
+    pub fn matches(&self, table: &TableSchema, row: &PublicRow) -> bool {
+        let in_time = row.order_time(table).is_some_and(|at| {
             self.from.is_none_or(|from| at >= from) && self.until.is_none_or(|until| at < until)
         });
-        in_time && self.equals.iter().all(|(column, value)| row.text(column) == Some(value))
+        in_time && self.filters.iter().all(|(column, value)| row.text(column) == Some(value))
     }
 
-    /// Whether `position` comes after `last` in this query's order.
-    pub fn is_after(&self, position: &Position, last: &Position) -> bool {
+    /// True if `position` comes after `last` in the order of this query.
+    pub fn is_after(&self, position: &RowPosition, last: &RowPosition) -> bool {
         if self.oldest_first { position > last } else { position < last }
     }
 }

@@ -1,66 +1,64 @@
-//! What a public table declares: its columns, the one that orders it, and by which columns it can be asked.
+//! The declaration of a public table: its columns, the column that orders it, and the columns that it can be filtered
+//! by.
+//!
+//! A declaration does not know how a backend stores rows and indexes.
 
-/// What a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Text.
+pub enum ColumnType {
     Text,
-    /// JSON, kept as the text it came as.
+    /// JSON, stored as the text it arrived as.
     Json,
-    /// A whole number.
     Integer,
-    /// A moment, in milliseconds of UTC since 1970.
+    /// A time in milliseconds of UTC since 1970.
     Time,
 }
 
-/// One column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Its name, as the outside world spells it.
+    /// The name, as other programs see it.
     pub name: &'static str,
-    /// What it holds.
-    pub kind: Kind,
-    /// Whether a row must have it.
+    pub column_type: ColumnType,
+    /// True if every row must have the column.
     pub required: bool,
 }
 
-/// Text columns that can be asked for together, by equality.
-pub type Index = &'static [&'static str];
+/// Text columns that can be filtered together, by equality.
+pub type IndexColumns = &'static [&'static str];
 
 /// The declaration of a public table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableSchema {
-    /// Its number in stored keys; never reused.
+    /// The number of the table in stored keys; never reused.
     pub tag: u8,
-    /// Its name, as the outside world spells it.
+    /// The name, as other programs see it.
     pub name: &'static str,
-    /// Every column.
     pub columns: &'static [Column],
-    /// The required [`Kind::Time`] column that rows are ordered by. It does not change in a row's life.
-    pub ordered_by: &'static str,
-    /// Every filterable column has an index of its own; pairs that people ask for together have one too. The more selective
-    /// come first.
-    pub indexes: &'static [Index],
+    /// The required [`ColumnType::Time`] column that rows are ordered by. A row never changes its value.
+    pub order_column: &'static str,
+    /// Every filterable column has an index of its own; pairs that are often queried together have one too. The more
+    /// selective come first.
+    pub indexes: &'static [IndexColumns],
 }
 
 impl TableSchema {
-    /// The column of this name.
     pub fn column(&self, name: &str) -> Option<&'static Column> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Whether rows can be asked for by this column.
-    pub fn filters_by(&self, name: &str) -> bool {
+    /// True if rows can be filtered by this column.
+    pub fn can_filter_by(&self, name: &str) -> bool {
         self.indexes.iter().any(|index| *index == [name])
     }
 
-    /// The index, by its place, that covers most of these columns; the first of equals; none if nothing is filtered.
-    pub fn index_for(&self, names: &[&str]) -> Option<(usize, Index)> {
-        let covering = |(_, index): &(usize, &Index)| index.iter().all(|column| names.contains(column));
-        let mut best: Option<(usize, Index)> = None;
-        for (place, index) in self.indexes.iter().enumerate().filter(covering) {
+    /// The index that covers most of these columns, with its position; the first of equals; `None` if there are no
+    /// columns.
+    pub fn best_index(&self, names: &[&str]) -> Option<(usize, IndexColumns)> {
+        let covering =
+            |(_, index): &(usize, &IndexColumns)| index.iter().all(|column| names.contains(column));
+        let mut best: Option<(usize, IndexColumns)> = None;
+        for (position, index) in self.indexes.iter().enumerate().filter(covering) {
             if best.is_none_or(|(_, other)| index.len() > other.len()) {
-                best = Some((place, index));
+                best = Some((position, index));
             }
         }
         best

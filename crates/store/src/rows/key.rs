@@ -1,4 +1,6 @@
-//! Where a row is and what it was: partitions, keys, versions.
+//! The address and the version of a row: partitions, keys, versions.
+//!
+//! All three are opaque: the tables know what a key means, and only the backend that made a version knows its bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +11,16 @@ pub struct Partition(Box<str>);
 
 /// Why a text cannot name a partition.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a partition is named by 1 to {max} bytes without control characters, not by {length} bytes", max = Partition::BYTES_MAX)]
+#[error("a partition name has 1 to {max} bytes and no control characters; got {length} bytes", max = Partition::BYTES_MAX)]
 pub struct PartitionError {
     length: usize,
 }
 
 impl Partition {
-    /// Longest name in bytes.
+    /// The longest name, in bytes.
     pub const BYTES_MAX: usize = 128;
 
-    /// Names a partition. Control characters are refused, so that backends may use them as separators.
+    /// Names a partition. Control characters are rejected, so that backends may use them as separators.
     pub fn new(name: &str) -> Result<Self, PartitionError> {
         if name.is_empty() || name.len() > Self::BYTES_MAX || name.chars().any(char::is_control) {
             return Err(PartitionError { length: name.len() });
@@ -26,7 +28,6 @@ impl Partition {
         Ok(Self(name.into()))
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -44,17 +45,15 @@ impl fmt::Display for Partition {
     }
 }
 
-/// A row's place in its partition. Keys sort by their bytes, on every backend.
+/// Identifies a row in its partition. Keys sort by their bytes, on every backend.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Vec<u8>);
 
 impl Key {
-    /// The key with these bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -72,26 +71,26 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a row was when it was read. Opaque: compared for equality only, because a backend may use an ETag, a counter or a
+/// The version of a row. Opaque: compared for equality only, because a backend may use an ETag, a counter or a
 /// transaction id. Order comes from sequence numbers in values.
 ///
 /// A row never has the same version twice, not even after it was deleted and written again.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Version(Arc<[u8]>);
+pub struct RowVersion(Arc<[u8]>);
 
-impl Version {
-    /// For backends: the version with these bytes.
-    pub fn of_bytes(bytes: &[u8]) -> Self {
+impl RowVersion {
+    /// For backends: makes a version of these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// For backends: the bytes it was made of.
+    /// For backends: the bytes that the version was made of.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for RowVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Version(")?;
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
@@ -99,15 +98,14 @@ impl fmt::Debug for Version {
     }
 }
 
-/// A row as read.
+/// A row as it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Where it is.
     pub key: Key,
-    /// Its bytes, in an encoding only the table's own file knows.
+    /// The bytes, in an encoding that only the table's own file knows.
     pub value: Vec<u8>,
-    /// What a later write of this row must name as its expectation.
-    pub version: Version,
+    /// The version that a later write of this row gives as its precondition.
+    pub version: RowVersion,
 }
 
 #[cfg(test)]

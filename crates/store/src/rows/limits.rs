@@ -1,8 +1,10 @@
-//! What a backend says of itself: how much it takes, how far it goes before it acknowledges, whether it works.
+//! The declarations of a backend about itself: its limits, its durability and its health.
+//!
+//! Nothing is enforced here: [`super::Batch::check`] and the backends do that.
 
-/// What a backend can take. A value over what one stored cell holds is chunked inside the backend, never above it.
+/// The limits of a backend. A value too large for one stored cell is chunked inside the backend, never above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct StoreLimits {
     /// Rows in one commit, the head included.
     pub commit_rows_max: usize,
     /// Bytes in one commit: keys and values, the head's included.
@@ -13,17 +15,17 @@ pub struct Limits {
     pub key_bytes_max: usize,
 }
 
-impl Limits {
-    /// What every backend takes, and what the runtime may count on: Azure's 100 entities and 4 MiB of request less the spelling
-    /// of binary values in base64, keys of 512 UTF-16 units spelled in a 64-letter alphabet.
-    pub const LEAST: Self = Self {
+impl StoreLimits {
+    /// The limits that every backend meets and the runtime may rely on: Azure's 100 entities and its 4 MiB per request,
+    /// less the overhead of binary values in base64; keys of 512 UTF-16 units, encoded in an alphabet of 64 letters.
+    pub const GUARANTEED: Self = Self {
         commit_rows_max: 100,
         commit_bytes_max: 11 * 256 * 1024,
         value_bytes_max: 1024 * 1024,
         key_bytes_max: 384,
     };
 
-    /// What the reference store takes when it plays Azure: the service's own numbers.
+    /// The limits of the reference store when it imitates Azure: the service's own numbers.
     pub const AZURE: Self = Self {
         commit_rows_max: 100,
         commit_bytes_max: 4 * 1024 * 1024,
@@ -31,7 +33,7 @@ impl Limits {
         key_bytes_max: 384,
     };
 
-    /// What a backend takes that has no limits of its own: enough for any turn, little enough to bound memory.
+    /// The limits of a backend that has none of its own: enough for any turn, small enough to bound memory.
     pub const LOCAL: Self = Self {
         commit_rows_max: 4_096,
         commit_bytes_max: 16 * 1024 * 1024,
@@ -39,48 +41,40 @@ impl Limits {
         key_bytes_max: 1_024,
     };
 
-    /// Rows in one page of a scan; a scan that asks for more gets this many and where to go on.
+    /// Rows in one page of a scan. A scan with a higher limit gets this many rows and the scan of the rest.
     pub const SCAN_ROWS_MAX: usize = 1_000;
 
-    /// Bytes in one page of a scan. The row that crosses this bound is the last of its page.
+    /// Bytes in one page of a scan. The row that crosses this limit is the last of its page.
     pub const SCAN_BYTES_MAX: usize = 4 * 1024 * 1024;
 }
 
-/// What a row has survived once its commit is acknowledged.
+/// The failures that an acknowledged commit survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// Nothing: it is gone with the process.
+    /// None: the rows are lost when the process ends.
     Memory,
-    /// The death of the process, not of the machine: given to the operating system, not forced to the disk.
+    /// A crash of the process, not of the machine: the commit was handed to the operating system, not synced to disk.
     Written,
-    /// A power cut: forced to the disk, or to as many replicas as the service promises.
+    /// A power cut: the commit was synced to disk, or to as many replicas as the service promises.
     Synced,
 }
 
-/// What a backend states of itself, for the runtime to plan by and for people to see.
+/// The properties of a backend, for the runtime to plan with and for operators to see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// What fits.
-    pub limits: Limits,
-    /// What an acknowledged commit survives.
+    pub limits: StoreLimits,
     pub durability: Durability,
-    /// Whether other processes may use the same store at the same time. If not, leases guard against nobody.
+    /// Other processes may use the same store at the same time. If not, leases have no other process to guard against.
     pub shared: bool,
 }
 
-/// Whether a backend can be used now.
+/// The present state of a backend. Reasons are texts for an operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Health {
-    /// Reads and commits are answered.
+pub enum StoreHealth {
+    /// Reads and commits work.
     Usable,
-    /// Reads work, commits are refused for now and accepted again by themselves.
-    ReadOnly {
-        /// Why, in words for an operator.
-        reason: String,
-    },
-    /// Nothing is answered until the store is opened again.
-    Unusable {
-        /// Why, in words for an operator.
-        reason: String,
-    },
+    /// Reads work. Commits are rejected for now; the store accepts them again without intervention.
+    ReadOnly { reason: String },
+    /// Neither reads nor commits work until the store is reopened.
+    Unusable { reason: String },
 }

@@ -1,10 +1,12 @@
-//! Scans: a key range, a direction, a page at a time.
+//! Scans: a key range and a direction, read one page at a time.
+//!
+//! A scan only describes the rows to read; backends run it.
 
 use std::ops::Bound;
 
-use super::{Key, Limits, Row};
+use super::{Key, Row, StoreLimits};
 
-/// Which way a scan goes.
+/// The order in which a scan returns rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Smallest key first.
@@ -13,16 +15,13 @@ pub enum Direction {
     Backwards,
 }
 
-/// Which rows to scan, in which direction, and how many at most.
+/// The rows to read: a key range, a direction and a maximum number of rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scan {
-    /// Where the range begins.
     pub from: Bound<Key>,
-    /// Where the range ends.
     pub until: Bound<Key>,
-    /// Which end comes first.
     pub direction: Direction,
-    /// At most this many rows; [`Limits::SCAN_ROWS_MAX`] bounds it further.
+    /// The most rows of one page; [`StoreLimits::SCAN_ROWS_MAX`] bounds it further.
     pub rows_max: usize,
 }
 
@@ -31,7 +30,7 @@ pub struct Scan {
 pub struct ScanPage {
     /// The rows, in the scan's direction.
     pub rows: Vec<Row>,
-    /// The scan of what is left, or `None` when the range was walked to its end.
+    /// The scan of the remaining rows, or `None` at the end of the range.
     pub next: Option<Scan>,
 }
 
@@ -51,9 +50,8 @@ impl Scan {
         Self::between(Bound::Included(from), Bound::Excluded(until))
     }
 
-    /// Between two bounds.
     pub fn between(from: Bound<Key>, until: Bound<Key>) -> Self {
-        Self { from, until, direction: Direction::Forwards, rows_max: Limits::SCAN_ROWS_MAX }
+        Self { from, until, direction: Direction::Forwards, rows_max: StoreLimits::SCAN_ROWS_MAX }
     }
 
     /// The same range, largest key first.
@@ -63,21 +61,21 @@ impl Scan {
         self
     }
 
-    /// The same range, at most `rows` of it.
+    /// The same range, at most `rows` rows per page.
     #[must_use]
-    pub fn at_most(mut self, rows: usize) -> Self {
+    pub fn limit(mut self, rows: usize) -> Self {
         self.rows_max = rows;
         self
     }
 
-    /// Rows a page of this scan may have.
-    pub fn page_rows(&self) -> usize {
-        self.rows_max.min(Limits::SCAN_ROWS_MAX)
+    /// The most rows that a page of this scan may have.
+    pub fn page_rows_max(&self) -> usize {
+        self.rows_max.min(StoreLimits::SCAN_ROWS_MAX)
     }
 
-    /// The rest of this scan once the row at `last` has been seen.
+    /// The rest of this scan after the row at `last`.
     #[must_use]
-    pub fn after(mut self, last: Key) -> Self {
+    pub fn resume_after(mut self, last: Key) -> Self {
         match self.direction {
             Direction::Forwards => self.from = Bound::Excluded(last),
             Direction::Backwards => self.until = Bound::Excluded(last),
@@ -85,8 +83,8 @@ impl Scan {
         self
     }
 
-    /// Whether no key can be in the range. Backends ask before they make an iterator of it: an inverted range is an empty
-    /// page, not an error.
+    /// True if no key can be in the range. Backends check this before they build an iterator: an inverted range gives
+    /// an empty page, not an error.
     pub fn is_empty(&self) -> bool {
         use Bound::{Excluded, Included, Unbounded};
         match (&self.from, &self.until) {
@@ -100,12 +98,13 @@ impl Scan {
     }
 }
 
-/// The least bound above every key with this prefix: the prefix with its last byte that can grow, grown.
+/// The least bound above every key with this prefix: the last byte below 255 is incremented, and the bytes after it are
+/// cut.
 fn after_prefix(prefix: &[u8]) -> Bound<Key> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
-        if let Some(grown) = last.checked_add(1) {
-            end.push(grown);
+        if let Some(incremented) = last.checked_add(1) {
+            end.push(incremented);
             return Bound::Excluded(Key::new(end));
         }
     }
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_ends_before_the_next_byte_that_can_grow() {
+    fn a_prefix_ends_where_its_last_byte_below_255_is_incremented() {
         assert_eq!(after_prefix(b"ab"), Bound::Excluded(Key::new(*b"ac")));
         assert_eq!(after_prefix(&[1, 0xff, 0xff]), Bound::Excluded(Key::new([2])));
         assert_eq!(after_prefix(&[0xff]), Bound::Unbounded);
@@ -129,7 +128,7 @@ mod tests {
         let key = |byte: u8| Key::new([byte]);
         assert!(Scan::range(key(2), key(1)).is_empty());
         assert!(Scan::range(key(1), key(1)).is_empty());
-        assert!(Scan::all().at_most(0).is_empty());
+        assert!(Scan::all().limit(0).is_empty());
         assert!(!Scan::between(Bound::Included(key(1)), Bound::Included(key(1))).is_empty());
         assert!(Scan::between(Bound::Excluded(key(1)), Bound::Included(key(1))).is_empty());
         assert!(!Scan::all().is_empty());

@@ -1,22 +1,21 @@
-//! How values are encoded: the table's format version, then postcard.
+//! The encoding of values: the table's format version, then postcard.
 //!
-//! Fields are only ever appended under a new version number, and a table says what they are in rows that are older. A reader refuses what is newer
-//! than itself instead of guessing.
+//! The codec knows no table: each declares its own version. Fields are only ever appended, under a new version, and the
+//! table declares the bytes that stand for them in older rows. A reader rejects a newer version instead of guessing.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Table;
+use super::TableId;
 
-/// A value of a table.
-pub trait Stored: Serialize + DeserializeOwned {
-    /// Whose.
-    const TABLE: Table;
-    /// The version this program writes, and the highest it reads.
+/// The value of a row of one table.
+pub trait TableRow: Serialize + DeserializeOwned {
+    const TABLE: TableId;
+    /// The format version that this program writes, and the highest it reads.
     const FORMAT: u8;
 
-    /// The bytes of the fields that were appended since an older version, as rows of it have them.
-    fn appended_since(_format: u8) -> &'static [u8] {
+    /// The bytes that stand for the fields appended since this older format.
+    fn default_suffix(_format: u8) -> &'static [u8] {
         &[]
     }
 }
@@ -24,47 +23,31 @@ pub trait Stored: Serialize + DeserializeOwned {
 /// Why stored bytes are not a row of a table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
-    /// Written by a newer program.
-    #[error("a row of table {table:?} has format {found}; this program reads up to {supported}")]
-    NewerFormat {
-        /// Whose.
-        table: Table,
-        /// The version found.
-        found: u8,
-        /// The highest this program reads.
-        supported: u8,
-    },
-    /// Not a value of this table at all.
+    /// A newer program wrote the row.
+    #[error("a row of table {table:?} has format {found}; this program reads up to format {supported}")]
+    NewerFormat { table: TableId, found: u8, supported: u8 },
+    /// The bytes are not a value of this table.
     #[error("a value of table {table:?} cannot be read: {reason}")]
-    Value {
-        /// Whose.
-        table: Table,
-        /// What the decoder said.
-        reason: String,
-    },
-    /// Not a key of this table at all.
+    InvalidValue { table: TableId, reason: String },
+    /// The bytes are not a key of this table.
     #[error("a key of table {table:?} cannot be read: {reason}")]
-    Key {
-        /// Whose.
-        table: Table,
-        /// What is wrong.
-        reason: &'static str,
-    },
+    InvalidKey { table: TableId, reason: &'static str },
 }
 
-/// The bytes of a value.
-pub fn encode<T: Stored>(value: &T) -> Vec<u8> {
+/// Encodes a value.
+pub fn encode<T: TableRow>(value: &T) -> Vec<u8> {
     // Most values are smaller, and a few grow.
     const USUAL_BYTES: usize = 256;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(T::FORMAT);
-    // Writing to memory fails only for types that postcard cannot express at all; each table's round-trip test would.
+    // Writing to memory fails only for types that postcard cannot express at all; each table's round-trip test would
+    // fail.
     postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
-/// The value of these bytes. Every byte must be used: what is left over is damage, not an extension.
-pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T, TableError> {
-    let malformed = |reason: &str| TableError::Value { table: T::TABLE, reason: reason.to_owned() };
+/// Decodes a value. Every byte must be used: bytes left over are damage, not an extension.
+pub fn decode<T: TableRow>(bytes: &[u8]) -> Result<T, TableError> {
+    let malformed = |reason: &str| TableError::InvalidValue { table: T::TABLE, reason: reason.to_owned() };
     let (format, rest) = bytes.split_first().ok_or_else(|| malformed("it is empty"))?;
     if *format > T::FORMAT {
         return Err(TableError::NewerFormat { table: T::TABLE, found: *format, supported: T::FORMAT });
@@ -74,7 +57,7 @@ pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T, TableError> {
     }
     let completed;
     let rest = if *format < T::FORMAT {
-        completed = [rest, T::appended_since(*format)].concat();
+        completed = [rest, T::default_suffix(*format)].concat();
         &completed
     } else {
         rest
@@ -88,13 +71,13 @@ pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T, TableError> {
 
 #[cfg(test)]
 pub(super) mod laws {
-    //! What every table's test states of its codec.
+    //! The properties that every table's tests check.
 
     use super::*;
     use crate::rows::Key;
 
-    /// A value survives its bytes; no prefix of them, no longer text and no newer version is taken for a value.
-    pub(crate) fn value_round_trips<T: Stored + PartialEq + std::fmt::Debug>(value: &T) {
+    /// Encoding and decoding gives the same value. Shorter bytes, longer bytes and a newer version are rejected.
+    pub(crate) fn value_round_trips<T: TableRow + PartialEq + std::fmt::Debug>(value: &T) {
         let bytes = encode(value);
         assert_eq!(decode::<T>(&bytes).as_ref(), Ok(value));
         let mut longer = bytes.clone();
@@ -106,7 +89,8 @@ pub(super) mod laws {
         assert!(matches!(decode::<T>(&newer), Err(TableError::NewerFormat { .. })));
     }
 
-    /// A key survives its bytes, keys sort as what they mean, and every cut of one is refused.
+    /// Encoding and decoding gives the same key. Keys sort as their fields do, and no prefix of a key is read as that
+    /// key.
     pub(crate) fn keys_round_trip_in_order<K: Ord + std::fmt::Debug>(
         mut keys: Vec<K>,
         write: impl Fn(&K) -> Key,
@@ -114,7 +98,7 @@ pub(super) mod laws {
     ) {
         keys.sort();
         let written: Vec<Key> = keys.iter().map(&write).collect();
-        assert!(written.is_sorted(), "{keys:?} sort otherwise than their bytes");
+        assert!(written.is_sorted(), "{keys:?} do not sort as their bytes do");
         for (key, bytes) in keys.iter().zip(&written) {
             assert_eq!(read(bytes).as_ref(), Ok(key));
             for cut in 0..bytes.as_bytes().len() {

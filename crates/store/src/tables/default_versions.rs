@@ -1,42 +1,43 @@
-//! Which version of a definition is started when the caller names none.
+//! Default versions: the version of a definition that is started when the caller names none.
 //!
-//! A row of its own, so that changing the default rewrites no definition. Whether the version exists is not
-//! known here; the commit that changes the default makes sure of it.
+//! It has a row of its own, so changing the default rewrites no definition. This table does not know if the version
+//! exists: the commit that changes the default checks that.
 
+use abide_ids::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
 /// The version that is started by default.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DefaultVersion {
-    /// The version, as its author spelled it.
+pub struct DefaultVersionRow {
+    /// The version, as its author wrote it.
     pub version: String,
-    /// When it became the default, in milliseconds of UTC since 1970.
-    pub changed_at: i64,
+    /// When it became the default.
+    pub changed_at: Timestamp,
 }
 
-impl Stored for DefaultVersion {
-    const TABLE: Table = Table::DefaultVersion;
+impl TableRow for DefaultVersionRow {
+    const TABLE: TableId = TableId::DefaultVersion;
     const FORMAT: u8 = 1;
 }
 
-/// The row of a definition.
+/// The key of a definition's default.
 pub fn key(definition_id: &str) -> Key {
-    KeyWriter::new(Table::DefaultVersion).text(definition_id).key()
+    KeyWriter::new(TableId::DefaultVersion).text(definition_id).key()
 }
 
-/// The definition of a key.
+/// The definition id in a key.
 pub fn read_key(key: &Key) -> Result<String, TableError> {
-    let mut reader = KeyReader::new(Table::DefaultVersion, key)?;
+    let mut reader = KeyReader::new(TableId::DefaultVersion, key)?;
     let definition_id = reader.text()?;
-    reader.end(definition_id)
+    reader.finish(definition_id)
 }
 
 /// The defaults of all definitions, in the order of their ids.
 pub fn all() -> Scan {
-    Table::DefaultVersion.scan()
+    TableId::DefaultVersion.scan()
 }
 
 #[cfg(test)]
@@ -47,8 +48,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_default_version_survives_its_bytes(version in ".{0,20}", changed_at: i64) {
-            value_round_trips(&DefaultVersion { version, changed_at });
+        fn a_default_version_round_trips(version in ".{0,20}", changed_at: Timestamp) {
+            value_round_trips(&DefaultVersionRow { version, changed_at });
         }
 
         #[test]

@@ -1,35 +1,33 @@
-//! Published definitions, one row per version, never changed but for being retired.
+//! Published definitions: one row per version, changed only to retire it.
 //!
-//! The activities are kept as they were resolved at publication, so that a changed registry of activities
-//! changes no running instance. This table does not know which version is started
-//! ([`super::default_versions`] does), nor what the JSON says.
+//! The activities are stored as they were resolved at publication, so changing an activity later does not affect
+//! running instances. This table does not know which version is started by default ([`super::default_versions`] does),
+//! nor what the JSON means.
 //!
-//! The version is spelled in the key so that versions of a definition sort as numbers do. After major, minor
-//! and patch comes a marker: 0 and the prerelease as text, or 1 for the release itself, which therefore sorts
-//! after its prereleases. Prereleases sort as text. That is a storage order, not the precedence of semantic
-//! versioning: `rc.10` is stored before `rc.9`.
+//! The key encodes the version so that the versions of a definition sort as numbers do. After major, minor and patch
+//! comes a marker: 0 and the prerelease as text, or 1 for the release itself, which therefore sorts after its
+//! prereleases. Prereleases sort as text. That is a storage order, not the precedence of semantic versioning: `rc.10`
+//! is stored before `rc.9`.
 
 use std::cmp::Ordering;
 
+use abide_ids::{Digest, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
 const PRERELEASE: [u8; 1] = [0];
 const RELEASE: [u8; 1] = [1];
 
-/// A version as the key has it, ordered as the keys are. Build metadata is no part of it: two builds are one
+/// A version as it is encoded in the key, ordered as the keys are. Build metadata is not part of it: two builds are one
 /// version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DefinitionVersion {
-    /// Raised by changes that callers must know of.
     pub major: u64,
-    /// Raised by additions.
     pub minor: u64,
-    /// Raised by repairs.
     pub patch: u64,
-    /// What follows the hyphen, or `None` for a release.
+    /// The text after the hyphen, or `None` for a release.
     pub prerelease: Option<String>,
 }
 
@@ -52,29 +50,28 @@ impl PartialOrd for DefinitionVersion {
 
 /// One published version.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Definition {
-    /// The digest of its content: the same version with other content is refused.
-    pub hash: [u8; 32],
+pub struct DefinitionRow {
+    /// The digest of the content: publishing the same version with other content is rejected.
+    pub content_digest: Digest,
     /// The definition, as JSON text.
     #[serde(with = "serde_bytes")]
     pub json: Vec<u8>,
-    /// The activities it calls, as they were resolved at publication, in the encoding of whoever compiles it.
+    /// The activities that it calls, as they were resolved at publication, in the encoding of the compiler.
     #[serde(with = "serde_bytes")]
     pub activities: Vec<u8>,
-    /// When it was published, in milliseconds of UTC since 1970.
-    pub published_at: i64,
-    /// When it was retired: no new run starts with it, and runs that have it go on.
-    pub retired_at: Option<i64>,
+    pub published_at: Timestamp,
+    /// When the version was retired: no new run starts with it, and its present runs continue.
+    pub retired_at: Option<Timestamp>,
 }
 
-impl Stored for Definition {
-    const TABLE: Table = Table::Definition;
+impl TableRow for DefinitionRow {
+    const TABLE: TableId = TableId::Definition;
     const FORMAT: u8 = 1;
 }
 
-/// The row of a version.
+/// The key of a version.
 pub fn key(definition_id: &str, version: &DefinitionVersion) -> Key {
-    let numbers = KeyWriter::new(Table::Definition)
+    let numbers = KeyWriter::new(TableId::Definition)
         .text(definition_id)
         .u64(version.major)
         .u64(version.minor)
@@ -85,25 +82,27 @@ pub fn key(definition_id: &str, version: &DefinitionVersion) -> Key {
     }
 }
 
-/// Definition and version of a key.
+/// The definition id and the version in a key.
 pub fn read_key(key: &Key) -> Result<(String, DefinitionVersion), TableError> {
-    let mut reader = KeyReader::new(Table::Definition, key)?;
+    let mut reader = KeyReader::new(TableId::Definition, key)?;
     let definition_id = reader.text()?;
-    let (major, minor, patch) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let major = reader.u64()?;
+    let minor = reader.u64()?;
+    let patch = reader.u64()?;
     let prerelease = match reader.array::<1>()? {
         PRERELEASE => Some(reader.text()?),
         RELEASE => None,
         _ => {
-            let reason = "it is marked neither as a release nor as a prerelease";
-            return Err(TableError::Key { table: Table::Definition, reason });
+            let reason = "it is neither marked as a release nor as a prerelease";
+            return Err(TableError::InvalidKey { table: TableId::Definition, reason });
         }
     };
-    reader.end((definition_id, DefinitionVersion { major, minor, patch, prerelease }))
+    reader.finish((definition_id, DefinitionVersion { major, minor, patch, prerelease }))
 }
 
 /// All versions of a definition, in the order of [`DefinitionVersion`].
 pub fn versions_of(definition_id: &str) -> Scan {
-    KeyWriter::new(Table::Definition).text(definition_id).scan()
+    KeyWriter::new(TableId::Definition).text(definition_id).scan()
 }
 
 #[cfg(test)]
@@ -121,14 +120,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_definition_survives_its_bytes(
-            hash: [u8; 32],
+        fn a_definition_round_trips(
+            content_digest: Digest,
             json: Vec<u8>,
             activities: Vec<u8>,
-            published_at: i64,
-            retired_at: Option<i64>,
+            published_at: Timestamp,
+            retired_at: Option<Timestamp>,
         ) {
-            value_round_trips(&Definition { hash, json, activities, published_at, retired_at });
+            value_round_trips(&DefinitionRow { content_digest, json, activities, published_at, retired_at });
         }
 
         #[test]

@@ -1,28 +1,30 @@
-//! The public table `engineHistory`: one row per operation an engine has finished, well or not.
+//! The public table `engineHistory`: one row per operation that an engine has finished, successfully or not.
 //!
-//! Columns, names and types are those of the engines' common tables, which other programs read. A row never
-//! changes. Whether an operation was done already is not decided here, but by [`super::dedupe`].
+//! Columns, names and types are those of the engines' common tables, which other programs read. A row never changes.
+//! This table does not detect repeated operations; [`super::idempotency`] does.
+
+use abide_ids::Timestamp;
 
 use super::public_cells::{self, CellReader, CellWriter, ColumnError, optional, required};
-use crate::public::{Kind, PublicKey, PublicRow, TableSchema};
+use crate::public::{ColumnType, PublicKey, PublicRow, TableSchema};
 
 /// The declaration of the table.
 pub static SCHEMA: TableSchema = TableSchema {
     tag: 2,
     name: "engineHistory",
     columns: &[
-        required("Engine", Kind::Text),
-        required("InstanceId", Kind::Text),
-        required("Operation", Kind::Text),
-        required("Status", Kind::Text),
-        required("DurationMs", Kind::Integer),
-        required("Input", Kind::Json),
-        optional("Output", Kind::Json),
-        optional("Error", Kind::Text),
-        required("CreatedAtUtc", Kind::Time),
-        required("CorrelationId", Kind::Text),
+        required("Engine", ColumnType::Text),
+        required("InstanceId", ColumnType::Text),
+        required("Operation", ColumnType::Text),
+        required("Status", ColumnType::Text),
+        required("DurationMs", ColumnType::Integer),
+        required("Input", ColumnType::Json),
+        optional("Output", ColumnType::Json),
+        optional("Error", ColumnType::Text),
+        required("CreatedAtUtc", ColumnType::Time),
+        required("CorrelationId", ColumnType::Text),
     ],
-    ordered_by: "CreatedAtUtc",
+    order_column: "CreatedAtUtc",
     indexes: &[
         &["CorrelationId"],
         &["InstanceId"],
@@ -34,16 +36,13 @@ pub static SCHEMA: TableSchema = TableSchema {
     ],
 };
 
-/// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HistoryStatus {
-    /// Well.
+pub enum EngineOperationStatus {
     Succeeded,
-    /// With an error.
     Failed,
 }
 
-impl HistoryStatus {
+impl EngineOperationStatus {
     /// The word in the column.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,36 +57,29 @@ impl HistoryStatus {
     }
 }
 
-/// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HistoryEntry {
+pub struct EngineHistoryRow {
     /// The row's key within the engine, as [`row_key`] makes it. Not a column.
     pub row_key: String,
     /// The engine, which is also the partition.
     pub engine: String,
-    /// The instance it was done for; `publisher` for what concerns the publisher itself.
+    /// The instance that the operation was for; `publisher` for operations of the publisher itself.
     pub instance_id: String,
-    /// What was done.
     pub operation: String,
-    /// How it ended.
-    pub status: HistoryStatus,
-    /// How long it took, in milliseconds.
+    pub status: EngineOperationStatus,
     pub duration_ms: i64,
-    /// Its input, as JSON text.
+    /// The input, as JSON text.
     pub input: String,
-    /// Its output, as JSON text, if it has one.
+    /// The output, as JSON text, if there is one.
     pub output: Option<String>,
-    /// What went wrong, if something did.
     pub error: Option<String>,
-    /// When it was, in milliseconds of UTC since 1970.
-    pub created_at: i64,
-    /// The trace it belongs to.
+    pub created_at: Timestamp,
     pub correlation_id: String,
 }
 
-impl HistoryEntry {
-    /// The row of this operation.
-    pub fn to_row(&self, revision: u64) -> PublicRow {
+impl EngineHistoryRow {
+    /// The public row of this operation.
+    pub fn to_public_row(&self, revision: u64) -> PublicRow {
         CellWriter::default()
             .text("Engine", &self.engine)
             .text("InstanceId", &self.instance_id)
@@ -99,19 +91,19 @@ impl HistoryEntry {
             .optional_text("Error", self.error.as_deref())
             .time("CreatedAtUtc", self.created_at)
             .text("CorrelationId", &self.correlation_id)
-            .row(key(&self.engine, &self.row_key), revision)
+            .into_row(key(&self.engine, &self.row_key), revision)
     }
 
-    /// The operation in a row.
-    pub fn from_row(row: &PublicRow) -> Result<Self, ColumnError> {
+    /// Reads the operation of a public row.
+    pub fn from_public_row(row: &PublicRow) -> Result<Self, ColumnError> {
         let cells = CellReader::new(&SCHEMA, row);
-        let status = HistoryStatus::from_word(&cells.text("Status")?);
+        let status = EngineOperationStatus::from_word(&cells.text("Status")?);
         Ok(Self {
             row_key: row.key.row.clone(),
             engine: cells.text("Engine")?,
             instance_id: cells.text("InstanceId")?,
             operation: cells.text("Operation")?,
-            status: status.ok_or_else(|| cells.unreadable("Status"))?,
+            status: status.ok_or_else(|| cells.column_error("Status"))?,
             duration_ms: cells.integer("DurationMs")?,
             input: cells.text("Input")?,
             output: cells.optional_text("Output")?,
@@ -122,13 +114,13 @@ impl HistoryEntry {
     }
 }
 
-/// The row of an engine's operation.
+/// The key of an engine's operation.
 pub fn key(engine: &str, row_key: &str) -> PublicKey {
     PublicKey { partition: engine.to_owned(), row: row_key.to_owned() }
 }
 
-/// The row key of an operation: `{correlationId}-{timestamp}`. The same operation told twice is one row.
-pub fn row_key(correlation_id: &str, at: i64) -> String {
+/// The row key of an operation: `{correlationId}-{timestamp}`. Recording the same operation twice gives one row.
+pub fn row_key(correlation_id: &str, at: Timestamp) -> String {
     public_cells::row_key(correlation_id, at)
 }
 
@@ -140,24 +132,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_operation_survives_its_row(
-            status in prop::sample::select(vec![HistoryStatus::Succeeded, HistoryStatus::Failed]),
+        fn an_operation_round_trips(
+            status in prop::sample::select(vec![EngineOperationStatus::Succeeded, EngineOperationStatus::Failed]),
             engine in "[-a-z]{1,20}",
             texts in (".{0,20}", ".{0,20}", ".{0,20}", ".{1,40}"),
             nullable: [Option<String>; 2],
-            numbers: (i64, i64),
+            numbers: (i64, Timestamp),
             revision: u64,
         ) {
             let (instance_id, operation, input, correlation_id) = texts;
             let [output, error] = nullable;
             let (duration_ms, created_at) = numbers;
-            let entry = HistoryEntry {
+            let entry = EngineHistoryRow {
                 row_key: row_key(&correlation_id, created_at), engine, instance_id, operation, status,
                 duration_ms, input, output, error, created_at, correlation_id,
             };
-            let row = entry.to_row(revision);
+            let row = entry.to_public_row(revision);
             prop_assert_eq!(row.revision, revision);
-            prop_assert_eq!(HistoryEntry::from_row(&row), Ok(entry));
+            prop_assert_eq!(EngineHistoryRow::from_public_row(&row), Ok(entry));
             prop_assert_eq!(PublicWrite::Put(row).check(&SCHEMA), Ok(()));
         }
     }

@@ -1,55 +1,54 @@
-//! Entities: keyed durable objects that take one operation at a time.
+//! Entities: keyed durable objects that execute one operation at a time.
 //!
-//! The row is rewritten by every operation, in one commit with the events it recorded. Those are in
-//! [`super::entity_events`], keyed by generation: a Clear gives the entity a new generation, which makes all
-//! older events unreachable at once. What the state means is not known here.
+//! Every operation rewrites the row, in one commit with the events it records. The events are in
+//! [`super::entity_events`], keyed by generation: a Clear gives the entity a new generation, which makes all older
+//! events unreachable at once. The meaning of the state is not known here.
 
+use abide_ids::{KeyDigest, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
-/// One entity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Entity {
-    /// Which events are its own; a Clear gives a new number, never used before in the shard.
+pub struct EntityRow {
+    /// The generation of the entity's events. A Clear assigns a new number, never used before in the shard.
     pub generation: u64,
     /// Events below this position are cleared.
     pub first_position: u64,
-    /// The position the next event gets.
+    /// The position that the next event gets.
     pub next_position: u64,
-    /// How many operations it has taken.
-    pub operations: u64,
-    /// Its state, in the encoding of whoever runs its operations.
+    /// The number of operations executed.
+    pub operation_count: u64,
+    /// The state, in the encoding of the runtime.
     #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,
-    /// When it took the last operation, in milliseconds of UTC since 1970.
-    pub updated_at: i64,
-    /// The digest of the last operation's id: an operation that comes again at once is known without a
-    /// look-up.
-    pub last_operation: Option<[u8; 32]>,
+    /// When the last operation was executed.
+    pub updated_at: Timestamp,
+    /// The digest of the last operation's id: an operation that is repeated at once is recognised without a lookup.
+    pub last_operation_digest: Option<KeyDigest>,
 }
 
-impl Stored for Entity {
-    const TABLE: Table = Table::Entity;
+impl TableRow for EntityRow {
+    const TABLE: TableId = TableId::Entity;
     const FORMAT: u8 = 1;
 }
 
-/// The row of an entity.
+/// The key of an entity's row.
 pub fn key(entity_type: &str, entity_key: &str) -> Key {
-    KeyWriter::new(Table::Entity).text(entity_type).text(entity_key).key()
+    KeyWriter::new(TableId::Entity).text(entity_type).text(entity_key).key()
 }
 
-/// Type and key of an entity.
+/// The entity type and the entity key in a key.
 pub fn read_key(key: &Key) -> Result<(String, String), TableError> {
-    let mut reader = KeyReader::new(Table::Entity, key)?;
+    let mut reader = KeyReader::new(TableId::Entity, key)?;
     let fields = (reader.text()?, reader.text()?);
-    reader.end(fields)
+    reader.finish(fields)
 }
 
 /// All entities of a type in the partition, in the order of their keys.
 pub fn of_type(entity_type: &str) -> Scan {
-    KeyWriter::new(Table::Entity).text(entity_type).scan()
+    KeyWriter::new(TableId::Entity).text(entity_type).scan()
 }
 
 #[cfg(test)]
@@ -60,15 +59,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_entity_survives_its_bytes(
+        fn an_entity_round_trips(
             numbers: [u64; 4],
             state: Vec<u8>,
-            updated_at: i64,
-            last_operation: Option<[u8; 32]>,
+            updated_at: Timestamp,
+            last_operation_digest: Option<KeyDigest>,
         ) {
-            let [generation, first_position, next_position, operations] = numbers;
-            value_round_trips(&Entity {
-                generation, first_position, next_position, operations, state, updated_at, last_operation,
+            let [generation, first_position, next_position, operation_count] = numbers;
+            value_round_trips(&EntityRow {
+                generation, first_position, next_position, operation_count, state, updated_at, last_operation_digest,
             });
         }
 

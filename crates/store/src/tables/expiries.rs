@@ -1,55 +1,53 @@
-//! Expiries: what is to be deleted when.
+//! Expiries: deletions, by the time they are due.
 //!
-//! A row is written in the commit that makes something mortal or unreachable, and deleted by the sweeper in
-//! the commit that deletes the last of what it names; so nothing is forgotten and a sweep can stop anywhere.
-//! Whether the thing may still be deleted is not known here: the sweeper asks its own row.
+//! A row is written in the commit that makes something temporary or unreachable. The sweeper deletes the row in the
+//! commit that deletes the last of its target, so no target is forgotten and a sweep can stop anywhere. This table does
+//! not know if the target may still be deleted: the sweeper checks the target's own row.
 
+use abide_ids::{Digest, KeyDigest, RunId, RunNumber, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow, public_instances};
+use crate::public::PublicKey;
 use crate::rows::{Key, Scan};
 
-/// What is to be deleted. Stored by place: append only.
+/// The rows to delete. Stored by position: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Expired {
-    /// All rows of the run with this number, which no id leads to any more.
-    Run(u64),
+pub enum ExpiryTarget {
+    /// All rows of this run, which no instance id leads to any more.
+    Run(RunId),
     /// Events of an entity.
     EntityEvents {
-        /// The generation they were recorded in.
+        /// The generation that the events were recorded in.
         generation: u64,
         /// The position of the first event that stays.
         until: u64,
     },
-    /// A kept answer.
-    Dedupe {
-        /// Its scope.
+    /// A stored reply.
+    IdempotencyRecord {
         scope: String,
         /// The digest in its key.
-        digest: [u8; 32],
+        digest: KeyDigest,
     },
-    /// A payload.
     Payload {
-        /// The run it belongs to.
-        run: u64,
-        /// Its digest.
-        digest: [u8; 32],
+        run_id: RunId,
+        digest: Digest,
     },
-    /// What is remembered of a source that has been silent.
-    Source(String),
-    /// Runs that have ended and are kept for a while: the id, and the run. Only read: it does not say which public row is the run's.
-    Ended(Vec<(String, u64)>),
-    /// Kept answers: scope and digest of each.
-    Answers(Vec<(String, [u8; 32])>),
-    /// Runs that have ended and are kept for a while.
+    /// The watermark of a source that has been silent.
+    InboundWatermark(String),
+    /// Ended runs whose retention ends at this time: instance id and run id. Only read, never written any more: it does
+    /// not identify the run's public row.
+    EndedRunsUnnumbered(Vec<(String, RunId)>),
+    /// Stored replies: the scope and the digest of each.
+    IdempotencyRecords(Vec<(String, KeyDigest)>),
+    /// Ended runs whose retention ends at this time.
     EndedRuns(Vec<EndedRun>),
     /// Earlier runs of an instance that was purged.
     EarlierRuns {
-        /// The instance.
         instance_id: String,
-        /// What the shard has numbered from this on is not meant.
-        before: u64,
-        /// Public rows of a later revision are not theirs.
+        /// Only runs with a lower run id are deleted.
+        before_run_id: RunId,
+        /// Public rows of a later revision do not belong to these runs.
         revision: u64,
     },
 }
@@ -57,44 +55,76 @@ pub enum Expired {
 /// A run that has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EndedRun {
-    /// Its instance.
     pub instance_id: String,
-    /// The number the shard gave it.
-    pub run: u64,
-    /// Which life of the id it was, from 1; 0 if that is not known.
-    pub run_number: u32,
-    /// The revision of its last public row.
+    pub run_id: RunId,
+    /// The run number, if it is known.
+    #[serde(with = "run_number")]
+    pub run_number: Option<RunNumber>,
+    /// The revision of the run's last public row.
     pub revision: u64,
 }
 
-/// Something that is to be deleted.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Expiry {
-    /// What.
-    pub what: Expired,
+impl EndedRun {
+    /// A run of which neither the run number nor the public row is known. No public row has revision 0.
+    pub fn unnumbered(instance_id: String, run_id: RunId) -> Self {
+        Self { instance_id, run_id, run_number: None, revision: 0 }
+    }
+
+    /// The key of the run's public row; of no row if the run number is unknown.
+    pub fn public_key(&self) -> PublicKey {
+        public_instances::key(&self.instance_id, self.run_number.unwrap_or(run_number::UNKNOWN))
+    }
 }
 
-impl Stored for Expiry {
-    const TABLE: Table = Table::Expiry;
+/// An unknown run number is stored as 0, which no run has.
+mod run_number {
+    use super::{Deserialize, RunNumber};
+    use serde::{Deserializer, Serialize, Serializer};
+
+    pub(super) const UNKNOWN: RunNumber = RunNumber(0);
+
+    pub(super) fn serialize<S: Serializer>(
+        number: &Option<RunNumber>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        number.unwrap_or(UNKNOWN).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<RunNumber>, D::Error> {
+        RunNumber::deserialize(deserializer).map(|number| Some(number).filter(|number| *number != UNKNOWN))
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExpiryRow {
+    pub target: ExpiryTarget,
+}
+
+impl TableRow for ExpiryRow {
+    const TABLE: TableId = TableId::Expiry;
     const FORMAT: u8 = 1;
 }
 
-/// The row of an expiry. `at` is in milliseconds of UTC since 1970; the shard's sequence tells those of one
-/// moment apart.
-pub fn key(at: i64, sequence: u64) -> Key {
-    KeyWriter::new(Table::Expiry).time(at).u64(sequence).key()
+/// The time of an expiry that is due at once, whatever the clock says.
+pub const DUE_AT_ONCE: Timestamp = Timestamp(0);
+
+/// The key of an expiry. The shard's sequence distinguishes expiries of the same time.
+pub fn key(at: Timestamp, sequence: u64) -> Key {
+    KeyWriter::new(TableId::Expiry).time(at).u64(sequence).key()
 }
 
-/// Time and sequence of a key.
-pub fn read_key(key: &Key) -> Result<(i64, u64), TableError> {
-    let mut reader = KeyReader::new(Table::Expiry, key)?;
+/// The time and the sequence in a key.
+pub fn read_key(key: &Key) -> Result<(Timestamp, u64), TableError> {
+    let mut reader = KeyReader::new(TableId::Expiry, key)?;
     let fields = (reader.time()?, reader.u64()?);
-    reader.end(fields)
+    reader.finish(fields)
 }
 
-/// All that is to be deleted before this moment, the oldest first.
-pub fn due_before(at: i64) -> Scan {
-    Scan::range(KeyWriter::new(Table::Expiry).key(), KeyWriter::new(Table::Expiry).time(at).key())
+/// All expiries that are due before this time, the oldest first.
+pub fn due_before(at: Timestamp) -> Scan {
+    Scan::range(KeyWriter::new(TableId::Expiry).key(), KeyWriter::new(TableId::Expiry).time(at).key())
 }
 
 #[cfg(test)]
@@ -106,37 +136,46 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_expiry_of_before_the_run_number_is_read_as_it_was() {
+    fn an_expiry_written_without_run_numbers_is_read() {
         let stored = [&[1, 5, 1, 1][..], b"a", &[9]].concat();
-        let what = Expired::Ended(vec![("a".to_owned(), 9)]);
-        assert_eq!(super::super::decode::<Expiry>(&stored), Ok(Expiry { what }));
+        let target = ExpiryTarget::EndedRunsUnnumbered(vec![("a".to_owned(), RunId(9))]);
+        assert_eq!(super::super::decode::<ExpiryRow>(&stored), Ok(ExpiryRow { target }));
+    }
+
+    /// These bytes are stored: they must never change.
+    #[test]
+    fn an_unknown_run_number_is_stored_as_0() {
+        let stored = postcard::to_stdvec(&EndedRun::unnumbered("a".to_owned(), RunId(9)));
+        assert_eq!(stored, postcard::to_stdvec(&("a", 9u64, 0u32, 0u64)));
     }
 
     proptest! {
         #[test]
-        fn an_expiry_survives_its_bytes(number: u64, until: u64, scope in ".{0,20}", digest: [u8; 32]) {
-            for what in [
-                Expired::Run(number),
-                Expired::EntityEvents { generation: number, until },
-                Expired::Dedupe { scope, digest },
-                Expired::Payload { run: number, digest },
-                Expired::Ended(vec![("device-7".to_owned(), number)]),
-                Expired::EndedRuns(vec![EndedRun {
-                    instance_id: "device-7".to_owned(), run: number, run_number: 3, revision: until,
-                }]),
-                Expired::EarlierRuns { instance_id: "device-7".to_owned(), before: number, revision: until },
+        fn an_expiry_round_trips(run_id: RunId, number: u64, until: u64, scope in ".{0,20}", digest: Digest) {
+            for target in [
+                ExpiryTarget::Run(run_id),
+                ExpiryTarget::EntityEvents { generation: number, until },
+                ExpiryTarget::IdempotencyRecord { scope, digest: KeyDigest(digest) },
+                ExpiryTarget::Payload { run_id, digest },
+                ExpiryTarget::EndedRunsUnnumbered(vec![("device-7".to_owned(), run_id)]),
+                ExpiryTarget::EndedRuns(vec![EndedRun {
+                    instance_id: "device-7".to_owned(), run_id, run_number: Some(RunNumber(3)), revision: until,
+                }, EndedRun::unnumbered("device-7".to_owned(), run_id)]),
+                ExpiryTarget::EarlierRuns { instance_id: "device-7".to_owned(), before_run_id: run_id, revision: until },
             ] {
-                value_round_trips(&Expiry { what });
+                value_round_trips(&ExpiryRow { target });
             }
         }
 
         #[test]
-        fn expiries_sort_by_time(keys: Vec<(i64, u64)>) {
+        fn expiries_sort_by_time(keys: Vec<(Timestamp, u64)>) {
             keys_round_trip_in_order(keys, |(at, sequence)| key(*at, *sequence), read_key);
         }
 
         #[test]
-        fn a_scan_holds_what_is_due_and_nothing_else(at in -3..4i64, sequence: u64, until in -3..4i64) {
+        fn a_scan_holds_only_due_expiries(at in -3..4i64, sequence: u64, until in -3..4i64) {
+            let at = Timestamp(at);
+            let until = Timestamp(until);
             let scan = due_before(until);
             prop_assert_eq!((scan.from, scan.until).contains(&key(at, sequence)), at < until);
         }

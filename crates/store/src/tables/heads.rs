@@ -1,24 +1,29 @@
-//! The head of a shard: who owns it and what the last commit was. One row per partition, written in every commit of its owner.
+//! The head of a shard: its ownership, lease and fencing token, and its last commit. One row per partition, written in
+//! every commit of the owner.
 //!
-//! Its version is the fence of all other rows. Its commit id answers what came of a commit whose outcome was unknown.
+//! The rules of ownership are not known here. The version of the head fences all other rows of the partition. Its
+//! commit id tells whether a commit of unknown outcome was applied.
 
 use serde::{Deserialize, Serialize};
 
-use super::{KeyWriter, Stored, Table};
+use super::{KeyWriter, TableId, TableRow};
 use crate::rows::Key;
 
-/// Names one commit; made by its writer, new each time.
+/// Identifies one commit. The writer makes a new one for each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct CommitId(pub u128);
 
 /// Owner, lease and last commit of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Head {
-    /// The node that owns the shard; a node id is new in every incarnation.
-    pub owner: String,
-    /// Raised by every change of owner.
+pub struct HeadRow {
+    /// The node that owns the shard, or `None` if the last owner has released it. A node id is new in every
+    /// incarnation.
+    #[serde(with = "owner")]
+    pub owner: Option<String>,
+    /// Incremented by every change of owner.
     pub fencing_token: u64,
-    /// Raised by the owner to show that it lives; challengers watch it, nobody compares it with a clock.
+    /// Incremented by the owner to show that it is alive. Challengers watch it for changes; it is never compared with a
+    /// clock.
     pub heartbeat: u64,
     /// The commit that wrote this head.
     pub last_commit: CommitId,
@@ -26,14 +31,39 @@ pub struct Head {
     pub last_sequence: u64,
 }
 
-impl Stored for Head {
-    const TABLE: Table = Table::Head;
+/// A released shard has an owner without a name in its row.
+mod owner {
+    use super::Deserialize;
+    use serde::{Deserializer, Serializer};
+
+    const RELEASED: &str = "";
+
+    pub(super) fn serialize<S: Serializer>(owner: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(owner.as_deref().unwrap_or(RELEASED))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
+        String::deserialize(deserializer).map(|owner| Some(owner).filter(|owner| owner != RELEASED))
+    }
+}
+
+impl HeadRow {
+    /// True if the last owner has released the shard.
+    pub fn is_released(&self) -> bool {
+        self.owner.is_none()
+    }
+}
+
+impl TableRow for HeadRow {
+    const TABLE: TableId = TableId::Head;
     const FORMAT: u8 = 1;
 }
 
 /// The head's key, the same in every partition.
 pub fn key() -> Key {
-    KeyWriter::new(Table::Head).key()
+    KeyWriter::new(TableId::Head).key()
 }
 
 #[cfg(test)]
@@ -42,11 +72,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// These bytes are stored: they must never change.
+    #[test]
+    fn a_released_head_is_stored_with_an_empty_owner() {
+        let numbers = (3u64, 4u64, CommitId(5), 6u64);
+        let head = HeadRow {
+            owner: None,
+            fencing_token: 3,
+            heartbeat: 4,
+            last_commit: CommitId(5),
+            last_sequence: 6,
+        };
+        assert_eq!(postcard::to_stdvec(&head), postcard::to_stdvec(&("", numbers)));
+        let head = HeadRow { owner: Some("n".to_owned()), ..head };
+        assert_eq!(postcard::to_stdvec(&head), postcard::to_stdvec(&("n", numbers)));
+    }
+
     proptest! {
         #[test]
-        fn a_head_survives_its_bytes(owner in ".{0,40}", numbers: [u64; 3], commit: u128) {
+        fn a_head_round_trips(owner in prop::option::of(".{1,40}"), numbers: [u64; 3], commit: u128) {
             let [fencing_token, heartbeat, last_sequence] = numbers;
-            value_round_trips(&Head { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence });
+            value_round_trips(&HeadRow { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence });
         }
     }
 }

@@ -1,45 +1,47 @@
-//! The inbox of a shard: messages for its runs that are promised and not taken yet.
+//! The inbox of a shard: messages for its runs that are accepted and not processed yet.
 //!
-//! A message is written in the commit that causes it and deleted in the commit of the turn that takes it, so it is lost in neither. Rows are
-//! few: whoever is answered only when the turn is durable needs none. What a message says is not known here.
+//! A message is written in the commit that causes it and deleted in the commit of the turn that processes it, so
+//! neither can lose it. Rows are few: a message whose sender gets its reply only after the turn is durable needs none.
+//! The content of a message is not known here.
 
+use abide_ids::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
 /// A message that waits for its turn.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Waiting {
-    /// The instance it is for.
+pub struct InboxRow {
+    /// The instance that the message is for.
     pub instance_id: String,
-    /// When the shard accepted it, in milliseconds of UTC since 1970.
-    pub received_at: i64,
+    /// When the shard accepted the message.
+    pub received_at: Timestamp,
     /// The message, in the encoding of the runtime.
     #[serde(with = "serde_bytes")]
     pub message: Vec<u8>,
 }
 
-impl Stored for Waiting {
-    const TABLE: Table = Table::Inbox;
+impl TableRow for InboxRow {
+    const TABLE: TableId = TableId::Inbox;
     const FORMAT: u8 = 1;
 }
 
-/// The row of a message. Sequences grow within a shard.
+/// The key of a message. Sequences grow within a shard.
 pub fn key(sequence: u64) -> Key {
-    KeyWriter::new(Table::Inbox).u64(sequence).key()
+    KeyWriter::new(TableId::Inbox).u64(sequence).key()
 }
 
-/// The sequence of a message's key.
+/// The sequence in a key.
 pub fn read_key(key: &Key) -> Result<u64, TableError> {
-    let mut reader = KeyReader::new(Table::Inbox, key)?;
+    let mut reader = KeyReader::new(TableId::Inbox, key)?;
     let sequence = reader.u64()?;
-    reader.end(sequence)
+    reader.finish(sequence)
 }
 
-/// All messages nobody has taken, in the order they were accepted.
+/// All messages that are not processed yet, in the order they were accepted.
 pub fn all() -> Scan {
-    Table::Inbox.scan()
+    TableId::Inbox.scan()
 }
 
 #[cfg(test)]
@@ -50,8 +52,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_waiting_message_survives_its_bytes(instance_id: String, received_at: i64, message: Vec<u8>) {
-            value_round_trips(&Waiting { instance_id, received_at, message });
+        fn an_inbox_message_round_trips(instance_id: String, received_at: Timestamp, message: Vec<u8>) {
+            value_round_trips(&InboxRow { instance_id, received_at, message });
         }
 
         #[test]

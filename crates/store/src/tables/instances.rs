@@ -1,89 +1,85 @@
-//! Instances: the id a user knows → the run that lives under it now.
+//! Instances: the id that a user knows → its current run.
 //!
-//! One row per id, rewritten when a run begins, rests or ends. Everything else of a run is keyed by its
-//! number, so a purge is one commit that forgets the number, and no key repeats a long id. This table does
-//! not know what a run is doing; its parts ([`super::parts`]) and pages ([`super::pages`]) do.
+//! One row per instance id, rewritten when a run begins, becomes idle or ends. All other rows of a run are keyed by its
+//! run id, so a purge is one commit that forgets the run id, and no key repeats a long instance id. This table does not
+//! know what a run is doing; its parts ([`super::parts`]) and pages ([`super::history_pages`]) do.
 
+use abide_ids::{CommandId, Digest, IdempotencyKey, RunId, RunNumber, Timestamp, TurnNumber};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
-/// Where a run stands. Stored by place: append only.
+/// The status of a run. Stored by position: append only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunStatus {
-    /// Accepted, and no turn taken yet.
+    /// Accepted; no turn has run yet.
     Pending,
-    /// Takes messages and moves.
+    /// Processes messages and makes progress.
     Running,
-    /// Keeps messages and does not move until it is resumed.
+    /// Keeps its messages and makes no progress until it is resumed.
     Suspended,
     /// Ended with an output.
     Completed,
     /// Ended with an error.
     Failed,
-    /// Ended by order.
+    /// Ended by a terminate request.
     Terminated,
-    /// Cannot go on by itself, and says why; nothing of it is lost, and it can be resumed.
+    /// Cannot continue on its own and was set aside with a reason; nothing of it is lost, and it can be resumed.
     Parked,
-    /// Forgotten: the row only keeps the id's run numbers from being used again too soon.
+    /// Forgotten: the row only keeps the id's run numbers from being reused too soon.
     Purged,
 }
 
 /// The current run of an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Instance {
-    /// The number the shard gave this run; new for every run, never used again.
-    pub run: u64,
-    /// Which life of the id this is, from 1.
-    pub run_number: u32,
-    /// Where the run stands.
+pub struct InstanceRow {
+    /// The shard's number of this run; new for every run, never reused.
+    pub run_id: RunId,
+    /// Counts the runs of the instance id, from 1.
+    pub run_number: RunNumber,
     pub status: RunStatus,
-    /// The definition it is pinned to.
-    pub definition: String,
-    /// The version of the definition.
+    /// The definition that the run is pinned to.
+    pub definition_id: String,
+    /// The version that the run is pinned to.
     pub version: String,
-    /// The content of that version, so that nothing else can be taken for it.
-    pub definition_hash: [u8; 32],
-    /// The turn up to which the rows of [`super::parts`] are the truth; later turns lie over them in their
-    /// pages.
-    pub folded_turn: u64,
-    /// The last turn taken when this row was written; the run's last page tells the last of all.
-    pub last_turn: u64,
-    /// When the run was accepted, in milliseconds of UTC since 1970.
-    pub created_at: i64,
-    /// When this row was written, in the same unit.
-    pub updated_at: i64,
-    /// The trace it belongs to.
+    /// The digest of that version's content, so that no other content is mistaken for it.
+    pub definition_hash: Digest,
+    /// The turn up to which the rows of [`super::parts`] are current; the pages of later turns overlay them.
+    pub folded_turn: TurnNumber,
+    /// The last turn when this row was written. The run's last page tells the last turn of all.
+    pub last_turn: TurnNumber,
+    /// When the run was accepted.
+    pub created_at: Timestamp,
+    /// When this row was written.
+    pub updated_at: Timestamp,
     pub correlation_id: String,
-    /// The entity it acts for, if it has one.
+    /// The entity that the run acts for, if it has one.
     pub entity_id: Option<String>,
-    /// Why it is parked, if it is.
-    pub parked: Option<String>,
-    /// The run that waits for this one, if it is a child. Since format 2.
-    pub parent: Option<Box<Parent>>,
-    /// The key of the item of the parent that started this run, if it is a child: calls that no fan-out of its own made belong to it. Since
-    /// format 3; boxed, because most runs have none.
-    pub parent_item: Option<Box<[u8; 32]>>,
+    pub park_reason: Option<String>,
+    /// The run that waits for this one, if this one is a child. Since format 2.
+    pub parent: Option<Box<ParentRun>>,
+    /// The key of the parent's item that started this run, if this one is a child: it is the parent item of calls
+    /// outside any fan-out of this run. Since format 3; boxed, because most runs have none.
+    pub parent_item_key: Option<Box<IdempotencyKey>>,
 }
 
-/// Who waits for a child: here, because it must be told of an end also where nothing else of the child can be read.
+/// The run that waits for a child. Stored in this row because the parent must learn of the child's end even if nothing
+/// else of the child can be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Parent {
-    /// The parent's instance.
+pub struct ParentRun {
     pub instance_id: String,
-    /// Which life of it.
-    pub run_number: u32,
-    /// The command of it that started this run.
-    pub command: u64,
+    pub run_number: RunNumber,
+    /// The command of the parent that started this run.
+    pub command: CommandId,
 }
 
-impl Stored for Instance {
-    const TABLE: Table = Table::Instance;
+impl TableRow for InstanceRow {
+    const TABLE: TableId = TableId::Instance;
     const FORMAT: u8 = 3;
 
-    /// No parent; of a child no item.
-    fn appended_since(format: u8) -> &'static [u8] {
+    /// Format 1 has no parent, format 2 no parent item.
+    fn default_suffix(format: u8) -> &'static [u8] {
         match format {
             1 => &[0, 0],
             _ => &[0],
@@ -91,21 +87,21 @@ impl Stored for Instance {
     }
 }
 
-/// The row of an instance id.
+/// The key of an instance's row.
 pub fn key(instance_id: &str) -> Key {
-    KeyWriter::new(Table::Instance).text(instance_id).key()
+    KeyWriter::new(TableId::Instance).text(instance_id).key()
 }
 
-/// The instance id of a key.
+/// The instance id in a key.
 pub fn read_key(key: &Key) -> Result<String, TableError> {
-    let mut reader = KeyReader::new(Table::Instance, key)?;
+    let mut reader = KeyReader::new(TableId::Instance, key)?;
     let instance_id = reader.text()?;
-    reader.end(instance_id)
+    reader.finish(instance_id)
 }
 
 /// All instances of the partition, in the order of their ids.
 pub fn all() -> Scan {
-    Table::Instance.scan()
+    TableId::Instance.scan()
 }
 
 #[cfg(test)]
@@ -117,45 +113,45 @@ mod tests {
     use proptest::prelude::*;
 
     /// Format 1 ended before the parent, format 2 before its item.
-    fn a_row_of_an_older_format_lacks(fields: usize, instance: &Instance) {
+    fn a_row_of_an_older_format_lacks(fields: usize, instance: &InstanceRow) {
         let mut bytes = encode(instance);
         bytes[0] = u8::try_from(3 - fields).unwrap();
         for _ in 0..fields {
             assert_eq!(bytes.pop(), Some(0));
         }
-        assert_eq!(decode::<Instance>(&bytes).as_ref(), Ok(instance));
+        assert_eq!(decode::<InstanceRow>(&bytes).as_ref(), Ok(instance));
         bytes.push(0);
-        assert!(decode::<Instance>(&bytes).is_err(), "what is left over is damage there too");
+        assert!(decode::<InstanceRow>(&bytes).is_err(), "bytes left over are damage in older formats too");
     }
 
     proptest! {
         #[test]
-        fn an_instance_survives_its_bytes(
-            numbers: (u64, u32, u64, u64),
+        fn an_instance_round_trips(
+            numbers: (RunId, RunNumber, TurnNumber, TurnNumber),
             status in prop::sample::select(vec![
                 Pending, Running, Suspended, Completed, Failed, Terminated, Parked, Purged,
             ]),
             texts in (".{0,20}", ".{0,20}", ".{0,20}"),
-            definition_hash: [u8; 32],
-            times: (i64, i64),
+            definition_hash: Digest,
+            times: (Timestamp, Timestamp),
             entity_id: Option<String>,
-            parked: Option<String>,
-            parent: Option<(String, u32, u64)>,
-            item: Option<[u8; 32]>,
+            park_reason: Option<String>,
+            parent: Option<(String, RunNumber, CommandId)>,
+            item: Option<IdempotencyKey>,
         ) {
-            let (run, run_number, folded_turn, last_turn) = numbers;
-            let (definition, version, correlation_id) = texts;
+            let (run_id, run_number, folded_turn, last_turn) = numbers;
+            let (definition_id, version, correlation_id) = texts;
             let (created_at, updated_at) = times;
             let parent =
-                parent.map(|(instance_id, run_number, command)| Parent { instance_id, run_number, command }.into());
-            let instance = Instance {
-                run, run_number, status, definition, version, definition_hash, folded_turn, last_turn,
-                created_at, updated_at, correlation_id, entity_id, parked, parent, parent_item: item.map(Box::new),
+                parent.map(|(instance_id, run_number, command)| ParentRun { instance_id, run_number, command }.into());
+            let instance = InstanceRow {
+                run_id, run_number, status, definition_id, version, definition_hash, folded_turn, last_turn,
+                created_at, updated_at, correlation_id, entity_id, park_reason, parent, parent_item_key: item.map(Box::new),
             };
             value_round_trips(&instance);
-            let instance = Instance { parent_item: None, ..instance };
+            let instance = InstanceRow { parent_item_key: None, ..instance };
             a_row_of_an_older_format_lacks(1, &instance);
-            a_row_of_an_older_format_lacks(2, &Instance { parent: None, ..instance });
+            a_row_of_an_older_format_lacks(2, &InstanceRow { parent: None, ..instance });
         }
 
         #[test]

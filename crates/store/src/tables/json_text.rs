@@ -1,26 +1,25 @@
-//! Values that are JSON documents of other people: kept as the text they came as, byte for byte.
+//! Values that are JSON documents shared with other programs: stored as the text they arrived as, byte for byte.
 //!
-//! Other programs read and write these documents, so there is no format byte in front and nothing is spelled
-//! anew. That the text is JSON, and what it says, is not known here; it is UTF-8, and it is not empty.
+//! Other programs read and write these documents, so there is no format byte and the text is never re-encoded. This
+//! file does not check that the text is JSON, and does not know its content. The text is UTF-8 and not empty.
 
-use super::{Table, TableError};
+use super::{TableError, TableId};
 
 /// A JSON document as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JsonText {
-    /// The text.
+pub struct JsonDocument {
     pub json: String,
 }
 
-impl JsonText {
+impl JsonDocument {
     /// The bytes of the row: the text itself.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.json.as_bytes().to_vec()
     }
 
-    /// The document in a row of `table`. An empty row is damage: there is no empty JSON text.
-    pub(super) fn read(table: Table, bytes: &[u8]) -> Result<Self, TableError> {
-        let malformed = |reason: &str| TableError::Value { table, reason: reason.to_owned() };
+    /// Reads the document of a row of `table`. An empty row is damage: there is no empty JSON text.
+    pub(super) fn from_row_bytes(table: TableId, bytes: &[u8]) -> Result<Self, TableError> {
+        let malformed = |reason: &str| TableError::InvalidValue { table, reason: reason.to_owned() };
         let json = std::str::from_utf8(bytes).map_err(|error| malformed(&error.to_string()))?;
         if json.is_empty() {
             return Err(malformed("it is empty"));
@@ -36,18 +35,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_document_survives_as_it_is(json in ".{1,40}") {
-            let document = JsonText { json: json.clone() };
+        fn a_document_is_stored_unchanged(json in ".{1,40}") {
+            let document = JsonDocument { json: json.clone() };
             prop_assert_eq!(document.to_bytes(), json.into_bytes());
-            prop_assert_eq!(JsonText::read(Table::Registry, &document.to_bytes()), Ok(document));
+            prop_assert_eq!(JsonDocument::from_row_bytes(TableId::Registry, &document.to_bytes()), Ok(document));
         }
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn empty_bytes_and_bytes_that_are_not_utf_8_are_rejected() {
         for bytes in [&b""[..], &b"\xff\xfe"[..]] {
-            let refused = JsonText::read(Table::StateDocument, bytes);
-            assert!(matches!(refused, Err(TableError::Value { table: Table::StateDocument, .. })));
+            let refused = JsonDocument::from_row_bytes(TableId::StateDocument, bytes);
+            assert!(matches!(refused, Err(TableError::InvalidValue { table: TableId::StateDocument, .. })));
         }
     }
 }

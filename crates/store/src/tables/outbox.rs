@@ -1,52 +1,54 @@
-//! The outbox: messages for elsewhere, committed together with the turn that sends them.
+//! The outbox: messages to other partitions, committed together with the turn that sends them.
 //!
-//! A row is deleted once its target has it durably; until then it is sent again. Numbers grow per target and
-//! are never used again, so the target can drop repeats by the last number it took. What a message says is
-//! not known here.
+//! A row is deleted once its target has stored the message durably; until then it is sent again. Numbers grow per
+//! target and are never reused, so the target can drop repeats by the last number it took over. The content of a
+//! message is not known here.
 
+use abide_ids::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
-/// The target of rows for the public tables. Every other target is the name of a partition, which has no control characters.
-pub const PUBLIC: &str = "\u{1}public";
+/// The target of rows for the public index. Every other target is the name of a partition, which has no control
+/// characters.
+pub const PUBLIC_INDEX_TARGET: &str = "\u{1}public";
 
-/// A message on its way.
+/// A message that its target may not have stored yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Outgoing {
-    /// When it was committed, in milliseconds of UTC since 1970: how far the target is behind.
-    pub created_at: i64,
-    /// The message, in the encoding the sender and the target share.
+pub struct OutboxRow {
+    /// When the message was committed. Tells how far the target is behind.
+    pub created_at: Timestamp,
+    /// The message, in the encoding that the sender and the target share.
     #[serde(with = "serde_bytes")]
     pub message: Vec<u8>,
 }
 
-impl Stored for Outgoing {
-    const TABLE: Table = Table::Outbox;
+impl TableRow for OutboxRow {
+    const TABLE: TableId = TableId::Outbox;
     const FORMAT: u8 = 1;
 }
 
-/// The row of a message to a target.
+/// The key of a message to a target.
 pub fn key(target: &str, number: u64) -> Key {
-    KeyWriter::new(Table::Outbox).text(target).u64(number).key()
+    KeyWriter::new(TableId::Outbox).text(target).u64(number).key()
 }
 
-/// Target and number of a message's key.
+/// The target and the number in a key.
 pub fn read_key(key: &Key) -> Result<(String, u64), TableError> {
-    let mut reader = KeyReader::new(Table::Outbox, key)?;
+    let mut reader = KeyReader::new(TableId::Outbox, key)?;
     let fields = (reader.text()?, reader.u64()?);
-    reader.end(fields)
+    reader.finish(fields)
 }
 
 /// All messages of all targets: by target, then in the order they were committed.
 pub fn all() -> Scan {
-    Table::Outbox.scan()
+    TableId::Outbox.scan()
 }
 
 /// All messages to a target, in the order they were committed.
 pub fn to_target(target: &str) -> Scan {
-    KeyWriter::new(Table::Outbox).text(target).scan()
+    KeyWriter::new(TableId::Outbox).text(target).scan()
 }
 
 #[cfg(test)]
@@ -57,8 +59,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_outgoing_message_survives_its_bytes(created_at: i64, message: Vec<u8>) {
-            value_round_trips(&Outgoing { created_at, message });
+        fn an_outbox_message_round_trips(created_at: Timestamp, message: Vec<u8>) {
+            value_round_trips(&OutboxRow { created_at, message });
         }
 
         #[test]

@@ -1,48 +1,49 @@
 //! Parts of a run, as of its last fold: the smallest pieces of its state that change on their own.
 //!
-//! What a part is and how its bytes read is the business of whoever advances the run; here a part has a name
-//! and bytes. A name too long for a key is stored with its bytes. Parts are written when the run rests, not in every turn: until then the newer bytes are in
-//! [`super::pages`].
+//! Here a part is a name and bytes; only the interpreter knows what they mean. A name too long for a key is stored in
+//! the value. Parts are written when the run becomes idle, not in every turn: until then the newer bytes are in
+//! [`super::history_pages`].
 
+use abide_ids::{RunId, TurnNumber};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
-/// One part.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct PartRow {
     /// The turn that last changed it.
-    pub turn: u64,
-    /// Its name, if that is too long for the row's key.
+    pub turn: TurnNumber,
+    /// The name, if it is too long for the key.
     #[serde(with = "serde_bytes")]
     pub long_name: Option<Vec<u8>>,
-    /// Its bytes, in the encoding of whoever advances the run.
+    /// The content, in the encoding of the interpreter.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
-/// The longest name that stands in a key as it is. A longer one is cut to this length less a digest, and the digest follows.
+/// A name of this length or longer is cut in the key: its beginning and its digest together have this length.
 const NAME_BYTES_MAX: usize = 320;
 const DIGEST_BYTES: usize = 32;
 
-impl Part {
-    /// The row of this name and these bytes.
-    pub fn new(name: &[u8], turn: u64, bytes: Vec<u8>) -> Self {
+impl PartRow {
+    /// The row of the part with this name. The name goes into the row only if it is too long for the key.
+    pub fn new(name: &[u8], turn: TurnNumber, bytes: Vec<u8>) -> Self {
         let long_name = (name.len() >= NAME_BYTES_MAX).then(|| name.to_vec());
         Self { turn, long_name, bytes }
     }
 }
 
-impl Stored for Part {
-    const TABLE: Table = Table::Part;
+impl TableRow for PartRow {
+    const TABLE: TableId = TableId::Part;
     const FORMAT: u8 = 1;
 }
 
-/// The row of a part. The part's name fills the rest, so that parts of a run sort as their names do, up to very long ones.
-pub fn key(run: u64, name: &[u8]) -> Key {
-    let writer = KeyWriter::new(Table::Part).u64(run);
+/// The key of a part. The name fills the rest of the key, so the parts of a run sort by name, except for very long
+/// names.
+pub fn key(run_id: RunId, name: &[u8]) -> Key {
+    let writer = KeyWriter::new(TableId::Part).run_id(run_id);
     match name.get(..NAME_BYTES_MAX - DIGEST_BYTES) {
         Some(beginning) if name.len() >= NAME_BYTES_MAX => {
             writer.bytes(beginning).bytes(&Sha256::digest(name)).key()
@@ -51,23 +52,24 @@ pub fn key(run: u64, name: &[u8]) -> Key {
     }
 }
 
-/// Run and name of a part's row.
-pub fn read_key(key: &Key, part: &Part) -> Result<(u64, Vec<u8>), TableError> {
-    let mut reader = KeyReader::new(Table::Part, key)?;
-    let run = reader.u64()?;
+/// The run and the name of a part, from its key and its row.
+pub fn read_key(key: &Key, part: &PartRow) -> Result<(RunId, Vec<u8>), TableError> {
+    let mut reader = KeyReader::new(TableId::Part, key)?;
+    let run_id = reader.run_id()?;
     let name = reader.rest();
     match &part.long_name {
-        None => Ok((run, name.to_vec())),
-        Some(long) if self::key(run, long) == *key => Ok((run, long.clone())),
-        Some(_) => {
-            Err(TableError::Key { table: Table::Part, reason: "it is not that of the name in its row" })
-        }
+        None => Ok((run_id, name.to_vec())),
+        Some(long) if self::key(run_id, long) == *key => Ok((run_id, long.clone())),
+        Some(_) => Err(TableError::InvalidKey {
+            table: TableId::Part,
+            reason: "it does not match the name in its row",
+        }),
     }
 }
 
 /// All parts of a run, in the order of their keys.
-pub fn of_run(run: u64) -> Scan {
-    KeyWriter::new(Table::Part).u64(run).scan()
+pub fn of_run(run_id: RunId) -> Scan {
+    KeyWriter::new(TableId::Part).run_id(run_id).scan()
 }
 
 #[cfg(test)]
@@ -78,25 +80,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_survives_its_bytes(turn: u64, name: Vec<u8>, bytes: Vec<u8>) {
-            value_round_trips(&Part::new(&name, turn, bytes));
+        fn a_part_round_trips(turn: TurnNumber, name: Vec<u8>, bytes: Vec<u8>) {
+            value_round_trips(&PartRow::new(&name, turn, bytes));
         }
 
         #[test]
         fn parts_sort_by_run_and_name(
             keys in prop::collection::vec((0..3u64, prop::collection::vec(any::<u8>(), 0..12)), 1..8),
         ) {
-            let short = Part::new(b"", 1, vec![]);
-            keys_round_trip_in_order(keys, |(run, name)| key(*run, name), |key| read_key(key, &short));
+            let short = PartRow::new(b"", TurnNumber(1), vec![]);
+            keys_round_trip_in_order(keys, |(run, name)| key(RunId(*run), name), |key| read_key(key, &short).map(|(run_id, name)| (run_id.0, name)));
         }
 
         #[test]
-        fn a_long_name_is_told_from_others_with_its_beginning(length in 300usize..4_200, other in 300usize..4_200) {
+        fn long_names_with_a_common_beginning_have_different_keys(length in 300usize..4_200, other in 300usize..4_200) {
             let (name, other) = (vec![b'n'; length], vec![b'n'; other]);
-            let part = Part::new(&name, 1, vec![]);
-            prop_assert!(key(1, &name).as_bytes().len() <= crate::rows::Limits::LEAST.key_bytes_max);
-            prop_assert_eq!(read_key(&key(1, &name), &part), Ok((1, name.clone())));
-            prop_assert_eq!(key(1, &name) == key(1, &other), name == other);
+            let part = PartRow::new(&name, TurnNumber(1), vec![]);
+            prop_assert!(key(RunId(1), &name).as_bytes().len() <= crate::rows::StoreLimits::GUARANTEED.key_bytes_max);
+            prop_assert_eq!(read_key(&key(RunId(1), &name), &part), Ok((RunId(1), name.clone())));
+            prop_assert_eq!(key(RunId(1), &name) == key(RunId(1), &other), name == other);
         }
     }
 }

@@ -1,25 +1,24 @@
 //! A poller's state document: its checkpoint and its lease in one row, changed together by compare-and-set.
 //!
-//! Each poller has a partition of its own, and this is the one row of it. The value is the document itself,
-//! as JSON text: other programs read it, and it can be copied out and in as it is. So it has no format byte;
-//! the document states its own schema in its member `version`, which is 1. What is in it is the poller's
-//! business.
+//! Each poller has a partition of its own, and this is its only row. The value is the document itself, as JSON text:
+//! other programs read it, and it can be exported and imported unchanged. So it has no format byte; the document states
+//! its own schema in its member `version`, which is 1. The content is not known here.
 
-use super::json_text::JsonText;
-use super::{KeyWriter, Table, TableError};
+use super::json_text::JsonDocument;
+use super::{KeyWriter, TableError, TableId};
 use crate::rows::Key;
 
-/// The document. Its bytes in the row are [`JsonText::to_bytes`].
-pub type StateDocument = JsonText;
+/// The document. Its bytes in the row are [`JsonDocument::to_bytes`].
+pub type StateDocument = JsonDocument;
 
 /// The document's key, the same in every poller's partition.
 pub fn key() -> Key {
-    KeyWriter::new(Table::StateDocument).key()
+    KeyWriter::new(TableId::StateDocument).key()
 }
 
-/// The document in a row; refuses what is empty or not UTF-8.
+/// Reads the document of a row. Rejects bytes that are empty or not UTF-8.
 pub fn from_bytes(bytes: &[u8]) -> Result<StateDocument, TableError> {
-    JsonText::read(Table::StateDocument, bytes)
+    JsonDocument::from_row_bytes(TableId::StateDocument, bytes)
 }
 
 #[cfg(test)]
@@ -32,6 +31,9 @@ mod tests {
         let document = from_bytes(json.as_bytes()).unwrap();
         assert_eq!(document, StateDocument { json: json.to_owned() });
         assert_eq!(document.to_bytes(), json.as_bytes());
-        assert!(matches!(from_bytes(b""), Err(TableError::Value { table: Table::StateDocument, .. })));
+        assert!(matches!(
+            from_bytes(b""),
+            Err(TableError::InvalidValue { table: TableId::StateDocument, .. })
+        ));
     }
 }

@@ -1,29 +1,30 @@
-//! Timers: what is due when, one row for each moment somebody waits for.
+//! Timers: one row for each time that a run waits for.
 //!
-//! The key begins with the moment, so the shard reads what is due next from one end, whoever it is for. A
-//! timer does not know whether it is still wanted: when it fires, the run is asked. Deadlines of calls in
-//! flight have no rows here.
+//! The key begins with the due time, so the shard reads the timers that are due next from one end of the table, for all
+//! runs. A timer does not know if it is still needed: when it fires, the run decides. Deadlines of calls in flight have
+//! no rows here.
 
+use abide_ids::{CommandId, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyReader, KeyWriter, Stored, Table, TableError};
+use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
 use crate::rows::{Key, Scan};
 
-/// What a timer is for. The numbers are stored: append only.
+/// The purpose of a timer. The numbers are stored: append only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum TimerPurpose {
-    /// A state that waits for a moment.
+    /// A state waits until this time.
     Wait = 1,
-    /// The next delivery of a call.
+    /// The next attempt of a call.
     Retry = 2,
-    /// The end of a step's patience, its retries included.
+    /// The deadline of a step, retries included.
     StepDeadline = 3,
-    /// The end of the workflow's patience.
+    /// The timeout of the workflow.
     WorkflowTimeout = 4,
-    /// The moment from which the run counts as stuck.
-    StuckAfter = 5,
-    /// A message of a queue can be seen again.
+    /// The time from which the run counts as stuck.
+    StuckCheck = 5,
+    /// A message of a queue becomes visible again.
     Visibility = 6,
 }
 
@@ -33,65 +34,62 @@ impl TimerPurpose {
         Self::Retry,
         Self::StepDeadline,
         Self::WorkflowTimeout,
-        Self::StuckAfter,
+        Self::StuckCheck,
         Self::Visibility,
     ];
 }
 
-/// Which timer: two that are due in the same millisecond are still two.
+/// Identifies a timer, also among those that are due in the same millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TimerKey {
-    /// When it is due, in milliseconds of UTC since 1970.
-    pub due_at: i64,
-    /// Whose it is; 0 for a message that no run has taken.
-    pub run: u64,
-    /// What it is for.
+    pub due_at: Timestamp,
+    pub run_id: RunId,
     pub purpose: TimerPurpose,
-    /// The command that started it, or the number of the message; 0 for the run itself.
-    pub number: u64,
+    /// The command that started the timer; `None` if the timer is of the run itself.
+    pub command: Option<CommandId>,
 }
 
-/// Something that will be due.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Timer {
-    /// Whose it is, by the id that leads to the run.
+pub struct TimerRow {
+    /// The instance id that leads to the run.
     pub instance_id: String,
-    /// When it was set, in milliseconds of UTC since 1970.
-    pub set_at: i64,
+    pub set_at: Timestamp,
 }
 
-impl Stored for Timer {
-    const TABLE: Table = Table::Timer;
+impl TableRow for TimerRow {
+    const TABLE: TableId = TableId::Timer;
     const FORMAT: u8 = 1;
 }
 
 impl TimerKey {
-    /// The timer's row.
+    /// Stands for no command in the key. Commands are numbered from 1, so the timers of the run itself sort first.
+    const NO_COMMAND: CommandId = CommandId(0);
+
     pub fn key(&self) -> Key {
-        let writer = KeyWriter::new(Table::Timer).time(self.due_at).u64(self.run);
-        writer.bytes(&[self.purpose as u8]).u64(self.number).key()
+        let writer = KeyWriter::new(TableId::Timer).time(self.due_at).run_id(self.run_id);
+        writer.bytes(&[self.purpose as u8]).u64(self.command.unwrap_or(Self::NO_COMMAND).0).key()
     }
 
-    /// The timer of a row.
-    pub fn read(key: &Key) -> Result<Self, TableError> {
-        let mut reader = KeyReader::new(Table::Timer, key)?;
-        let (due_at, run, [purpose]) = (reader.time()?, reader.u64()?, reader.array()?);
+    pub fn from_key(key: &Key) -> Result<Self, TableError> {
+        let mut reader = KeyReader::new(TableId::Timer, key)?;
+        let (due_at, run_id, [purpose]) = (reader.time()?, reader.run_id()?, reader.array()?);
         let known = TimerPurpose::ALL.into_iter().find(|known| *known as u8 == purpose);
-        let reason = "it has a purpose this program does not know";
-        let purpose = known.ok_or(TableError::Key { table: Table::Timer, reason })?;
-        let timer = Self { due_at, run, purpose, number: reader.u64()? };
-        reader.end(timer)
+        let reason = "this program does not know its timer purpose";
+        let purpose = known.ok_or(TableError::InvalidKey { table: TableId::Timer, reason })?;
+        let command = Some(CommandId(reader.u64()?)).filter(|command| *command != Self::NO_COMMAND);
+        let timer = Self { due_at, run_id, purpose, command };
+        reader.finish(timer)
     }
 }
 
-/// All timers due before this moment, the longest overdue first.
-pub fn due_before(at: i64) -> Scan {
-    Scan::range(KeyWriter::new(Table::Timer).key(), KeyWriter::new(Table::Timer).time(at).key())
+/// All timers due before this time, the longest overdue first.
+pub fn due_before(at: Timestamp) -> Scan {
+    Scan::range(KeyWriter::new(TableId::Timer).key(), KeyWriter::new(TableId::Timer).time(at).key())
 }
 
 /// All timers due at `from` or later and before `until`, in the order they are due.
-pub fn due_between(from: i64, until: i64) -> Scan {
-    let bound = |at| KeyWriter::new(Table::Timer).time(at).key();
+pub fn due_between(from: Timestamp, until: Timestamp) -> Scan {
+    let bound = |at| KeyWriter::new(TableId::Timer).time(at).key();
     Scan::range(bound(from), bound(until))
 }
 
@@ -105,32 +103,46 @@ mod tests {
 
     fn timers() -> impl Strategy<Value = TimerKey> {
         let purpose = prop::sample::select(TimerPurpose::ALL.to_vec());
-        (any::<i64>(), 0..3u64, purpose, any::<u64>()).prop_map(|(due_at, run, purpose, number)| TimerKey {
-            due_at,
-            run,
-            purpose,
-            number,
-        })
+        (any::<Timestamp>(), 0..3u64, purpose, prop::option::of(1..=u64::MAX)).prop_map(
+            |(due_at, run, purpose, command)| TimerKey {
+                due_at,
+                run_id: RunId(run),
+                purpose,
+                command: command.map(CommandId),
+            },
+        )
+    }
+
+    /// These bytes are stored: they must never change.
+    #[test]
+    fn a_timer_of_the_run_itself_is_stored_with_command_0() {
+        let purpose = TimerPurpose::StuckCheck;
+        let timer = TimerKey { due_at: Timestamp(0), run_id: RunId(1), purpose, command: None };
+        let key = KeyWriter::new(TableId::Timer).u64(1 << 63).u64(1).bytes(&[5]).u64(0).key();
+        assert_eq!((timer.key(), TimerKey::from_key(&key)), (key, Ok(timer)));
     }
 
     proptest! {
         #[test]
-        fn a_timer_survives_its_bytes(instance_id: String, set_at: i64) {
-            value_round_trips(&Timer { instance_id, set_at });
+        fn a_timer_round_trips(instance_id: String, set_at: Timestamp) {
+            value_round_trips(&TimerRow { instance_id, set_at });
         }
 
         #[test]
         fn timers_sort_by_when_they_are_due(keys in prop::collection::vec(timers(), 1..8)) {
-            keys_round_trip_in_order(keys, TimerKey::key, TimerKey::read);
+            keys_round_trip_in_order(keys, TimerKey::key, TimerKey::from_key);
         }
 
         #[test]
-        fn a_scan_holds_what_is_due_and_nothing_else(
+        fn a_scan_holds_only_due_timers(
             timer in timers(),
             due_at in -3..4i64,
             from in -3..4i64,
             until in -3..4i64,
         ) {
+            let due_at = Timestamp(due_at);
+            let from = Timestamp(from);
+            let until = Timestamp(until);
             let key = TimerKey { due_at, ..timer }.key();
             let before = due_before(until);
             prop_assert_eq!((before.from, before.until).contains(&key), due_at < until);

@@ -1,29 +1,30 @@
-//! A store that lies in one way: the reference store behind a wrapper that breaks one promise.
+//! A store with one planted fault: the reference store behind a wrapper that breaks one promise.
 
 #![expect(clippy::unwrap_used, reason = "part of a test")]
 
 use std::sync::{Arc, Mutex};
 
-use abide_store::Tick;
-use abide_store::conformance::Subject;
+use abide_store::ChangeTick;
+use abide_store::conformance::BackendUnderTest;
 use abide_store::memory::MemoryStore;
 use abide_store::public::{
-    Page, PublicKey, PublicRow, PublicTables, PublicWrite, PutError, Query, QueryError, TableSchema,
+    PublicKey, PublicPage, PublicPutError, PublicQuery, PublicQueryError, PublicRow, PublicTables,
+    PublicWrite, TableSchema,
 };
 use abide_store::rows::{
-    Batch, Capabilities, CommitOutcome, Expect, Health, Key, Limits, Partition, PrivateRows,
+    Batch, Capabilities, CommitOutcome, Key, Partition, Precondition, PrivateRows, StoreHealth, StoreLimits,
 };
 use abide_store::rows::{Row, Scan, ScanPage, StoreError};
 
-/// One planted bug.
+/// One planted fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lie {
     None,
-    /// The second half of a batch is forgotten.
+    /// The second half of a batch is not written.
     TornBatch,
-    /// A read answers with what the row was before.
+    /// A read returns the row before its last change.
     StaleRead,
-    /// Expectations on rows are not checked.
+    /// Preconditions of rows are not checked.
     LostVersionCheck,
     /// The head's version is not checked.
     NoFence,
@@ -33,30 +34,30 @@ pub(crate) enum Lie {
     RepeatedRow,
     /// A commit of unknown outcome is applied again later.
     DoubleApplyOnUnknown,
-    /// A refused batch's rows are written all the same.
+    /// The rows of a rejected batch are written nevertheless.
     WritesWhatItRefuses,
-    /// Limits are declared and not kept.
+    /// Limits are declared and not enforced.
     NoLimits,
-    /// Changes are not told.
+    /// Waiters are not notified of changes.
     Silent,
     /// Old revisions replace new ones.
     LastWriterWins,
     /// Pages of a query continue by counting rows instead of by position.
     OffsetPages,
-    /// Any token is taken.
+    /// Any token is accepted.
     TrustsTokens,
-    /// Deletions take rows that are newer than they.
+    /// Deletions also delete rows of a higher revision.
     DeletesAny,
-    /// Deleted rows stay in the answers to queries.
+    /// Deleted rows stay in the results of queries.
     GhostRows,
-    /// The first scan after a commit shows the last row of its batch as it was before.
+    /// The first scan after a commit returns the last row of its batch as it was before.
     HalfVisible,
-    /// What was committed is gone when the store is opened again.
+    /// Committed rows are gone when the store is reopened.
     Forgetful,
 }
 
 impl Lie {
-    /// Every bug, and the promise whose checks must find it.
+    /// Every fault, and the promise whose checks must detect it.
     pub(crate) const ALL: [(Self, &'static str); 17] = [
         (Self::TornBatch, "atomicity"),
         (Self::StaleRead, "atomicity"),
@@ -93,16 +94,17 @@ impl Lying {
         LyingSubject(lie)
     }
 
-    /// Commits without looking at any version.
+    /// Commits with preconditions that always hold: those of the rows, of the head, or of both are replaced.
     fn force(&self, partition: &Partition, mut batch: Batch, rows: bool, head: bool) -> CommitOutcome {
         for write in batch.writes.iter_mut().filter(|_| rows) {
-            write.expect = match self.honest.read_now(partition, &write.key).unwrap() {
-                Some(row) => Expect::At(row.version),
-                None => Expect::Absent,
+            write.precondition = match self.honest.read_now(partition, &write.key).unwrap() {
+                Some(row) => Precondition::VersionIs(row.version),
+                None => Precondition::Absent,
             };
         }
         if let Some(fence) = batch.fence.as_mut().filter(|_| head) {
-            fence.expect = self.honest.read_now(partition, &fence.key).unwrap().map(|row| row.version);
+            fence.expected_version =
+                self.honest.read_now(partition, &fence.key).unwrap().map(|row| row.version);
         }
         self.honest.commit_now(partition, &batch)
     }
@@ -118,7 +120,7 @@ impl Lying {
     }
 }
 
-impl Subject for LyingSubject {
+impl BackendUnderTest for LyingSubject {
     type Store = Lying;
 
     async fn fresh(&self) -> Lying {
@@ -144,12 +146,12 @@ impl PrivateRows for Lying {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.honest.capabilities();
         if self.lie == Lie::NoLimits {
-            capabilities.limits = Limits::AZURE;
+            capabilities.limits = StoreLimits::AZURE;
         }
         capabilities
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         self.honest.health()
     }
 
@@ -179,7 +181,7 @@ impl PrivateRows for Lying {
         if self.lie == Lie::RepeatedRow
             && let (Some(next), [.., before, _]) = (&mut page.next, page.rows.as_slice())
         {
-            *next = scan.after(before.key.clone());
+            *next = scan.resume_after(before.key.clone());
         }
         Ok(page)
     }
@@ -201,8 +203,8 @@ impl PrivateRows for Lying {
                 batch.writes.truncate(whole / 2);
                 match self.honest.commit_now(partition, &batch) {
                     CommitOutcome::Committed(mut receipt) => {
-                        let version = receipt.rows.first().cloned().flatten();
-                        receipt.rows.resize(whole, version);
+                        let version = receipt.row_versions.first().cloned().flatten();
+                        receipt.row_versions.resize(whole, version);
                         CommitOutcome::Committed(receipt)
                     }
                     other => other,
@@ -211,9 +213,9 @@ impl PrivateRows for Lying {
             Lie::LostVersionCheck => self.force(partition, batch, true, false),
             Lie::NoFence => self.force(partition, batch, false, true),
             Lie::WritesWhatItRefuses => match self.honest.commit_now(partition, &batch) {
-                refused @ (CommitOutcome::Conflict(_) | CommitOutcome::Fenced) => {
+                rejected @ (CommitOutcome::Conflict(_) | CommitOutcome::Fenced) => {
                     self.force(partition, batch, true, true);
-                    refused
+                    rejected
                 }
                 other => other,
             },
@@ -228,17 +230,21 @@ impl PrivateRows for Lying {
         }
     }
 
-    async fn changed(&self, partition: &Partition, seen: Tick) -> Tick {
-        if self.lie == Lie::Silent && seen != Tick::START {
-            // A backend that only guesses at intervals and never knows of a change: it wakes with the tick it was given.
+    async fn wait_for_change(&self, partition: &Partition, seen: ChangeTick) -> ChangeTick {
+        if self.lie == Lie::Silent && seen != ChangeTick::START {
+            // Like a backend that only guesses at intervals and sees no change: it wakes with the tick it was given.
             return seen;
         }
-        self.honest.changed(partition, seen).await
+        self.honest.wait_for_change(partition, seen).await
     }
 }
 
 impl PublicTables for Lying {
-    async fn put(&self, table: &'static TableSchema, mut writes: Vec<PublicWrite>) -> Result<(), PutError> {
+    async fn put(
+        &self,
+        table: &'static TableSchema,
+        mut writes: Vec<PublicWrite>,
+    ) -> Result<(), PublicPutError> {
         if self.lie == Lie::LastWriterWins {
             for write in &mut writes {
                 if let PublicWrite::Put(row) = write {
@@ -267,24 +273,30 @@ impl PublicTables for Lying {
         self.honest.get(table, key).await
     }
 
-    async fn query(&self, table: &'static TableSchema, query: &Query) -> Result<Page, QueryError> {
+    async fn query(
+        &self,
+        table: &'static TableSchema,
+        query: &PublicQuery,
+    ) -> Result<PublicPage, PublicQueryError> {
         match self.lie {
             Lie::OffsetPages => {
                 let skip: usize = query
                     .continuation
                     .as_deref()
                     .map_or(Ok(0), str::parse)
-                    .map_err(|_| QueryError::Continuation)?;
+                    .map_err(|_| PublicQueryError::InvalidContinuation)?;
                 let all = self
                     .honest
-                    .query(table, &Query { limit: 1_000, continuation: None, ..query.clone() })
+                    .query(table, &PublicQuery { limit: 1_000, continuation: None, ..query.clone() })
                     .await?;
                 let rows: Vec<PublicRow> = all.rows.iter().skip(skip).take(query.limit).cloned().collect();
                 let end = skip + rows.len();
-                Ok(Page { rows, continuation: (end < all.rows.len()).then(|| end.to_string()) })
+                Ok(PublicPage { rows, continuation: (end < all.rows.len()).then(|| end.to_string()) })
             }
             Lie::TrustsTokens => match self.honest.query(table, query).await {
-                Err(QueryError::Continuation) => self.honest.query(table, &query.clone().after(None)).await,
+                Err(PublicQueryError::InvalidContinuation) => {
+                    self.honest.query(table, &query.clone().continue_from(None)).await
+                }
                 answer => answer,
             },
             _ => self.honest.query(table, query).await,

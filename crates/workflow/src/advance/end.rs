@@ -1,19 +1,22 @@
-//! How a run ends, and how a failed one goes on. Work in flight is cancelled a bounded number at a time; only then is the run
-//! over.
+//! Ends a run, and rewinds a failed one. It does not decide when a state is left; `leave` does.
+//!
+//! Work in flight is cancelled a bounded number at a time; only then has the run ended.
 
 use crate::command::CommandKind;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
-use crate::instance::{Branch, Closing, Corrupt, Ending, Escalation, Outcome, Phase, Status, Then};
+use crate::instance::{
+    AfterCollapse, Branch, ClosingProgress, CorruptInstance, Ending, EscalationStage, Outcome, Phase, Status,
+};
 use crate::json::Json;
 
-use super::pass::Pass;
+use super::interpreter::Interpreter;
 
-impl Pass<'_> {
-    /// The top-level `succeed` was reached; no branch is left.
-    pub(super) fn complete_run(&mut self, output: Json) -> Result<(), Corrupt> {
-        self.end(Status::Completed);
+impl Interpreter<'_> {
+    /// Called when the top-level `succeed` is reached; no branch is left.
+    pub(super) fn complete_run(&mut self, output: Json) -> Result<(), CorruptInstance> {
+        self.set_ended(Status::Completed);
         self.set_phase(BranchId::ROOT, Phase::Succeeded)?;
         self.emit(CommandKind::Complete { output: output.clone() });
         self.record(Fact::ExecutionCompleted { result: output.clone() });
@@ -21,13 +24,13 @@ impl Pass<'_> {
         Ok(())
     }
 
-    pub(super) fn continue_as_new(&mut self, branch: BranchId, input: Json) -> Result<(), Corrupt> {
+    pub(super) fn continue_as_new(&mut self, branch: BranchId, input: Json) -> Result<(), CorruptInstance> {
         if let Err(mismatches) = self.plan.check_input(&input) {
             let first = mismatches.first().map(ToString::to_string).unwrap_or_default();
-            return self.raise(branch, Failure::last(code::INPUT_INVALID, first).bounded());
+            return self.raise(branch, Failure::permanent(code::INPUT_INVALID, first).truncated());
         }
-        self.record_left(branch, None, None)?;
-        self.end(Status::ContinuedAsNew);
+        self.record_state_left(branch, None, None)?;
+        self.set_ended(Status::ContinuedAsNew);
         self.set_phase(branch, Phase::Succeeded)?;
         self.emit(CommandKind::ContinueAsNew);
         self.record(Fact::ContinueAsNew { input: input.clone() });
@@ -36,51 +39,52 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Nobody took the error. During recovery that means undoing first.
-    pub(super) fn fail_run(&mut self, failure: Failure) -> Result<(), Corrupt> {
-        if self.instance.header().escalation == Some(Escalation::Recovering) {
-            self.note(Note::RecoveryFailed { error: failure.clone() });
-            if let Some(timer) = self.instance.header_mut().timer.take() {
+    /// Called when no handler caught the error. During recovery the run compensates first.
+    pub(super) fn fail_run(&mut self, failure: Failure) -> Result<(), CorruptInstance> {
+        if self.instance.header().escalation == Some(EscalationStage::Recovering) {
+            self.record_note(Note::RecoveryFailed { error: failure.clone() });
+            if let Some(timer) = self.instance.header_mut().workflow_timer.take() {
                 self.emit(CommandKind::CancelTimer { timer });
             }
-            self.instance.header_mut().escalation = Some(Escalation::Compensating);
-            let timeout = self.workflow_timeout();
-            return self.collapse(BranchId::ROOT, Then::Compensate(timeout));
+            self.instance.header_mut().escalation = Some(EscalationStage::Compensating);
+            let timeout = self.workflow_timeout_failure();
+            return self.collapse(BranchId::ROOT, AfterCollapse::Compensate(timeout));
         }
-        // Branches that are undoing their work end that first. Such a run cannot be rewound, so no branch need be kept.
-        let undoing = |(_, branch): (BranchId, &Branch)| matches!(branch.phase, Phase::Undoing(_));
-        if self.instance.branches().any(undoing) {
-            return self.collapse(BranchId::ROOT, Then::FailRun(failure));
+        // Branches that are compensating finish first. Such a run cannot be rewound, so no branch need be kept.
+        let is_compensating =
+            |(_, branch): (BranchId, &Branch)| matches!(branch.phase, Phase::Compensating(_));
+        if self.instance.branches().any(is_compensating) {
+            return self.collapse(BranchId::ROOT, AfterCollapse::FailRun(failure));
         }
-        self.close(Ending::Fail(failure));
+        self.begin_closing(Ending::Fail(failure));
         Ok(())
     }
 
-    /// From now on the run only winds up.
-    pub(super) fn close(&mut self, ending: Ending) {
+    /// From now on the run only cancels its work, then ends.
+    pub(super) fn begin_closing(&mut self, ending: Ending) {
         let header = self.instance.header_mut();
-        header.closing = Some(Closing { ending, cancel_below: header.branches });
+        header.closing = Some(ClosingProgress { ending, cancel_below: header.branch_count });
     }
 
     /// Cancels one branch's work, or ends the run.
-    pub(super) fn close_step(&mut self) -> Result<(), Corrupt> {
+    pub(super) fn closing_step(&mut self) -> Result<(), CorruptInstance> {
         let Some(closing) = self.instance.header().closing.clone() else {
             return Ok(());
         };
         if let Some(branch) = self.instance.branch_below(closing.cancel_below) {
             self.cancel_work(branch)?;
-            self.instance.header_mut().closing = Some(Closing { cancel_below: branch.0, ..closing });
+            self.instance.header_mut().closing = Some(ClosingProgress { cancel_below: branch.0, ..closing });
             return Ok(());
         }
         match closing.ending {
             Ending::Fail(failure) => {
-                self.end(Status::Failed);
+                self.set_ended(Status::Failed);
                 self.emit(CommandKind::Fail { failure: failure.clone() });
                 self.record(Fact::ExecutionFailed { error: failure.clone() });
                 self.instance.set_outcome(Some(Outcome::Failed(failure)));
             }
             Ending::Terminate(reason) => {
-                self.end(Status::Terminated);
+                self.set_ended(Status::Terminated);
                 self.emit(CommandKind::Terminate { reason: reason.clone() });
                 self.record(Fact::ExecutionTerminated { reason: reason.clone() });
                 self.instance.set_outcome(Some(Outcome::Terminated(reason)));
@@ -89,49 +93,50 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn end(&mut self, status: Status) {
-        if let Some(timer) = self.instance.header().timer {
+    fn set_ended(&mut self, status: Status) {
+        if let Some(timer) = self.instance.header().workflow_timer {
             self.emit(CommandKind::CancelTimer { timer });
         }
         let header = self.instance.header_mut();
-        header.timer = None;
+        header.workflow_timer = None;
         header.closing = None;
         header.suspended = false;
-        header.ready.clear();
+        header.ready_branches.clear();
         header.status = status;
     }
 
-    /// Goes on at the failed state. Branches that were cut short begin their state again; answered steps keep their answers.
-    pub(super) fn rewind(&mut self, reason: &str) -> Result<(), Corrupt> {
-        let Some(failed) = self.instance.header().failed_at else {
+    /// Continues at the failed state. Branches that were interrupted start their state again; completed steps keep
+    /// their results.
+    pub(super) fn rewind(&mut self, reason: &str) -> Result<(), CorruptInstance> {
+        let Some(point) = self.instance.header().rewind_point else {
             return Ok(());
         };
         let header = self.instance.header_mut();
         header.redrives = header.redrives.saturating_add(1);
         header.status = Status::Running;
-        header.failed_at = None;
+        header.rewind_point = None;
         header.escalation = None;
         header.entered_since_message = 0;
         let redrive = header.redrives;
         self.record(Fact::ExecutionRewound { reason: reason.to_owned(), redrive });
         self.instance.set_outcome(None);
-        self.instance.change_branch(failed.branch, |at| {
-            (at.state, at.visit) = (failed.state, failed.visit);
+        self.instance.change_branch(point.branch, |at| {
+            (at.state, at.visit) = (point.state, point.visit);
             at.phase = Phase::Ready;
         })?;
-        self.instance.header_mut().rewind_from = Some(0);
+        self.instance.header_mut().rewind_next_branch = Some(0);
         self.start_workflow_timer();
         Ok(())
     }
 
-    /// Sets one branch moving again, the oldest first. It goes as far as it does before the next is looked at.
-    pub(super) fn rewind_step(&mut self) -> Result<(), Corrupt> {
-        let from = self.instance.header().rewind_from.unwrap_or(0);
+    /// Restarts one branch, the oldest first. It moves as far as it can before the next one is restarted.
+    pub(super) fn rewind_step(&mut self) -> Result<(), CorruptInstance> {
+        let from = self.instance.header().rewind_next_branch.unwrap_or(0);
         let Some(branch) = self.instance.branch_from(from) else {
-            self.instance.header_mut().rewind_from = None;
+            self.instance.header_mut().rewind_next_branch = None;
             return Ok(());
         };
-        self.instance.header_mut().rewind_from = Some(branch.0.saturating_add(1));
+        self.instance.header_mut().rewind_next_branch = Some(branch.0.saturating_add(1));
         match &self.instance.branch(branch)?.phase {
             Phase::Task(_) | Phase::Timer { .. } | Phase::Event { .. } | Phase::Child { .. } => {
                 self.set_phase(branch, Phase::Ready)?;
@@ -139,7 +144,7 @@ impl Pass<'_> {
             Phase::Succeeded | Phase::Failed(_) => return Ok(()),
             _ => {}
         }
-        self.wake(branch);
+        self.mark_ready(branch);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! A branch enters its state: counted, recorded, and handed to what that type of state does.
+//! Enters a state: counts the transition, records it, and starts the state by its type. It does not leave states;
+//! `leave` does.
 
 use serde_json::Value;
 
@@ -6,22 +7,23 @@ use crate::definition::StateKind;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
-use crate::instance::Corrupt;
+use crate::instance::CorruptInstance;
 use crate::path::Template;
 
-use super::pass::Pass;
+use super::interpreter::Interpreter;
 
-impl Pass<'_> {
-    pub(super) fn enter(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+impl Interpreter<'_> {
+    pub(super) fn enter_state(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
         if !self.count_transition() {
             return Ok(());
         }
-        self.forget_failure_left_behind(branch)?;
-        let (now, redrive) = (self.now, self.instance.header().redrives);
-        let repeats = self.plan.repeats(self.instance.branch(branch)?.state);
+        self.clear_passed_rewind_point(branch)?;
+        let now = self.now;
+        let redrive = self.instance.header().redrives;
+        let repeats = self.plan.can_repeat(self.instance.branch(branch)?.state);
         let visit = self.instance.change_branch(branch, |at| {
             at.entered_at = now;
-            // Whatever is entered after a rewind is new work, even where it was entered before.
+            // A state entered after a rewind is new work, even if it was entered before.
             at.redrive = redrive;
             // A visit that rewind runs again keeps its number.
             if at.visit == 0 {
@@ -34,21 +36,21 @@ impl Pass<'_> {
             }
             at.visit
         })?;
-        let (_, state) = self.place(branch)?;
+        let (_, state) = self.branch_and_state(branch)?;
         self.record(Fact::StateEntered { branch, state: state.path.clone(), visit });
         match &state.kind {
             StateKind::Task(task) => self.start_task(branch, state, task),
-            StateKind::WaitUntil(moment) => self.start_wait(branch, moment),
+            StateKind::WaitUntil(time) => self.start_wait(branch, time),
             StateKind::WaitEvent(wait) => self.start_event_wait(branch, state, wait),
             StateKind::Choice { choices, default } => {
                 let scope = self.scope(branch);
                 let chosen =
                     choices.iter().find(|(condition, _)| condition.holds(&scope)).map(|(_, next)| next);
                 match chosen.or(default.as_ref()) {
-                    Some(next) => self.go(branch, next),
+                    Some(next) => self.transition_to(branch, next),
                     None => {
                         let message = "no choice matched and there is no default";
-                        self.raise(branch, Failure::last(code::NO_CHOICE_MATCHED, message))
+                        self.raise(branch, Failure::permanent(code::NO_CHOICE_MATCHED, message))
                     }
                 }
             }
@@ -61,30 +63,30 @@ impl Pass<'_> {
             },
             StateKind::Compensation { steps } => self.start_compensation(branch, steps.as_deref()),
             StateKind::Succeed { output } => match self.render(branch, output.as_ref()) {
-                Ok(output) => self.branch_succeeded(branch, output),
+                Ok(output) => self.on_branch_succeeded(branch, output),
                 Err(failure) => self.raise(branch, failure),
             },
             StateKind::Fail { error, message } => {
-                let failure = self.failure_of(branch, error.as_ref(), message.as_ref());
-                // An error of another branch did not lead here: going back to it would not undo this choice.
-                if self.instance.header().failed_at.is_some_and(|failed| failed.branch != branch) {
-                    self.instance.header_mut().failed_at = None;
+                let failure = self.fail_state_failure(branch, error.as_ref(), message.as_ref());
+                // An error of another branch did not lead here: rewinding to it would not change this outcome.
+                if self.instance.header().rewind_point.is_some_and(|point| point.branch != branch) {
+                    self.instance.header_mut().rewind_point = None;
                 }
-                self.record_left(branch, None, Some(failure.clone()))?;
+                self.record_state_left(branch, None, Some(failure.clone()))?;
                 self.fail_branch(branch, failure)
             }
         }
     }
 
-    /// An error is behind a branch that has come to where it would have come without it: going back would repeat what was
-    /// answered since.
-    fn forget_failure_left_behind(&mut self, branch: BranchId) -> Result<(), Corrupt> {
-        let Some(failed) = self.instance.header().failed_at.filter(|failed| failed.branch == branch) else {
+    /// Clears the rewind point once the branch has reached a state that it would also have reached without the error:
+    /// rewinding would repeat steps that have completed since.
+    fn clear_passed_rewind_point(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
+        let Some(point) = self.instance.header().rewind_point.filter(|point| point.branch == branch) else {
             return Ok(());
         };
         let state = self.instance.branch(branch)?.state;
-        if state != failed.state && self.plan.leads_on_to(failed.state, state)? {
-            self.instance.header_mut().failed_at = None;
+        if state != point.state && self.plan.success_leads_to(point.state, state)? {
+            self.instance.header_mut().rewind_point = None;
         }
         Ok(())
     }
@@ -94,18 +96,17 @@ impl Pass<'_> {
         self.plan.definition().configuration.max_transitions.unwrap_or(self.limits.transitions_max)
     }
 
-    /// Counts a transition. At the limit the run is parked instead, to be resumed by somebody who has looked at it.
+    /// Counts a transition. At the limit the run is parked instead, until an operator has inspected and resumes it.
     fn count_transition(&mut self) -> bool {
         let limit = self.transitions_limit();
         let header = self.instance.header_mut();
         if header.transitions_allowed == 0 {
             header.transitions_allowed = limit;
         }
-        let (transitions, allowed) = (header.transitions, header.transitions_allowed);
+        let transitions = header.transitions;
+        let allowed = header.transitions_allowed;
         if transitions >= allowed {
-            self.park(format!(
-                "{transitions} states have been entered, which is the limit; resume to allow {limit} more"
-            ));
+            self.park(format!("transition limit of {transitions} reached; resume to allow {limit} more"));
             return false;
         }
         header.transitions = header.transitions.saturating_add(1);
@@ -114,21 +115,27 @@ impl Pass<'_> {
         let near = allowed.saturating_sub(limit / 5);
         if header.transitions >= near && !header.transitions_warned {
             header.transitions_warned = true;
-            self.note(Note::TransitionsNearLimit { transitions: transitions + 1, limit: allowed });
+            self.record_note(Note::TransitionsNearLimit { transitions: transitions + 1, limit: allowed });
         }
         if spins {
-            // Work in hand comes before messages, so a run that never rests would never hear an order.
+            // Ready branches come before messages, so a run that never waits would never process a control operation.
             self.instance.header_mut().entered_since_message = 0;
             self.park(
-                "it enters state after state without resting; look at it before it is resumed".to_owned(),
+                "runaway loop: too many transitions without waiting; inspect the run before resuming it"
+                    .to_owned(),
             );
             return false;
         }
         true
     }
 
-    /// What a `fail` state fails with: its own words, or else the last caught error's.
-    fn failure_of(&self, branch: BranchId, error: Option<&Template>, message: Option<&Template>) -> Failure {
+    /// The error of a `fail` state: its own code and message, or else those of the last caught error.
+    fn fail_state_failure(
+        &self,
+        branch: BranchId,
+        error: Option<&Template>,
+        message: Option<&Template>,
+    ) -> Failure {
         let scope = self.scope(branch);
         let text = |template: &Template| match template.render(&scope, self.limits.payload_bytes_max) {
             Ok(Value::String(text)) => Some(text),
@@ -136,7 +143,7 @@ impl Pass<'_> {
             Err(_) => None,
         };
         let caught = self.caught_error(branch);
-        let own = self.place(branch).ok().map(|(_, state)| state.name.clone());
+        let own = self.branch_and_state(branch).ok().map(|(_, state)| state.name.clone());
         let state =
             caught.as_ref().and_then(|caught| caught.state.clone()).filter(|_| error.is_none()).or(own);
         let (caught_code, caught_message) = caught.map(|caught| (caught.code, caught.message)).unzip();
@@ -144,7 +151,7 @@ impl Pass<'_> {
         let message = message
             .and_then(text)
             .or(caught_message)
-            .unwrap_or_else(|| "the workflow chose to fail".to_owned());
-        Failure { code, message, state, retryable: false }.bounded()
+            .unwrap_or_else(|| "the workflow ended in a fail state".to_owned());
+        Failure { code, message, state, retryable: false }.truncated()
     }
 }

@@ -1,7 +1,8 @@
-//! `parallel` and `map`: branches are spawned, joined, and removed one step at a time, so that no turn grows with their number.
+//! The `parallel` and `map` states: branches are spawned, joined and removed one at a time, so that no turn grows with
+//! their number. It does not know what the branches do.
 //!
-//! Ended branches keep their result until the join. A success is decided only when nothing is left to spawn for now; a failure
-//! that cannot be made good decides at once.
+//! Ended branches keep their result until the join. A success is decided only when no branch is to be spawned for now;
+//! a failure after which the join is out of reach decides at once.
 
 use std::sync::Arc;
 
@@ -12,32 +13,41 @@ use crate::definition::{Join, StateKind};
 use crate::failure::{Failure, code};
 use crate::history::{BranchOutcome, Fact};
 use crate::ids::BranchId;
-use crate::instance::{BranchParent, Corrupt, Ending, FanOut, Phase, SlotName, Then};
+use crate::instance::{
+    AfterCollapse, BranchParent, CorruptInstance, Ending, FanOutProgress, Phase, SlotName,
+};
 use crate::json::Json;
 use crate::path::Path;
 
-use super::pass::Pass;
+use super::interpreter::Interpreter;
 
-/// More branches than any limit allows: stored bytes that say so are broken, and are not allocated for.
-const FAN_OUT_EVER_MAX: u32 = 1_000_000;
+/// More branches than any limit allows: stored bytes with a higher number are corrupt, and no memory is allocated for
+/// it.
+const FAN_OUT_SANITY_MAX: u32 = 1_000_000;
 
-impl Pass<'_> {
-    pub(super) fn start_map(&mut self, branch: BranchId, items: &Path, join: Join) -> Result<(), Corrupt> {
+impl Interpreter<'_> {
+    pub(super) fn start_map(
+        &mut self,
+        branch: BranchId,
+        items: &Path,
+        join: Join,
+    ) -> Result<(), CorruptInstance> {
         let scope = self.scope(branch);
-        let found = match items.get(&scope) {
-            Ok(found) => found,
+        let value = match items.get(&scope) {
+            Ok(value) => value,
             Err(missing) => {
-                return self.raise(branch, Failure::last(code::PATH_MISSING, missing.to_string()));
+                return self.raise(branch, Failure::permanent(code::PATH_MISSING, missing.to_string()));
             }
         };
-        let Some(array) = found.as_array() else {
+        let Some(array) = value.as_array() else {
             let message = format!("{} is not an array", items.text());
-            return self.raise(branch, Failure::last(code::TYPE_MISMATCH, message));
+            return self.raise(branch, Failure::permanent(code::TYPE_MISMATCH, message));
         };
         let total = array.len();
-        // What a query found is kept; what a plain path leads to stays where it is, because nothing writes there meanwhile.
-        if let std::borrow::Cow::Owned(found) = found
-            && let Err(failure) = self.put(branch, SlotName::Items, Arc::new(found))
+        // The result of a query is stored. The value at a plain path stays where it is, because nothing writes there
+        // meanwhile.
+        if let std::borrow::Cow::Owned(items) = value
+            && let Err(failure) = self.put_data(branch, SlotName::Items, Arc::new(items))
         {
             return self.raise(branch, failure);
         }
@@ -49,121 +59,148 @@ impl Pass<'_> {
         branch: BranchId,
         total: usize,
         join: Join,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), CorruptInstance> {
         let max = self.limits.fan_out_max;
         let total = match u32::try_from(total) {
             Ok(total) if total <= max => total,
             _ => {
                 self.instance.take_slot(branch, &SlotName::Items);
-                let message = format!("{total} branches are more than the {max} that are allowed here");
-                return self.raise(branch, Failure::last(code::FAN_OUT_TOO_WIDE, message));
+                let message = format!("{total} branches exceed the limit of {max}");
+                return self.raise(branch, Failure::permanent(code::FAN_OUT_TOO_WIDE, message));
             }
         };
         if let Join::AtLeast(wanted) = join
             && wanted > total
         {
             self.instance.take_slot(branch, &SlotName::Items);
-            let message = format!("{wanted} branches are to succeed and there are {total}");
-            return self.raise(branch, Failure::last(code::JOIN_UNREACHABLE, message));
+            let message = format!("{wanted} branches must succeed, but there are only {total}");
+            return self.raise(branch, Failure::permanent(code::JOIN_UNREACHABLE, message));
         }
         self.set_phase(
             branch,
-            Phase::FanOut(FanOut { total, filled: false, spawned: 0, succeeded: 0, failed: 0 }),
+            Phase::FanOut(FanOutProgress {
+                total,
+                reached_concurrency: false,
+                spawned: 0,
+                succeeded: 0,
+                failed: 0,
+            }),
         )
     }
 
-    fn fan_out(&self, branch: BranchId) -> Result<(FanOut, Join, u32), Corrupt> {
-        let (at, state) = self.place(branch)?;
+    fn fan_out_progress(&self, branch: BranchId) -> Result<(FanOutProgress, Join, u32), CorruptInstance> {
+        let (at, state) = self.branch_and_state(branch)?;
         let (join, cap) = match &state.kind {
             StateKind::Parallel { join, .. } => (*join, u32::MAX),
             StateKind::Map { join, max_concurrency, .. } => (*join, max_concurrency.unwrap_or(u32::MAX)),
-            _ => return Err(Corrupt::new(format!("state {} has no branches", state.path))),
+            _ => return Err(CorruptInstance::new(format!("state {} has no branches", state.path))),
         };
         match at.phase {
             Phase::FanOut(fan_out) => Ok((fan_out, join, cap)),
-            _ => Err(Corrupt::new(format!("state {} is not fanning out", state.path))),
+            _ => Err(CorruptInstance::new(format!("state {} is not fanning out", state.path))),
         }
     }
 
     /// Spawns the next branch, or decides the join, or waits.
-    pub(super) fn expand(&mut self, branch: BranchId) -> Result<(), Corrupt> {
-        let (fan_out, join, cap) = self.fan_out(branch)?;
+    pub(super) fn fan_out_step(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
+        let (fan_out, join, cap) = self.fan_out_progress(branch)?;
         let wanted = match join {
             Join::All => fan_out.total,
             Join::AtLeast(wanted) => wanted,
         };
         let done = fan_out.succeeded >= wanted;
-        if fan_out.spawned < fan_out.total && fan_out.running() < cap && !(done && fan_out.filled) {
-            return self.spawn(branch, fan_out);
+        if fan_out.spawned < fan_out.total
+            && fan_out.running() < cap
+            && !(done && fan_out.reached_concurrency)
+        {
+            return self.spawn_branch(branch, fan_out);
         }
         if !done {
-            self.rest(branch);
-            return self.set_phase(branch, Phase::FanOut(FanOut { filled: true, ..fan_out }));
+            self.mark_idle(branch);
+            return self
+                .set_phase(branch, Phase::FanOut(FanOutProgress { reached_concurrency: true, ..fan_out }));
         }
-        self.gather(branch, fan_out.total)?;
-        self.collapse(branch, Then::Join)
+        self.collect_results(branch, fan_out.total)?;
+        self.collapse(branch, AfterCollapse::Join)
     }
 
-    fn spawn(&mut self, branch: BranchId, fan_out: FanOut) -> Result<(), Corrupt> {
-        let (_, state) = self.place(branch)?;
+    fn spawn_branch(&mut self, branch: BranchId, fan_out: FanOutProgress) -> Result<(), CorruptInstance> {
+        let (_, state) = self.branch_and_state(branch)?;
         let index = fan_out.spawned;
         let block = match &state.kind {
             StateKind::Parallel { branches, .. } => branches.get(index as usize).copied(),
             StateKind::Map { iterator, .. } => Some(*iterator),
             _ => None,
         };
-        let block =
-            block.ok_or_else(|| Corrupt::new(format!("state {} has no branch {index}", state.path)))?;
+        let block = block
+            .ok_or_else(|| CorruptInstance::new(format!("state {} has no branch {index}", state.path)))?;
         let max = self.limits.live_branches_max;
         if self.instance.live_branches() >= max as usize {
-            let message = format!("the run has {max} branches already, which is the limit");
-            return self.collapse(branch, Then::Raise(Failure::last(code::FAN_OUT_TOO_WIDE, message)));
+            let message = format!("the run already has {max} branches, which is the limit");
+            return self
+                .collapse(branch, AfterCollapse::Raise(Failure::permanent(code::FAN_OUT_TOO_WIDE, message)));
         }
-        let start = self.plan.start_of(block)?;
-        self.set_phase(branch, Phase::FanOut(FanOut { spawned: index.saturating_add(1), ..fan_out }))?;
+        let start = self.plan.start_state(block)?;
+        self.set_phase(
+            branch,
+            Phase::FanOut(FanOutProgress { spawned: index.saturating_add(1), ..fan_out }),
+        )?;
         let child = self.instance.add_branch(Some(BranchParent { branch, index }), block, start, self.now);
         self.record(Fact::BranchStarted { branch: child, parent: branch, index });
-        self.wake(child);
+        self.mark_ready(child);
         Ok(())
     }
 
-    /// A branch reached its `succeed` state: at the top the run is done, elsewhere the join may be.
-    pub(super) fn branch_succeeded(&mut self, branch: BranchId, output: Json) -> Result<(), Corrupt> {
+    /// Called when a branch reached its `succeed` state: at the top level the run completes, elsewhere the join may.
+    pub(super) fn on_branch_succeeded(
+        &mut self,
+        branch: BranchId,
+        output: Json,
+    ) -> Result<(), CorruptInstance> {
         let Some(parent) = self.instance.branch(branch)?.parent else {
-            self.record_left(branch, None, None)?;
+            self.record_state_left(branch, None, None)?;
             return self.complete_run(output);
         };
-        if let Err(failure) = self.put(branch, SlotName::Result, output) {
+        if let Err(failure) = self.put_data(branch, SlotName::Result, output) {
             return self.raise(branch, failure);
         }
-        self.record_left(branch, None, None)?;
+        self.record_state_left(branch, None, None)?;
         self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Succeeded });
         self.set_phase(branch, Phase::Succeeded)?;
-        self.rest(branch);
-        self.count_end(parent.branch, |fan_out| fan_out.succeeded = fan_out.succeeded.saturating_add(1))
+        self.mark_idle(branch);
+        self.count_ended_branch(parent.branch, |fan_out| {
+            fan_out.succeeded = fan_out.succeeded.saturating_add(1)
+        })
     }
 
-    fn count_end(&mut self, owner: BranchId, count: impl FnOnce(&mut FanOut)) -> Result<(), Corrupt> {
-        let (mut fan_out, _, _) = self.fan_out(owner)?;
+    fn count_ended_branch(
+        &mut self,
+        owner: BranchId,
+        count: impl FnOnce(&mut FanOutProgress),
+    ) -> Result<(), CorruptInstance> {
+        let (mut fan_out, _, _) = self.fan_out_progress(owner)?;
         count(&mut fan_out);
         self.set_phase(owner, Phase::FanOut(fan_out))?;
-        self.wake(owner);
+        self.mark_ready(owner);
         Ok(())
     }
 
-    /// Whether enough branches can still succeed if one more fails.
-    pub(super) fn tolerates_failure(&self, owner: BranchId) -> Result<bool, Corrupt> {
-        let (fan_out, join, _) = self.fan_out(owner)?;
+    /// True if enough branches can still succeed after one more failure.
+    pub(super) fn tolerates_failure(&self, owner: BranchId) -> Result<bool, CorruptInstance> {
+        let (fan_out, join, _) = self.fan_out_progress(owner)?;
         Ok(match join {
             Join::All => false,
             Join::AtLeast(wanted) => fan_out.total.saturating_sub(fan_out.failed.saturating_add(1)) >= wanted,
         })
     }
 
-    /// Collects the results in order; branches that failed or lost have null.
-    fn gather(&mut self, branch: BranchId, total: u32) -> Result<(), Corrupt> {
-        if total > FAN_OUT_EVER_MAX {
-            return Err(Corrupt::new(format!("branch {} claims {total} branches", branch.0)));
+    /// Collects the results in order; branches that failed or were cancelled have null.
+    fn collect_results(&mut self, branch: BranchId, total: u32) -> Result<(), CorruptInstance> {
+        if total > FAN_OUT_SANITY_MAX {
+            return Err(CorruptInstance::new(format!(
+                "branch {} has an invalid number of branches: {total}",
+                branch.0
+            )));
         }
         let mut results = vec![Value::Null; total as usize];
         for child in self.instance.index().children(branch) {
@@ -174,29 +211,29 @@ impl Pass<'_> {
                 *place = (**result).clone();
             }
         }
-        // Not counted against the limit: the branches' own results, which are, go away next.
+        // Not counted against the limit: the branches' own results, which are counted, are removed next.
         let fits =
             self.instance.put_slot(branch, SlotName::Results, Arc::new(Value::Array(results)), u64::MAX);
         debug_assert!(fits.is_ok(), "an unlimited slot is never refused");
         Ok(())
     }
 
-    /// Starts to remove all descendants of a branch; `then` follows when they are gone.
-    pub(super) fn collapse(&mut self, branch: BranchId, then: Then) -> Result<(), Corrupt> {
-        let ready = self.instance.header().ready.clone();
-        let mut kept = Vec::new();
+    /// Starts to remove all descendants of a branch; `then` follows when all are removed.
+    pub(super) fn collapse(&mut self, branch: BranchId, then: AfterCollapse) -> Result<(), CorruptInstance> {
+        let ready = self.instance.header().ready_branches.clone();
+        let mut still_ready = Vec::new();
         for other in ready {
-            let undoing = matches!(self.instance.branch(other)?.phase, Phase::Undoing(_));
-            if other != branch && (undoing || !self.descends(other, branch)?) {
-                kept.push(other);
+            let compensating = matches!(self.instance.branch(other)?.phase, Phase::Compensating(_));
+            if other != branch && (compensating || !self.is_descendant(other, branch)?) {
+                still_ready.push(other);
             }
         }
-        kept.push(branch);
-        self.instance.header_mut().ready = kept;
+        still_ready.push(branch);
+        self.instance.header_mut().ready_branches = still_ready;
         self.set_phase(branch, Phase::Collapsing(then))
     }
 
-    fn descends(&self, branch: BranchId, from: BranchId) -> Result<bool, Corrupt> {
+    fn is_descendant(&self, branch: BranchId, from: BranchId) -> Result<bool, CorruptInstance> {
         let mut at = branch;
         while let Some(parent) = self.instance.branch(at)?.parent {
             if parent.branch == from {
@@ -207,9 +244,13 @@ impl Pass<'_> {
         Ok(false)
     }
 
-    /// The outermost branch above that waits for this one to be gone.
-    pub(super) fn collapsing_above(&self, branch: BranchId) -> Result<Option<BranchId>, Corrupt> {
-        let (mut at, mut outermost) = (branch, None);
+    /// The outermost ancestor that waits for this branch to be removed.
+    pub(super) fn outermost_collapsing_ancestor(
+        &self,
+        branch: BranchId,
+    ) -> Result<Option<BranchId>, CorruptInstance> {
+        let mut at = branch;
+        let mut outermost = None;
         while let Some(parent) = self.instance.branch(at)?.parent {
             at = parent.branch;
             if matches!(self.instance.branch(at)?.phase, Phase::Collapsing(_)) {
@@ -219,29 +260,29 @@ impl Pass<'_> {
         Ok(outermost)
     }
 
-    /// The youngest leaf below a branch that may go: one that is undoing its work ends that first, because cutting it short
-    /// would leave things half undone.
-    fn removable_leaf(&self, branch: BranchId) -> Result<Option<BranchId>, Corrupt> {
+    /// The newest leaf below a branch that may be removed. A branch that is compensating finishes first, because
+    /// interrupting it would leave work half compensated.
+    fn removable_leaf(&self, branch: BranchId) -> Result<Option<BranchId>, CorruptInstance> {
         for child in self.instance.index().children(branch).rev() {
             if self.instance.index().last_child(child).is_some() {
                 if let Some(leaf) = self.removable_leaf(child)? {
                     return Ok(Some(leaf));
                 }
-            } else if !matches!(self.instance.branch(child)?.phase, Phase::Undoing(_)) {
+            } else if !matches!(self.instance.branch(child)?.phase, Phase::Compensating(_)) {
                 return Ok(Some(child));
             }
         }
         Ok(None)
     }
 
-    /// Removes one leaf below the branch; without any, goes on with what was to follow.
-    pub(super) fn collapse_step(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+    /// Removes one leaf below the branch; if none is left, the action after the collapse follows.
+    pub(super) fn collapse_step(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
         let Some(leaf) = self.removable_leaf(branch)? else {
             if self.instance.index().last_child(branch).is_none() {
-                return self.collapsed(branch);
+                return self.finish_collapse(branch);
             }
-            // What is left is undoing its work, and wakes this branch when it is through.
-            self.rest(branch);
+            // The remaining branches are compensating, and mark this branch ready when they are done.
+            self.mark_idle(branch);
             return Ok(());
         };
         let ended = matches!(self.instance.branch(leaf)?.phase, Phase::Succeeded | Phase::Failed(_));
@@ -253,51 +294,55 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn collapsed(&mut self, branch: BranchId) -> Result<(), Corrupt> {
+    fn finish_collapse(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
         let at = self.instance.branch(branch)?;
         let (parent, Phase::Collapsing(then)) = (at.parent, at.phase.clone()) else {
-            return Err(Corrupt::new(format!("branch {} is not collapsing", branch.0)));
+            return Err(CorruptInstance::new(format!("branch {} is not collapsing", branch.0)));
         };
         self.instance.take_slot(branch, &SlotName::Items);
         let results = self.instance.take_slot(branch, &SlotName::Results);
         match then {
-            Then::Join => self.complete(branch, Some(results.unwrap_or_default())),
-            Then::Raise(failure) => self.raise(branch, failure),
-            Then::FailBranch(failure) => {
-                let owner = parent.ok_or_else(|| Corrupt::new("the root branch cannot fail alone"))?;
-                // While this branch was left to undo its work, others may have failed: what was tolerable may no longer be.
+            AfterCollapse::Join => self.complete_state(branch, Some(results.unwrap_or_default())),
+            AfterCollapse::Raise(failure) => self.raise(branch, failure),
+            AfterCollapse::FailBranch(failure) => {
+                let owner = parent.ok_or_else(|| CorruptInstance::new("the root branch has no parent"))?;
+                // While this branch was compensating, others may have failed: its failure may no longer be tolerable.
                 if !self.tolerates_failure(owner.branch)? {
                     return self.fail_branch(branch, failure);
                 }
                 self.record(Fact::BranchEnded { branch, outcome: BranchOutcome::Failed });
                 self.set_phase(branch, Phase::Failed(failure))?;
-                self.rest(branch);
-                self.count_end(owner.branch, |fan_out| fan_out.failed = fan_out.failed.saturating_add(1))
+                self.mark_idle(branch);
+                self.count_ended_branch(owner.branch, |fan_out| {
+                    fan_out.failed = fan_out.failed.saturating_add(1)
+                })
             }
-            Then::Escalate => self.notify_channel(branch),
-            Then::Compensate(failure) => self.compensate_then_fail(branch, failure),
-            Then::FailRun(failure) => {
+            AfterCollapse::Escalate => self.notify_channel(branch),
+            AfterCollapse::Compensate(failure) => self.compensate_then_fail(branch, failure),
+            AfterCollapse::FailRun(failure) => {
                 self.set_phase(branch, Phase::Failed(failure.clone()))?;
-                self.close(Ending::Fail(failure));
+                self.begin_closing(Ending::Fail(failure));
                 Ok(())
             }
         }
     }
 
-    /// Nobody waits for what this branch has out any more.
-    pub(super) fn cancel_work(&mut self, branch: BranchId) -> Result<(), Corrupt> {
-        let (at, state) = self.place(branch)?;
-        let (dispatch, timer, child) = match &at.phase {
-            Phase::Task(delivery) | Phase::Notifying(delivery) => (Some(delivery.dispatch), None, None),
-            Phase::Undoing(undoing) => (undoing.delivery.map(|delivery| delivery.dispatch), None, None),
+    /// Cancels the call, timer or child that this branch waits for.
+    pub(super) fn cancel_work(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
+        let (at, state) = self.branch_and_state(branch)?;
+        let (call, timer, child) = match &at.phase {
+            Phase::Task(progress) | Phase::Notifying(progress) => (Some(progress.call), None, None),
+            Phase::Compensating(compensation) => {
+                (compensation.call.map(|progress| progress.call), None, None)
+            }
             Phase::Timer { timer } => (None, Some(*timer), None),
             Phase::Event { timer, .. } => (None, *timer, None),
             Phase::Child { child, timer } => (None, *timer, Some(*child)),
             _ => (None, None, None),
         };
         let abandon = matches!(&state.kind, StateKind::Workflow(call) if call.abandon);
-        if let Some(dispatch) = dispatch {
-            self.emit(CommandKind::CancelActivity { dispatch });
+        if let Some(call) = call {
+            self.emit(CommandKind::CancelActivity { call });
         }
         if let Some(timer) = timer {
             self.emit(CommandKind::CancelTimer { timer });

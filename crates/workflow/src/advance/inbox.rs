@@ -1,82 +1,88 @@
-//! What a message does: found by its command or its name, checked against what the instance waits for now, applied or recorded
-//! as late.
+//! Processes a message: finds the branch that waits for it, then applies it or records it as late. It does not know
+//! where messages come from.
 
 use crate::failure::Failure;
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId};
-use crate::instance::{Corrupt, Ending, Phase, Status};
+use crate::instance::{CorruptInstance, Ending, Phase, Status};
 use crate::json::{self, Json};
 use crate::message::Message;
 
-use super::pass::{Pass, keepable};
-use super::retry::FailedDelivery;
+use super::interpreter::{Interpreter, check_storable};
+use super::retry::FailedAttempt;
 
-impl Pass<'_> {
-    /// Takes a message from the inbox: orders at once, the rest unless the run is suspended.
-    pub(super) fn take(&mut self, position: usize, message: &Message) -> Result<(), Corrupt> {
-        if let Err(refusal) = self.instance.accepts(message, self.limits) {
-            self.refused.push((position, refusal));
+impl Interpreter<'_> {
+    /// Processes a message of the inbox: control operations at once, the others unless the run is suspended.
+    pub(super) fn on_message(&mut self, position: usize, message: &Message) -> Result<(), CorruptInstance> {
+        if let Err(refusal) = self.instance.check_message(message, self.limits) {
+            self.refusals.push((position, refusal));
             return Ok(());
         }
         self.instance.header_mut().entered_since_message = 0;
         match message {
             Message::Suspend { reason } => {
-                self.suspend(&cut(reason));
+                self.suspend(&truncate_reason(reason));
                 Ok(())
             }
             Message::Resume { reason } => {
-                self.resume(&cut(reason));
+                self.resume(&truncate_reason(reason));
                 Ok(())
             }
             Message::Terminate { reason } => {
-                self.close(Ending::Terminate(cut(reason)));
+                self.begin_closing(Ending::Terminate(truncate_reason(reason)));
                 Ok(())
             }
-            Message::Rewind { reason } => self.rewind(&cut(reason)),
+            Message::Rewind { reason } => self.rewind(&truncate_reason(reason)),
             message => {
                 if let Message::EventRaised { name, payload } = message {
-                    // Somebody waits for the name but will not have this one, and there is no room to keep it.
-                    if let Some(refusal) = self.instance.buffer_full(message, self.limits)
-                        && (self.instance.header().suspended || self.taker(name, payload)?.is_none())
+                    // A branch may wait for the name but not match this payload, and the buffer is full.
+                    if let Some(refusal) = self.instance.buffer_refusal(message, self.limits)
+                        && (self.instance.header().suspended
+                            || self.find_event_waiter(name, payload)?.is_none())
                     {
-                        self.refused.push((position, refusal));
+                        self.refusals.push((position, refusal));
                         return Ok(());
                     }
                     self.count_bytes(message.payload_bytes());
                     self.record(Fact::EventRaised { name: name.clone(), input: payload.clone() });
                 }
-                let message = self.normalised(message);
+                let message = self.normalise(message);
                 if self.instance.header().suspended {
-                    // An event is counted already; an answer is when it takes effect, which is another turn.
+                    // An event is counted above. A result is counted here, and again in the turn that applies it.
                     if !matches!(message, Message::EventRaised { .. }) {
                         self.count_bytes(message.payload_bytes());
                     }
-                    self.instance.hold(message);
+                    self.instance.hold_message(message);
                     return Ok(());
                 }
-                self.apply(message)
+                self.apply_message(message)
             }
         }
     }
 
-    /// Lets a message take effect.
-    pub(super) fn apply(&mut self, message: Message) -> Result<(), Corrupt> {
+    /// Applies a message to the branch that waits for it.
+    pub(super) fn apply_message(&mut self, message: Message) -> Result<(), CorruptInstance> {
         match message {
             Message::ActivityCompleted { command, result } => self.on_activity_completed(command, result),
             Message::ActivityFailed { command, attempt, failure } => self.on_activity_failed(
                 command,
-                FailedDelivery { attempt, failure, not_before: None, sent: true },
+                FailedAttempt { attempt, failure, not_before: None, possibly_sent: true },
             ),
-            Message::ActivityDeferred { command, attempt, failure, not_before, sent } => {
+            Message::ActivityDeferred { command, attempt, failure, not_before, possibly_sent } => {
                 let not_before = Some(not_before);
-                self.on_activity_failed(command, FailedDelivery { attempt, failure, not_before, sent })
+                self.on_activity_failed(
+                    command,
+                    FailedAttempt { attempt, failure, not_before, possibly_sent },
+                )
             }
             Message::TimerFired { timer } => self.on_timer_fired(timer),
             Message::EventRaised { name, payload } => self.on_event_raised(&name, payload),
             Message::ChildCompleted { command, output } => self.on_child_completed(command, output),
             Message::ChildFailed { command, failure } => self.on_child_failed(command, failure),
-            Message::ActivityUnkeepable { command, failure } => self.on_activity_unkeepable(command, failure),
-            // Orders are never held.
+            Message::ActivityResultRejected { command, failure } => {
+                self.on_activity_result_rejected(command, failure)
+            }
+            // Control operations are never held.
             Message::Suspend { .. }
             | Message::Resume { .. }
             | Message::Terminate { .. }
@@ -103,7 +109,7 @@ impl Pass<'_> {
         let header = self.instance.header_mut();
         header.suspended = false;
         header.status = Status::Running;
-        // Whoever resumes a run that was parked at its limit has looked at it: it may go as far again.
+        // Resuming a run that was parked at its limit implies that it was inspected: it gets the full limit again.
         if header.transitions >= header.transitions_allowed {
             header.transitions_allowed = header.transitions.saturating_add(limit);
             header.transitions_warned = false;
@@ -111,39 +117,40 @@ impl Pass<'_> {
         self.record(Fact::ExecutionResumed { reason: reason.to_owned() });
     }
 
-    /// A message as it may be kept: what is too large or too deep becomes an error that says so, before it is held or recorded.
-    fn normalised(&self, message: &Message) -> Message {
+    /// The message in a form that can be stored: a result that is too large or too deep becomes an error that says so,
+    /// before the message is held or recorded.
+    fn normalise(&self, message: &Message) -> Message {
         match message {
-            Message::ActivityCompleted { command, result } => match keepable(result, self.limits) {
+            Message::ActivityCompleted { command, result } => match check_storable(result, self.limits) {
                 Ok(()) => message.clone(),
-                Err(failure) => Message::ActivityUnkeepable { command: *command, failure },
+                Err(failure) => Message::ActivityResultRejected { command: *command, failure },
             },
-            Message::ChildCompleted { command, output } => match keepable(output, self.limits) {
+            Message::ChildCompleted { command, output } => match check_storable(output, self.limits) {
                 Ok(()) => message.clone(),
                 Err(failure) => Message::ChildFailed { command: *command, failure },
             },
             Message::ActivityFailed { command, attempt, failure } => Message::ActivityFailed {
                 command: *command,
                 attempt: *attempt,
-                failure: failure.clone().bounded(),
+                failure: failure.clone().truncated(),
             },
-            Message::ActivityDeferred { command, attempt, failure, not_before, sent } => {
+            Message::ActivityDeferred { command, attempt, failure, not_before, possibly_sent } => {
                 Message::ActivityDeferred {
                     command: *command,
                     attempt: *attempt,
-                    failure: failure.clone().bounded(),
+                    failure: failure.clone().truncated(),
                     not_before: *not_before,
-                    sent: *sent,
+                    possibly_sent: *possibly_sent,
                 }
             }
             Message::ChildFailed { command, failure } => {
-                Message::ChildFailed { command: *command, failure: failure.clone().bounded() }
+                Message::ChildFailed { command: *command, failure: failure.clone().truncated() }
             }
             other => other.clone(),
         }
     }
 
-    /// A result nobody waits for is recorded, a large one by its size only: repeats of it must not fill history.
+    /// A late result is recorded in full, a large one by its size only: repeats of it must not fill history.
     pub(super) fn late_result(&mut self, result: Json) -> Json {
         const LATE_BYTES_MAX: u64 = 4 * 1024;
         let bytes = json::size(&result);
@@ -151,62 +158,71 @@ impl Pass<'_> {
         if bytes <= LATE_BYTES_MAX { result } else { Json::new(serde_json::json!({"omittedBytes": bytes})) }
     }
 
-    /// The branch that waits for this dispatch. A number that names something else is not for it.
-    fn branch_of_dispatch(&self, command: CommandId) -> Result<Option<BranchId>, Corrupt> {
+    /// The branch that waits for this call; `None` if the number belongs to something else.
+    fn branch_of_call(&self, command: CommandId) -> Result<Option<BranchId>, CorruptInstance> {
         let Some(branch) = self.instance.index().branch_of(command) else { return Ok(None) };
         let waits = matches!(
             self.instance.branch(branch)?.phase,
-            Phase::Task(_) | Phase::Undoing(_) | Phase::Notifying(_)
+            Phase::Task(_) | Phase::Compensating(_) | Phase::Notifying(_)
         );
         Ok(waits.then_some(branch))
     }
 
-    fn on_activity_completed(&mut self, command: CommandId, result: Json) -> Result<(), Corrupt> {
-        let Some(branch) = self.branch_of_dispatch(command)? else {
+    fn on_activity_completed(&mut self, command: CommandId, result: Json) -> Result<(), CorruptInstance> {
+        let Some(branch) = self.branch_of_call(command)? else {
             let result = self.late_result(result);
             self.record(Fact::TaskCompleted { command, result, late: true });
             return Ok(());
         };
         self.count_bytes(json::size(&result));
         self.record(Fact::TaskCompleted { command, result: result.clone(), late: false });
-        self.dispatch_answered(branch, command, Ok(result))
+        self.on_call_result(branch, command, Ok(result))
     }
 
-    /// The activity has run, but what it answered cannot be kept.
-    fn on_activity_unkeepable(&mut self, command: CommandId, failure: Failure) -> Result<(), Corrupt> {
-        let branch = self.branch_of_dispatch(command)?;
-        let (error, late) = (failure.clone(), branch.is_none());
+    /// The activity has run, but its result cannot be stored.
+    fn on_activity_result_rejected(
+        &mut self,
+        command: CommandId,
+        failure: Failure,
+    ) -> Result<(), CorruptInstance> {
+        let branch = self.branch_of_call(command)?;
+        let error = failure.clone();
+        let late = branch.is_none();
         self.record(Fact::TaskFailed { command, attempt: 0, error, retry_at: None, late });
         match branch {
-            Some(branch) => self.dispatch_answered(branch, command, Err(failure)),
+            Some(branch) => self.on_call_result(branch, command, Err(failure)),
             None => Ok(()),
         }
     }
 
-    fn dispatch_answered(
+    fn on_call_result(
         &mut self,
         branch: BranchId,
         command: CommandId,
-        answer: Result<Json, Failure>,
-    ) -> Result<(), Corrupt> {
+        result: Result<Json, Failure>,
+    ) -> Result<(), CorruptInstance> {
         match &self.instance.branch(branch)?.phase {
-            Phase::Task(_) => self.task_answered(branch, answer),
-            Phase::Undoing(_) => self.undo_answered(branch, command, Ok(())),
-            _ => self.notified(branch),
+            Phase::Task(_) => self.on_task_result(branch, result),
+            Phase::Compensating(_) => self.on_compensation_result(branch, command, Ok(())),
+            _ => self.recover_or_compensate(branch),
         }
     }
 
-    fn on_activity_failed(&mut self, command: CommandId, failed: FailedDelivery) -> Result<(), Corrupt> {
-        let Some(branch) = self.branch_of_dispatch(command)? else {
-            let FailedDelivery { attempt, failure, .. } = failed;
+    fn on_activity_failed(
+        &mut self,
+        command: CommandId,
+        failed: FailedAttempt,
+    ) -> Result<(), CorruptInstance> {
+        let Some(branch) = self.branch_of_call(command)? else {
+            let FailedAttempt { attempt, failure, .. } = failed;
             self.record(Fact::TaskFailed { command, attempt, error: failure, retry_at: None, late: true });
             return Ok(());
         };
-        self.delivery_failed(branch, command, failed)
+        self.on_attempt_failed(branch, command, failed)
     }
 
-    fn on_timer_fired(&mut self, timer: CommandId) -> Result<(), Corrupt> {
-        if self.instance.header().timer == Some(timer) {
+    fn on_timer_fired(&mut self, timer: CommandId) -> Result<(), CorruptInstance> {
+        if self.instance.header().workflow_timer == Some(timer) {
             self.record(Fact::TimerFired { command: timer });
             return self.on_workflow_timer();
         }
@@ -216,24 +232,24 @@ impl Pass<'_> {
         match &self.instance.branch(branch)?.phase {
             Phase::Timer { .. } => {
                 self.record(Fact::TimerFired { command: timer });
-                self.complete(branch, None)
+                self.complete_state(branch, None)
             }
             Phase::Event { .. } => {
                 self.record(Fact::TimerFired { command: timer });
-                self.timed_out(branch)
+                self.on_state_timeout(branch)
             }
             Phase::Child { child, timer: Some(own) } if *own == timer => {
                 let child = *child;
                 self.record(Fact::TimerFired { command: timer });
-                self.child_timed_out(branch, child)
+                self.on_child_timeout(branch, child)
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Enough of a reason for history.
-fn cut(reason: &str) -> String {
+/// Truncates a reason to a length that fits into history.
+fn truncate_reason(reason: &str) -> String {
     const REASON_CHARS_MAX: usize = 1_024;
     reason.chars().take(REASON_CHARS_MAX).collect()
 }

@@ -1,66 +1,67 @@
-//! One turn: inbox in, changed parts, history and commands out. Deterministic: the same plan, instance, messages, time and
-//! limits give the same turn.
+//! One turn: inbox in; changed parts, history and commands out. Nothing here does I/O, reads a clock or draws a random
+//! number.
 //!
-//! Work that needs no message is done before the next message is looked at, in an order that does not depend on the limits, so
-//! limits decide how turns are cut, never what happens. Nothing here does I/O, reads a clock or draws a random number.
+//! It is deterministic: the same plan, instance, messages, time and limits give the same turn. Work that needs no
+//! message is done before the next message is consumed, in an order that does not depend on the limits. So limits
+//! decide where turns end, never what happens.
 
 mod child;
+mod compensation;
 mod end;
 mod enter;
-mod escalate;
+mod escalation;
 mod fan_out;
 mod inbox;
+mod interpreter;
 mod leave;
-mod pass;
 mod retry;
 mod task;
-mod undo;
 mod wait;
 
-use crate::instance::{Corrupt, Instance};
+use crate::instance::{CorruptInstance, Instance};
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::plan::Plan;
 use crate::time::Timestamp;
 use crate::turn::Turn;
-use pass::Pass;
+use interpreter::Interpreter;
 pub(crate) use retry::nominal_delay;
 
-/// Takes a bounded prefix of the inbox, moves the instance as far as it goes within the limits, and says what changed.
+/// Consumes a bounded prefix of the inbox, moves the instance as far as the limits allow, and returns the changes.
 ///
-/// The instance is changed in place. If the turn cannot be committed, or this answers [`Corrupt`], drop the instance and load it
-/// again: what is in memory is ahead of what is durable.
+/// The instance is changed in place. If the turn cannot be committed, or this returns [`CorruptInstance`], drop the
+/// instance and load it again: the state in memory is ahead of the durable one.
 pub fn advance(
     plan: &Plan,
     instance: &mut Instance,
     inbox: &[Message],
     now: Timestamp,
     limits: &Limits,
-) -> Result<Turn, Corrupt> {
+) -> Result<Turn, CorruptInstance> {
     if instance.origin().plan_hash != plan.hash() {
-        return Err(Corrupt::new(format!(
-            "the run is pinned to {} but was given {} {} ({})",
+        return Err(CorruptInstance::new(format!(
+            "the run is pinned to plan {} but was given {} {} ({})",
             instance.origin().plan_hash,
             plan.id(),
             plan.version(),
             plan.hash()
         )));
     }
-    let mut pass = Pass::new(plan, instance, now, limits);
+    let mut interpreter = Interpreter::new(plan, instance, now, limits);
     let mut consumed = 0;
-    pass.begin()?;
-    // What comes after a continueAsNew is for the next run.
-    while pass.has_room() && pass.next_run.is_none() {
-        if pass.step()? {
+    interpreter.begin_run()?;
+    // Messages after a continueAsNew are for the next run.
+    while interpreter.has_budget() && interpreter.next_run.is_none() {
+        if interpreter.step()? {
             continue;
         }
         match inbox.get(consumed) {
-            Some(message) if consumed < pass.messages_max() => {
-                pass.take(consumed, message)?;
+            Some(message) if consumed < interpreter.messages_max() => {
+                interpreter.on_message(consumed, message)?;
                 consumed += 1;
             }
             _ => break,
         }
     }
-    pass.finish(consumed)
+    interpreter.finish(consumed)
 }

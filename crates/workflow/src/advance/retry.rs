@@ -1,69 +1,73 @@
-//! Whether a failed delivery is tried again, and when. Decided here and nowhere else.
+//! Decides if and when a failed attempt is retried; no other code does. It sends nothing.
 
 use crate::command::CommandKind;
 use crate::definition::{RetryPolicy, StateKind};
 use crate::failure::{Failure, code};
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId, digest_number};
-use crate::instance::{Corrupt, Delivery, Phase};
+use crate::instance::{CallProgress, CorruptInstance, Phase};
 use crate::time::{Duration, Timestamp};
-use crate::turn::GivenUp;
+use crate::turn::NoRetryReason;
 
-use super::pass::Pass;
+use super::interpreter::Interpreter;
 
-/// What comes of a failed delivery.
+/// The decision about a failed attempt.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Verdict {
-    /// Again, not earlier than this.
-    Again(Timestamp),
-    /// Never, for this reason; the step has failed with this.
-    Never(GivenUp, Failure),
+pub(super) enum RetryDecision {
+    /// Try again, not earlier than this.
+    Retry(Timestamp),
+    /// Do not try again, for this reason; the step fails with this error.
+    Fail(NoRetryReason, Failure),
 }
 
-/// A delivery that failed, as it was told.
+/// A failed attempt, as reported by dispatch.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct FailedDelivery {
-    /// Possible deliveries before it.
+pub(super) struct FailedAttempt {
+    /// Number of earlier attempts that may have been sent.
     pub(super) attempt: u32,
     pub(super) failure: Failure,
-    /// When it makes sense to come back, at the earliest, if whoever was called said so.
+    /// The earliest time of a retry, if the receiver named one.
     pub(super) not_before: Option<Timestamp>,
-    /// Whether it may have reached anybody. One that did not leaves its number to the next.
-    pub(super) sent: bool,
+    /// True if the attempt may have reached the receiver. Otherwise the next attempt has the same number.
+    pub(super) possibly_sent: bool,
 }
 
-/// Decides on a failure, the `failures`-th of its step. Whoever was called may ask for more patience than the policy has, not for less.
-pub(super) fn judge(
+/// Decides about a failure, the `failures`-th of its step. The receiver may ask for a longer wait than the policy's,
+/// not for a shorter one.
+pub(super) fn decide_retry(
     policy: &RetryPolicy,
     failures: u32,
-    failed: FailedDelivery,
+    failed: FailedAttempt,
     deadline: Option<Timestamp>,
     now: Timestamp,
     jitter: u64,
-) -> Verdict {
-    let FailedDelivery { failure, not_before: asked_for, .. } = failed;
-    let final_code = policy.non_retryable.contains(&failure.code);
-    if !failure.retryable || final_code {
-        return Verdict::Never(GivenUp::Final, failure);
+) -> RetryDecision {
+    let FailedAttempt { failure, not_before: requested, .. } = failed;
+    let is_permanent_code = policy.non_retryable.contains(&failure.code);
+    if !failure.retryable || is_permanent_code {
+        return RetryDecision::Fail(NoRetryReason::NotRetryable, failure);
     }
     if failures >= policy.max_attempts {
-        return Verdict::Never(GivenUp::Exhausted, failure);
+        return RetryDecision::Fail(NoRetryReason::AttemptsExhausted, failure);
     }
-    let own = now.plus(delay(policy, failures, jitter));
-    let not_before = asked_for.map_or(own, |asked_for| asked_for.max(own));
+    let by_policy = now.plus(jittered_delay(policy, failures, jitter));
+    let not_before = requested.map_or(by_policy, |requested| requested.max(by_policy));
     match deadline {
         Some(deadline) if not_before >= deadline => {
             let message = format!(
                 "no time is left to try again; the last error was {}: {}",
                 failure.code, failure.message
             );
-            Verdict::Never(GivenUp::NoTime, Failure::last(code::TIMEOUT, message).bounded())
+            RetryDecision::Fail(
+                NoRetryReason::DeadlineReached,
+                Failure::permanent(code::TIMEOUT, message).truncated(),
+            )
         }
-        _ => Verdict::Again(not_before),
+        _ => RetryDecision::Retry(not_before),
     }
 }
 
-/// The wait after the n-th failure, and none of it longer than the cap.
+/// The wait after the n-th failure without jitter, at most the policy's cap.
 pub(crate) fn nominal_delay(policy: &RetryPolicy, failures: u32) -> Duration {
     let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
     #[expect(clippy::cast_precision_loss, reason = "a hundred years of milliseconds are exact in f64")]
@@ -78,83 +82,83 @@ pub(crate) fn nominal_delay(policy: &RetryPolicy, failures: u32) -> Duration {
     Duration(ms).min(cap)
 }
 
-/// Between half of the nominal wait and all of it, so that what failed together does not come back together.
-fn delay(policy: &RetryPolicy, failures: u32, jitter: u64) -> Duration {
+/// Between half of the nominal wait and all of it, so that calls that failed together are not retried together.
+fn jittered_delay(policy: &RetryPolicy, failures: u32, jitter: u64) -> Duration {
     let nominal = nominal_delay(policy, failures).0;
     let half = nominal / 2;
     Duration(nominal - jitter % half.saturating_add(1))
 }
 
-impl Pass<'_> {
-    /// A delivery failed: try it again, or let the step fail.
-    pub(super) fn delivery_failed(
+impl Interpreter<'_> {
+    /// Handles a failed attempt: retries it, or lets the step fail.
+    pub(super) fn on_attempt_failed(
         &mut self,
         branch: BranchId,
         command: CommandId,
-        failed: FailedDelivery,
-    ) -> Result<(), Corrupt> {
-        let FailedDelivery { attempt, ref failure, sent, .. } = failed;
-        let (at, state) = self.place(branch)?;
-        let (own_policy, activity, mut delivery) = match (&at.phase, &state.kind) {
-            (Phase::Task(delivery), StateKind::Task(task)) => {
-                (task.retry_policy.as_ref(), task.call.activity.clone(), *delivery)
+        failed: FailedAttempt,
+    ) -> Result<(), CorruptInstance> {
+        let FailedAttempt { attempt, ref failure, possibly_sent, .. } = failed;
+        let (at, state) = self.branch_and_state(branch)?;
+        let (own_policy, activity, mut progress) = match (&at.phase, &state.kind) {
+            (Phase::Task(progress), StateKind::Task(task)) => {
+                (task.retry_policy.as_ref(), task.call.activity.clone(), *progress)
             }
-            (Phase::Undoing(undoing), kind) => {
-                let Some(delivery) = undoing.delivery else { return Ok(()) };
-                let (policy, activity) = self.undo_policy(undoing, kind)?;
-                (policy, activity, delivery)
+            (Phase::Compensating(compensation), kind) => {
+                let Some(progress) = compensation.call else { return Ok(()) };
+                let (policy, activity) = self.compensation_policy(compensation, kind)?;
+                (policy, activity, progress)
             }
-            (Phase::Notifying(delivery), _) => (None, self.notify_activity().to_owned(), *delivery),
+            (Phase::Notifying(progress), _) => (None, self.notify_activity().to_owned(), *progress),
             _ => return Ok(()),
         };
-        if attempt < delivery.attempt {
-            // Its failure has been counted, and another delivery is out.
+        if attempt < progress.attempt {
+            // The failure of this attempt has been counted, and another attempt is in flight.
             let error = failed.failure;
             self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: true });
             return Ok(());
         }
-        delivery.failures = delivery.failures.saturating_add(1);
+        progress.failures = progress.failures.saturating_add(1);
         self.count_failure(failure);
         let seed = self.instance.origin().seed;
         let jitter =
-            digest_number(&[&seed.to_be_bytes(), &command.0.to_be_bytes(), &delivery.failures.to_be_bytes()]);
-        let policy = self.plan.policy(own_policy, &activity);
+            digest_number(&[&seed.to_be_bytes(), &command.0.to_be_bytes(), &progress.failures.to_be_bytes()]);
+        let policy = self.plan.retry_policy(own_policy, &activity);
         let error = failure.clone();
-        match judge(policy, delivery.failures, failed, delivery.deadline, self.now, jitter) {
-            Verdict::Again(not_before) => {
+        match decide_retry(policy, progress.failures, failed, progress.deadline, self.now, jitter) {
+            RetryDecision::Retry(not_before) => {
                 let retry_at = Some(not_before);
                 self.record(Fact::TaskFailed { command, attempt, error, retry_at, late: false });
-                let attempt = attempt.saturating_add(u32::from(sent));
-                delivery.attempt = attempt;
-                self.emit(CommandKind::Redeliver { dispatch: command, attempt, not_before });
-                self.set_delivery(branch, delivery)
+                let attempt = attempt.saturating_add(u32::from(possibly_sent));
+                progress.attempt = attempt;
+                self.emit(CommandKind::RetryActivity { call: command, attempt, not_before });
+                self.set_call_progress(branch, progress)
             }
-            Verdict::Never(why, last) => {
-                self.given_up.push((command, why));
+            RetryDecision::Fail(reason, failure) => {
+                self.failed_calls.push((command, reason));
                 self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: false });
-                self.delivery_gave_up(branch, command, last)
+                self.on_call_failed(branch, command, failure)
             }
         }
     }
 
-    fn set_delivery(&mut self, branch: BranchId, delivery: Delivery) -> Result<(), Corrupt> {
+    fn set_call_progress(&mut self, branch: BranchId, progress: CallProgress) -> Result<(), CorruptInstance> {
         self.instance.change_branch(branch, |at| match &mut at.phase {
-            Phase::Task(own) | Phase::Notifying(own) => *own = delivery,
-            Phase::Undoing(undoing) => undoing.delivery = Some(delivery),
+            Phase::Task(own) | Phase::Notifying(own) => *own = progress,
+            Phase::Compensating(compensation) => compensation.call = Some(progress),
             _ => {}
         })
     }
 
-    fn delivery_gave_up(
+    fn on_call_failed(
         &mut self,
         branch: BranchId,
         command: CommandId,
         failure: Failure,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), CorruptInstance> {
         match &self.instance.branch(branch)?.phase {
-            Phase::Task(_) => self.task_failed(branch, failure),
-            Phase::Undoing(_) => self.undo_answered(branch, command, Err(failure)),
-            _ => self.notify_failed(branch, failure),
+            Phase::Task(_) => self.on_task_failed(branch, failure),
+            Phase::Compensating(_) => self.on_compensation_result(branch, command, Err(failure)),
+            _ => self.on_notify_failed(branch, failure),
         }
     }
 }
@@ -167,69 +171,86 @@ mod tests {
         RetryPolicy { max_attempts: 4, ..RetryPolicy::default() }
     }
 
-    fn failing(failures: u32, failure: Failure, deadline: Option<i64>, jitter: u64) -> Verdict {
-        judge(&policy(), failures, failed(failure, None), deadline.map(Timestamp), Timestamp(0), jitter)
+    fn failing(failures: u32, failure: Failure, deadline: Option<i64>, jitter: u64) -> RetryDecision {
+        decide_retry(
+            &policy(),
+            failures,
+            failed(failure, None),
+            deadline.map(Timestamp),
+            Timestamp(0),
+            jitter,
+        )
     }
 
-    fn failed(failure: Failure, not_before: Option<i64>) -> FailedDelivery {
-        FailedDelivery { attempt: 0, failure, not_before: not_before.map(Timestamp), sent: true }
+    fn failed(failure: Failure, not_before: Option<i64>) -> FailedAttempt {
+        FailedAttempt { attempt: 0, failure, not_before: not_before.map(Timestamp), possibly_sent: true }
     }
 
     #[test]
     fn waits_double_and_jitter_takes_at_most_half() {
         for (failures, nominal) in [(1, 5_000_u32), (2, 10_000), (3, 20_000)] {
             let longest = failing(failures, Failure::retryable("X", ""), None, 0);
-            assert_eq!(longest, Verdict::Again(Timestamp(nominal.into())));
+            assert_eq!(longest, RetryDecision::Retry(Timestamp(nominal.into())));
             let shortest = failing(failures, Failure::retryable("X", ""), None, u64::from(nominal) / 2);
-            assert_eq!(shortest, Verdict::Again(Timestamp(i64::from(nominal) / 2)));
+            assert_eq!(shortest, RetryDecision::Retry(Timestamp(i64::from(nominal) / 2)));
         }
     }
 
     #[test]
-    fn the_last_attempt_final_errors_and_named_codes_end_the_step() {
-        let why = |verdict| if let Verdict::Never(why, _) = verdict { Some(why) } else { None };
-        assert_eq!(why(failing(4, Failure::retryable("X", ""), None, 0)), Some(GivenUp::Exhausted));
-        assert_eq!(why(failing(1, Failure::last("X", ""), None, 0)), Some(GivenUp::Final));
-        assert_eq!(why(failing(4, Failure::last("X", ""), None, 0)), Some(GivenUp::Final));
+    fn the_last_attempt_a_permanent_error_and_a_named_code_end_the_step() {
+        let why = |decision| if let RetryDecision::Fail(why, _) = decision { Some(why) } else { None };
+        assert_eq!(
+            why(failing(4, Failure::retryable("X", ""), None, 0)),
+            Some(NoRetryReason::AttemptsExhausted)
+        );
+        assert_eq!(why(failing(1, Failure::permanent("X", ""), None, 0)), Some(NoRetryReason::NotRetryable));
+        assert_eq!(why(failing(4, Failure::permanent("X", ""), None, 0)), Some(NoRetryReason::NotRetryable));
         let policy = RetryPolicy { non_retryable: vec!["X".to_owned()], ..policy() };
         let failing = |code| failed(Failure::retryable(code, ""), None);
-        assert_eq!(why(judge(&policy, 1, failing("X"), None, Timestamp(0), 0)), Some(GivenUp::Final));
-        assert_eq!(why(judge(&policy, 1, failing("Y"), None, Timestamp(0), 0)), None);
+        assert_eq!(
+            why(decide_retry(&policy, 1, failing("X"), None, Timestamp(0), 0)),
+            Some(NoRetryReason::NotRetryable)
+        );
+        assert_eq!(why(decide_retry(&policy, 1, failing("Y"), None, Timestamp(0), 0)), None);
     }
 
     #[test]
     fn a_retry_that_would_come_after_the_deadline_is_a_timeout() {
-        assert_eq!(failing(1, Failure::retryable("X", ""), Some(5_001), 0), Verdict::Again(Timestamp(5_000)));
-        let Verdict::Never(GivenUp::NoTime, failure) =
+        assert_eq!(
+            failing(1, Failure::retryable("X", ""), Some(5_001), 0),
+            RetryDecision::Retry(Timestamp(5_000))
+        );
+        let RetryDecision::Fail(NoRetryReason::DeadlineReached, failure) =
             failing(1, Failure::retryable("X", "boom"), Some(5_000), 0)
         else {
-            panic!("it must not be tried at its deadline");
+            panic!("a call must not be retried at its deadline");
         };
         assert_eq!(failure.code, code::TIMEOUT);
         assert!(failure.message.contains("X: boom"), "{}", failure.message);
     }
 
     #[test]
-    fn whoever_was_called_may_ask_for_more_patience_and_not_for_less() {
+    fn the_receiver_may_ask_for_a_longer_wait_and_not_for_a_shorter_one() {
         let capped = RetryPolicy { max_interval: Some(Duration::seconds(5)), ..policy() };
-        let asked = |not_before, deadline: Option<i64>| {
+        let decide = |not_before, deadline: Option<i64>| {
             let failed = failed(Failure::retryable("X", "boom"), Some(not_before));
-            judge(&capped, 1, failed, deadline.map(Timestamp), Timestamp(1_000), 0)
+            decide_retry(&capped, 1, failed, deadline.map(Timestamp), Timestamp(1_000), 0)
         };
         assert_eq!(
-            asked(0, None),
-            Verdict::Again(Timestamp(6_000)),
-            "its time has come: the policy's wait is left"
+            decide(0, None),
+            RetryDecision::Retry(Timestamp(6_000)),
+            "the requested time is in the past: the policy's wait applies"
         );
-        assert_eq!(asked(5_999, None), Verdict::Again(Timestamp(6_000)));
+        assert_eq!(decide(5_999, None), RetryDecision::Retry(Timestamp(6_000)));
         assert_eq!(
-            asked(60_000, None),
-            Verdict::Again(Timestamp(60_000)),
+            decide(60_000, None),
+            RetryDecision::Retry(Timestamp(60_000)),
             "also beyond the policy's longest wait"
         );
-        assert_eq!(asked(60_000, Some(60_001)), Verdict::Again(Timestamp(60_000)));
-        let Verdict::Never(GivenUp::NoTime, failure) = asked(60_000, Some(60_000)) else {
-            panic!("it must not be tried at its deadline");
+        assert_eq!(decide(60_000, Some(60_001)), RetryDecision::Retry(Timestamp(60_000)));
+        let RetryDecision::Fail(NoRetryReason::DeadlineReached, failure) = decide(60_000, Some(60_000))
+        else {
+            panic!("a call must not be retried at its deadline");
         };
         assert_eq!((failure.code.as_str(), failure.retryable), (code::TIMEOUT, false));
         assert!(failure.message.contains("X: boom"), "{}", failure.message);

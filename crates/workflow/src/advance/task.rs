@@ -1,4 +1,6 @@
-//! `task`: an activity is called, and answers or finally fails. What undoes it is recorded the moment it has answered.
+//! The `task` state: calls an activity and processes its result. `retry` decides about failed attempts.
+//!
+//! The compensation of a task is recorded in the turn that processes its result.
 
 use std::sync::Arc;
 
@@ -9,77 +11,86 @@ use crate::definition::{State, StateKind, Task};
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
-use crate::instance::{Corrupt, Delivery, Phase, UndoRecord};
+use crate::instance::{CallProgress, CompensationRecord, CorruptInstance, Phase};
 use crate::json::{self, Json};
 use crate::path::Template;
 use crate::scope::Scope;
 use crate::time::Duration;
 
-use super::pass::{Pass, unfilled};
+use super::interpreter::{Interpreter, render_failure};
 
-/// Where a call's input refers to secrets.
-pub(super) fn secrets_of(input: Option<&Template>) -> Vec<String> {
-    input.map(Template::secrets).unwrap_or_default()
+/// The places where a call's input refers to secrets.
+pub(super) fn secret_pointers(input: Option<&Template>) -> Vec<String> {
+    input.map(Template::secret_pointers).unwrap_or_default()
 }
 
-/// A call about to be dispatched.
-pub(super) struct Dispatch<'a> {
+/// A call that is about to be made.
+pub(super) struct NewCall<'a> {
     pub(super) activity: &'a str,
     pub(super) input: Json,
-    /// Where the input refers to secrets.
-    pub(super) secrets: Vec<String>,
-    /// Tells apart several calls of one state.
-    pub(super) below: String,
+    /// The places where the input refers to secrets.
+    pub(super) secret_pointers: Vec<String>,
+    /// Distinguishes several calls of one state.
+    pub(super) path_suffix: String,
     pub(super) timeout: Option<Duration>,
     pub(super) attempt_timeout: Option<Duration>,
 }
 
-impl Pass<'_> {
-    pub(super) fn start_task(&mut self, branch: BranchId, state: &State, task: &Task) -> Result<(), Corrupt> {
-        // What is recorded to undo a task is never refused, so a task that would record is not begun where there is no room.
+impl Interpreter<'_> {
+    pub(super) fn start_task(
+        &mut self,
+        branch: BranchId,
+        state: &State,
+        task: &Task,
+    ) -> Result<(), CorruptInstance> {
+        // Recording a compensation is never refused, so a task that would record one is not started at the data limit.
         let full = self.instance.header().data_bytes >= self.limits.data_bytes_max;
         if full && task.compensate_with.is_some() {
-            let message = "the run's data is at its limit, so nothing more can be recorded for undoing";
-            return self.raise(branch, Failure::last(code::DATA_LIMIT_EXCEEDED, message));
+            let message = "the run's data is at its limit, so no further compensation can be recorded";
+            return self.raise(branch, Failure::permanent(code::DATA_LIMIT_EXCEEDED, message));
         }
         let input = match self.render(branch, task.call.input.as_ref()) {
             Ok(input) => input,
             Err(failure) => return self.raise(branch, failure),
         };
-        let delivery = self.dispatch(
+        let call = self.start_call(
             branch,
-            Dispatch {
+            NewCall {
                 activity: &task.call.activity,
                 input,
-                secrets: secrets_of(task.call.input.as_ref()),
-                below: String::new(),
+                secret_pointers: secret_pointers(task.call.input.as_ref()),
+                path_suffix: String::new(),
                 timeout: state.timeout,
                 attempt_timeout: task.attempt_timeout,
             },
         )?;
-        self.rest(branch);
-        self.set_phase(branch, Phase::Task(delivery))
+        self.mark_idle(branch);
+        self.set_phase(branch, Phase::Task(call))
     }
 
     /// Emits and records one activity call.
-    pub(super) fn dispatch(&mut self, branch: BranchId, call: Dispatch<'_>) -> Result<Delivery, Corrupt> {
-        let step = self.identity(branch, &call.below)?;
-        Ok(self.dispatch_as(branch, step, call))
+    pub(super) fn start_call(
+        &mut self,
+        branch: BranchId,
+        call: NewCall<'_>,
+    ) -> Result<CallProgress, CorruptInstance> {
+        let step = self.step_identity(branch, &call.path_suffix)?;
+        Ok(self.start_call_as(branch, step, call))
     }
 
-    /// The same, under an identity of its own.
-    pub(super) fn dispatch_as(
+    /// Like `start_call`, with the given identity.
+    pub(super) fn start_call_as(
         &mut self,
         branch: BranchId,
         step: StepIdentity,
-        call: Dispatch<'_>,
-    ) -> Delivery {
+        call: NewCall<'_>,
+    ) -> CallProgress {
         let deadline = call.timeout.map(|timeout| self.now.plus(timeout));
         let path = step.path.clone();
         let command = self.emit(CommandKind::StartActivity(StartActivity {
             activity: call.activity.to_owned(),
             input: call.input.clone(),
-            secrets: call.secrets,
+            secret_pointers: call.secret_pointers,
             step,
             deadline,
             attempt_timeout: call.attempt_timeout,
@@ -91,76 +102,81 @@ impl Pass<'_> {
             input: call.input,
             step: path,
         });
-        Delivery { dispatch: command, failures: 0, deadline, attempt: 0 }
+        CallProgress { call: command, failures: 0, deadline, attempt: 0 }
     }
 
-    /// The activity has run, so it is recorded for undoing even where its result cannot be kept.
-    pub(super) fn task_answered(
+    /// The activity has run, so its compensation is recorded even if its result cannot be stored.
+    pub(super) fn on_task_result(
         &mut self,
         branch: BranchId,
         result: Result<Json, Failure>,
-    ) -> Result<(), Corrupt> {
-        let (_, state) = self.place(branch)?;
+    ) -> Result<(), CorruptInstance> {
+        let (_, state) = self.branch_and_state(branch)?;
         let StateKind::Task(task) = &state.kind else {
-            return Err(Corrupt::new(format!("state {} is no task", state.path)));
+            return Err(CorruptInstance::new(format!("state {} is not a task", state.path)));
         };
-        // Before the result is written: the task may read what it writes.
-        let given = self.input_given(branch, task)?;
-        let answer = result.as_ref().ok().cloned();
-        let kept = result.and_then(|result| match &state.output {
+        // Read before the result is written: the task may read the place it writes to.
+        let input = self.original_input(branch, task)?;
+        let output = result.as_ref().ok().cloned();
+        let stored = result.and_then(|result| match &state.output {
             Some(output) => self.assign(branch, output, result),
             None => Ok(()),
         });
-        self.record_undo(branch, task, &given, answer.as_ref())?;
-        match kept {
-            Ok(()) => self.complete(branch, None),
+        self.record_compensation(branch, task, &input, output.as_ref())?;
+        match stored {
+            Ok(()) => self.complete_state(branch, None),
             Err(failure) => self.raise(branch, failure),
         }
     }
 
-    pub(super) fn task_failed(&mut self, branch: BranchId, failure: Failure) -> Result<(), Corrupt> {
-        let (_, state) = self.place(branch)?;
+    pub(super) fn on_task_failed(
+        &mut self,
+        branch: BranchId,
+        failure: Failure,
+    ) -> Result<(), CorruptInstance> {
+        let (_, state) = self.branch_and_state(branch)?;
         if failure.code == code::TIMEOUT && state.timeout_next.is_some() {
-            return self.timed_out(branch);
+            return self.on_state_timeout(branch);
         }
         self.raise(branch, failure)
     }
 
-    /// What the task was given: rendered again as of then, because nothing its scope holds has changed since. Only asked for
-    /// where the compensation has no input of its own.
-    fn input_given(&self, branch: BranchId, task: &Task) -> Result<Value, Corrupt> {
+    /// The task's input, rendered again as of the time it was entered: nothing in its scope has changed since. Only
+    /// rendered if the compensation has no input of its own, else null.
+    fn original_input(&self, branch: BranchId, task: &Task) -> Result<Value, CorruptInstance> {
         let needed = task.compensate_with.as_ref().is_some_and(|compensation| compensation.input.is_none());
         let Some(template) = task.call.input.as_ref().filter(|_| needed) else {
             return Ok(Value::Null);
         };
-        let then = Scope { now: self.instance.branch(branch)?.entered_at, ..self.scope(branch) };
-        Ok(template.render_lenient(&then, self.limits.payload_bytes_max).0)
+        let scope = Scope { now: self.instance.branch(branch)?.entered_at, ..self.scope(branch) };
+        Ok(template.render_lenient(&scope, self.limits.payload_bytes_max).0)
     }
 
-    fn record_undo(
+    fn record_compensation(
         &mut self,
         branch: BranchId,
         task: &Task,
-        given: &Value,
-        result: Option<&Json>,
-    ) -> Result<(), Corrupt> {
+        task_input: &Value,
+        task_result: Option<&Json>,
+    ) -> Result<(), CorruptInstance> {
         let Some(compensation) = &task.compensate_with else {
             return Ok(());
         };
-        let (at, state) = self.place(branch)?;
-        let (visit, state_id) = (at.visit, at.state);
+        let (at, state) = self.branch_and_state(branch)?;
+        let visit = at.visit;
+        let state_id = at.state;
         let (input, missing) = match &compensation.input {
             Some(template) => template.render_lenient(&self.scope(branch), self.limits.payload_bytes_max),
-            None => (json!({"input": given, "output": result}), None),
+            None => (json!({"input": task_input, "output": task_result}), None),
         };
         let secrets = match (&compensation.input, &task.call.input) {
-            (Some(own), _) => own.secrets(),
-            (None, Some(given)) => given.secrets().iter().map(|at| format!("/input{at}")).collect(),
+            (Some(own), _) => own.secret_pointers(),
+            (None, Some(input)) => input.secret_pointers().iter().map(|at| format!("/input{at}")).collect(),
             (None, None) => Vec::new(),
         };
         if let Some(missing) = missing {
-            let error = unfilled(&missing);
-            self.note(Note::CompensationInputIncomplete { step: state.path.clone(), error });
+            let error = render_failure(&missing);
+            self.record_note(Note::CompensationInputIncomplete { step: state.path.clone(), error });
         }
         let mut branches = vec![branch];
         while let Some(parent) = branches.last().and_then(|last| self.instance.branch(*last).ok()?.parent) {
@@ -168,13 +184,13 @@ impl Pass<'_> {
         }
         let activity = compensation.activity.clone();
         self.count_bytes(json::size(&input));
-        self.instance.record_undo(UndoRecord {
+        self.instance.record_compensation(CompensationRecord {
             branches,
             state: state_id,
             visit,
             activity,
             input: Arc::new(input),
-            secrets,
+            secret_pointers: secrets,
         });
         Ok(())
     }

@@ -1,50 +1,52 @@
-//! `wait`: for a moment, or for an event that may have come already.
+//! The `wait` state: waits for a point in time, or for an event that may already be buffered. It does not set timers
+//! itself; the runtime does.
 
 use crate::command::CommandKind;
-use crate::definition::{EventWait, Moment, State, StateKind};
+use crate::definition::{EventWait, State, StateKind, WaitTime};
 use crate::failure::{Failure, code};
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId};
-use crate::instance::{Corrupt, Phase, SlotName};
+use crate::instance::{CorruptInstance, Phase, SlotName};
 use crate::json::Json;
 use crate::path::Path;
 use crate::scope::Scope;
 use crate::time::{Duration, TimeError, Timestamp};
 
-use super::pass::Pass;
+use super::interpreter::Interpreter;
 
-impl Pass<'_> {
-    pub(super) fn start_wait(&mut self, branch: BranchId, moment: &Moment) -> Result<(), Corrupt> {
-        let fire_at = match moment {
-            Moment::After(duration) => Ok(self.now.plus(*duration)),
-            Moment::At(moment) => Ok(*moment),
-            Moment::AfterPath(path) => {
-                self.time_at(branch, path, Duration::parse).map(|duration| self.now.plus(duration))
+impl Interpreter<'_> {
+    pub(super) fn start_wait(&mut self, branch: BranchId, time: &WaitTime) -> Result<(), CorruptInstance> {
+        let fire_at = match time {
+            WaitTime::After(duration) => Ok(self.now.plus(*duration)),
+            WaitTime::At(timestamp) => Ok(*timestamp),
+            WaitTime::AfterPath(path) => {
+                self.resolve_time(branch, path, Duration::parse).map(|duration| self.now.plus(duration))
             }
-            Moment::AtPath(path) => self.time_at(branch, path, Timestamp::parse),
+            WaitTime::AtPath(path) => self.resolve_time(branch, path, Timestamp::parse),
         };
         match fire_at {
             Ok(fire_at) => {
                 let timer = self.start_timer(Some(branch), fire_at);
-                self.rest(branch);
+                self.mark_idle(branch);
                 self.set_phase(branch, Phase::Timer { timer })
             }
             Err(failure) => self.raise(branch, failure),
         }
     }
 
-    fn time_at<T>(
+    fn resolve_time<T>(
         &self,
         branch: BranchId,
         path: &Path,
         parse: impl Fn(&str) -> Result<T, TimeError>,
     ) -> Result<T, Failure> {
         let scope = self.scope(branch);
-        let value =
-            path.get(&scope).map_err(|missing| Failure::last(code::PATH_MISSING, missing.to_string()))?;
+        let value = path
+            .get(&scope)
+            .map_err(|missing| Failure::permanent(code::PATH_MISSING, missing.to_string()))?;
         let mismatch =
-            |reason: String| Failure::last(code::TYPE_MISMATCH, format!("{}: {reason}", path.text()));
-        let text = value.as_str().ok_or_else(|| mismatch("a string is expected".to_owned()))?;
+            |reason: String| Failure::permanent(code::TYPE_MISMATCH, format!("{}: {reason}", path.text()));
+        let text = value.as_str().ok_or_else(|| mismatch("expected a string".to_owned()))?;
         parse(text).map_err(|error| mismatch(error.to_string()))
     }
 
@@ -59,25 +61,31 @@ impl Pass<'_> {
         branch: BranchId,
         state: &State,
         wait: &EventWait,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<(), CorruptInstance> {
         let early = self
             .instance
             .buffered_events(&wait.name)
             .find(|(_, payload)| self.event_matches(branch, wait, payload))
             .map(|(arrival, _)| arrival);
-        if let Some(payload) = early.and_then(|arrival| self.instance.take_buffered(&wait.name, arrival)) {
+        if let Some(payload) =
+            early.and_then(|arrival| self.instance.take_buffered_event(&wait.name, arrival))
+        {
             return self.deliver_event(branch, payload);
         }
         let timer = state.timeout.map(|timeout| self.start_timer(Some(branch), self.now.plus(timeout)));
         let since = self.instance.next_arrival();
-        self.rest(branch);
+        self.mark_idle(branch);
         self.set_phase(branch, Phase::Event { name: wait.name.clone(), since, timer })
     }
 
-    /// The branch that has waited longest for this event and will have it.
-    pub(super) fn taker(&self, name: &str, payload: &Json) -> Result<Option<BranchId>, Corrupt> {
-        for branch in self.instance.index().waiting_for(name) {
-            let (_, state) = self.place(branch)?;
+    /// The branch that has waited longest for this event and matches its payload.
+    pub(super) fn find_event_waiter(
+        &self,
+        name: &str,
+        payload: &Json,
+    ) -> Result<Option<BranchId>, CorruptInstance> {
+        for branch in self.instance.index().event_waiters(name) {
+            let (_, state) = self.branch_and_state(branch)?;
             if let StateKind::WaitEvent(wait) = &state.kind
                 && self.event_matches(branch, wait, payload)
             {
@@ -92,9 +100,9 @@ impl Pass<'_> {
         wait.matching.as_ref().is_none_or(|condition| condition.holds(&scope))
     }
 
-    /// Goes to whoever has waited longest and will have it, or is kept for whoever will.
-    pub(super) fn on_event_raised(&mut self, name: &str, payload: Json) -> Result<(), Corrupt> {
-        let Some(branch) = self.taker(name, &payload)? else {
+    /// Delivers an event to the branch that has waited longest and matches it, or buffers it for a later wait.
+    pub(super) fn on_event_raised(&mut self, name: &str, payload: Json) -> Result<(), CorruptInstance> {
+        let Some(branch) = self.find_event_waiter(name, &payload)? else {
             self.instance.buffer_event(name, payload);
             return Ok(());
         };
@@ -104,9 +112,9 @@ impl Pass<'_> {
         self.deliver_event(branch, payload)
     }
 
-    fn deliver_event(&mut self, branch: BranchId, payload: Json) -> Result<(), Corrupt> {
-        match self.put(branch, SlotName::Event, payload.clone()) {
-            Ok(()) => self.complete(branch, Some(payload)),
+    fn deliver_event(&mut self, branch: BranchId, payload: Json) -> Result<(), CorruptInstance> {
+        match self.put_data(branch, SlotName::Event, payload.clone()) {
+            Ok(()) => self.complete_state(branch, Some(payload)),
             Err(failure) => self.raise(branch, failure),
         }
     }

@@ -1,6 +1,6 @@
-//! Reading a JSON object field by field, collecting findings with their pointers instead of stopping at the first.
+//! Reads a JSON object field by field and collects findings with their pointers instead of stopping at the first.
 //!
-//! Knows JSON types, durations and paths; does not know which fields a state has.
+//! It knows JSON types, durations and paths; it does not know which fields a state has.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,39 +11,39 @@ use crate::finding::{Code, Finding, pointer_token};
 use crate::path::{Path, PathError, Reference, Template};
 use crate::time::{Duration, TimeError, Timestamp};
 
-/// Where findings are collected while reading.
+/// The findings collected while reading.
 pub(super) type Findings = RefCell<Vec<Finding>>;
 
-/// One object being read.
-pub(super) struct Fields<'a> {
+/// Reads the fields of one object and remembers which were read.
+pub(super) struct FieldReader<'a> {
     object: &'a Map<String, Value>,
     pub(super) pointer: String,
     known: RefCell<BTreeSet<&'static str>>,
     findings: &'a Findings,
 }
 
-impl<'a> Fields<'a> {
-    /// Starts reading; anything but an object is a finding.
+impl<'a> FieldReader<'a> {
+    /// Starts reading an object; any other value is a finding.
     pub(super) fn of(value: &'a Value, pointer: String, findings: &'a Findings) -> Option<Self> {
         match value {
             Value::Object(object) => Some(Self { object, pointer, known: RefCell::default(), findings }),
             other => {
-                wrong_type(findings, &pointer, "an object", other);
+                report_wrong_type(findings, &pointer, "an object", other);
                 None
             }
         }
     }
 
-    /// The pointer of a field.
-    pub(super) fn at(&self, name: &str) -> String {
+    /// The JSON pointer of a field.
+    pub(super) fn pointer_of(&self, name: &str) -> String {
         format!("{}/{}", self.pointer, pointer_token(name))
     }
 
-    pub(super) fn find(&self, code: Code, name: &str, message: impl Into<String>, hint: impl Into<String>) {
-        self.find_at(code, self.at(name), message, hint);
+    pub(super) fn report(&self, code: Code, name: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.report_at(code, self.pointer_of(name), message, hint);
     }
 
-    fn find_at(&self, code: Code, pointer: String, message: impl Into<String>, hint: impl Into<String>) {
+    fn report_at(&self, code: Code, pointer: String, message: impl Into<String>, hint: impl Into<String>) {
         self.findings.borrow_mut().push(Finding::new(code, pointer, message, hint));
     }
 
@@ -51,14 +51,14 @@ impl<'a> Fields<'a> {
         self.findings
     }
 
-    /// A field's value, if it is there.
+    /// A field's value, if present.
     pub(super) fn value(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().insert(name);
         self.object.get(name)
     }
 
-    /// Fields that say nothing here, but are not to be reported either.
-    pub(super) fn pass_over(&self, names: &[&'static str]) {
+    /// Marks fields as known without reading them, so that they are not reported.
+    pub(super) fn ignore(&self, names: &[&'static str]) {
         self.known.borrow_mut().extend(names);
     }
 
@@ -85,13 +85,13 @@ impl<'a> Fields<'a> {
         self.required(name).and_then(|value| self.as_string(name, value))
     }
 
-    /// A string that names something: not empty, not long, nothing invisible in it.
+    /// A string that is a name: not empty, not too long, without invisible characters.
     pub(super) fn required_name(&self, name: &'static str) -> Option<String> {
         let text = self.required_string(name)?;
         match super::read::name_problem(text) {
             None => Some(text.to_owned()),
             Some(problem) => {
-                self.find(Code::InvalidValue, name, format!("{text:?} {problem}"), super::read::NAME_HINT);
+                self.report(Code::InvalidValue, name, format!("{text:?} {problem}"), super::read::NAME_HINT);
                 None
             }
         }
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
     fn as_string(&self, name: &str, value: &'a Value) -> Option<&'a str> {
         let text = value.as_str();
         if text.is_none() {
-            wrong_type(self.findings, &self.at(name), "a string", value);
+            report_wrong_type(self.findings, &self.pointer_of(name), "a string", value);
         }
         text
     }
@@ -109,21 +109,21 @@ impl<'a> Fields<'a> {
         let value = self.value(name)?;
         let boolean = value.as_bool();
         if boolean.is_none() {
-            wrong_type(self.findings, &self.at(name), "true or false", value);
+            report_wrong_type(self.findings, &self.pointer_of(name), "true or false", value);
         }
         boolean
     }
 
     /// A whole number within bounds.
-    pub(super) fn whole(&self, name: &'static str, least: u64, most: u64) -> Option<u64> {
+    pub(super) fn bounded_integer(&self, name: &'static str, least: u64, most: u64) -> Option<u64> {
         let value = self.value(name)?;
-        let Some(number) = whole_number(value) else {
-            wrong_type(self.findings, &self.at(name), "a whole number", value);
+        let Some(number) = parse_whole_number(value) else {
+            report_wrong_type(self.findings, &self.pointer_of(name), "a whole number", value);
             return None;
         };
         if number < least || number > most {
             let bounds = format!("use a number from {least} to {most}");
-            self.find(Code::InvalidValue, name, format!("{number} is out of bounds"), bounds);
+            self.report(Code::InvalidValue, name, format!("{number} is out of bounds"), bounds);
             return None;
         }
         Some(number)
@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
     fn as_array(&self, name: &str, value: &'a Value) -> Option<&'a Vec<Value>> {
         let array = value.as_array();
         if array.is_none() {
-            wrong_type(self.findings, &self.at(name), "an array", value);
+            report_wrong_type(self.findings, &self.pointer_of(name), "an array", value);
         }
         array
     }
@@ -151,12 +151,18 @@ impl<'a> Fields<'a> {
         for (position, value) in self.array(name).into_iter().flatten().enumerate() {
             match value.as_str() {
                 Some(text) if !text.is_empty() => strings.push(text.to_owned()),
-                Some(_) => {
-                    self.find(Code::InvalidValue, &format!("{name}/{position}"), "an empty code", "remove it")
-                }
-                None => {
-                    wrong_type(self.findings, &format!("{}/{position}", self.at(name)), "a string", value)
-                }
+                Some(_) => self.report(
+                    Code::InvalidValue,
+                    &format!("{name}/{position}"),
+                    "the error code is empty",
+                    "remove it",
+                ),
+                None => report_wrong_type(
+                    self.findings,
+                    &format!("{}/{position}", self.pointer_of(name)),
+                    "a string",
+                    value,
+                ),
             }
         }
         strings
@@ -164,12 +170,12 @@ impl<'a> Fields<'a> {
 
     pub(super) fn duration(&self, name: &'static str) -> Option<Duration> {
         let text = self.string(name)?;
-        Duration::parse(text).map_err(|error| self.invalid_time(name, &error)).ok()
+        Duration::parse(text).map_err(|error| self.report_invalid_time(name, &error)).ok()
     }
 
-    pub(super) fn invalid_time(&self, name: &str, error: &TimeError) {
+    pub(super) fn report_invalid_time(&self, name: &str, error: &TimeError) {
         let hint = "durations are ISO-8601 (PT30S, PT48H, P7D), timestamps RFC 3339 (2026-01-31T12:00:00Z)";
-        self.find(Code::InvalidTime, name, error.to_string(), hint);
+        self.report(Code::InvalidTime, name, error.to_string(), hint);
     }
 
     /// A duration written out, or a path to one.
@@ -178,7 +184,7 @@ impl<'a> Fields<'a> {
         if text.starts_with('$') {
             return self.as_path(name, text).map(Err);
         }
-        Duration::parse(text).map(Ok).map_err(|error| self.invalid_time(name, &error)).ok()
+        Duration::parse(text).map(Ok).map_err(|error| self.report_invalid_time(name, &error)).ok()
     }
 
     /// A timestamp written out, or a path to one.
@@ -187,7 +193,7 @@ impl<'a> Fields<'a> {
         if text.starts_with('$') {
             return self.as_path(name, text).map(Err);
         }
-        Timestamp::parse(text).map(Ok).map_err(|error| self.invalid_time(name, &error)).ok()
+        Timestamp::parse(text).map(Ok).map_err(|error| self.report_invalid_time(name, &error)).ok()
     }
 
     pub(super) fn required_path(&self, name: &'static str) -> Option<Path> {
@@ -196,19 +202,19 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn as_path(&self, name: &str, text: &str) -> Option<Path> {
-        Path::parse(text).map_err(|error| self.invalid_path(&self.at(name), &error)).ok()
+        Path::parse(text).map_err(|error| self.report_invalid_path(&self.pointer_of(name), &error)).ok()
     }
 
-    fn invalid_path(&self, pointer: &str, error: &PathError) {
+    fn report_invalid_path(&self, pointer: &str, error: &PathError) {
         let hint = match error {
             PathError::Syntax { .. } => {
                 "a name with other characters is written ['host-name']; a literal that starts with $ is written $$"
             }
             PathError::UnknownRoot { .. } => {
-                "start at one of these roots; a literal that starts with $ is written $$"
+                "start with one of these roots; a literal that starts with $ is written $$"
             }
             PathError::UnknownSystemField { .. } => "use one of these names",
-            PathError::TooCostly { .. } => "make the path simpler, or let an activity do the work",
+            PathError::TooCostly { .. } => "simplify the path, or let an activity do the work",
             PathError::OptionalQuery { .. } => "remove the ? at the end",
             PathError::NotAReference { .. } => "write $.state.name",
         };
@@ -218,32 +224,32 @@ impl<'a> Fields<'a> {
 
     pub(super) fn reference(&self, name: &'static str) -> Option<Reference> {
         let text = self.string(name)?;
-        let wrong = |error: PathError| {
-            self.find(
+        let report = |error: PathError| {
+            self.report(
                 Code::InvalidReference,
                 name,
                 error.to_string(),
                 "write a place such as $.state.result",
             );
         };
-        Reference::parse(text).map_err(wrong).ok()
+        Reference::parse(text).map_err(report).ok()
     }
 
-    /// Any JSON, with paths in it.
+    /// Any JSON that may contain paths.
     pub(super) fn template(&self, name: &'static str) -> Option<Template> {
         let value = self.value(name)?;
         let mut errors = Vec::new();
         let template = Template::compile(value, &mut errors);
         for (below, error) in errors {
-            self.invalid_path(&format!("{}{below}", self.at(name)), &error);
+            self.report_invalid_path(&format!("{}{below}", self.pointer_of(name)), &error);
         }
-        for below in template.secrets_from_data() {
-            let message = "which secret is used cannot come from data";
-            self.find_at(
+        for below in template.dynamic_secret_pointers() {
+            let message = "a secret reference cannot be computed from data";
+            self.report_at(
                 Code::InvalidValue,
-                format!("{}{below}", self.at(name)),
+                format!("{}{below}", self.pointer_of(name)),
                 message,
-                "write the reference out",
+                "write the reference as a literal string",
             );
         }
         Some(template)
@@ -254,23 +260,26 @@ impl<'a> Fields<'a> {
         self.string(name).and_then(|_| self.template(name))
     }
 
-    /// Reports every field nobody asked for.
+    /// Reports every field that was not read.
     pub(super) fn finish(self) {
         let known = self.known.borrow();
         for name in self.object.keys().filter(|name| !known.contains(name.as_str())) {
-            let hint = match closest(name, known.iter().copied()) {
+            let hint = match closest_name(name, known.iter().copied()) {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => {
-                    format!("remove it; known here: {}", known.iter().copied().collect::<Vec<_>>().join(", "))
+                    format!(
+                        "remove it; known fields are {}",
+                        known.iter().copied().collect::<Vec<_>>().join(", ")
+                    )
                 }
             };
-            self.find(Code::UnknownField, name, format!("the field {name:?} is not known here"), hint);
+            self.report(Code::UnknownField, name, format!("unknown field {name:?}"), hint);
         }
     }
 }
 
-/// 4 and 4.0 are the same number in JSON.
-fn whole_number(value: &Value) -> Option<u64> {
+/// Reads 4.0 as well as 4: they are the same number in JSON.
+fn parse_whole_number(value: &Value) -> Option<u64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let integral = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
     #[expect(
@@ -281,7 +290,7 @@ fn whole_number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(integral).map(|number| number as u64))
 }
 
-pub(super) fn wrong_type(findings: &Findings, pointer: &str, expected: &str, found: &Value) {
+pub(super) fn report_wrong_type(findings: &Findings, pointer: &str, expected: &str, found: &Value) {
     let kind = match found {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -290,13 +299,13 @@ pub(super) fn wrong_type(findings: &Findings, pointer: &str, expected: &str, fou
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     };
-    let message = format!("{expected} is expected here, not {kind}");
+    let message = format!("expected {expected}, not {kind}");
     findings.borrow_mut().push(Finding::new(Code::WrongType, pointer, message, format!("write {expected}")));
 }
 
-/// The known name that is most like a wrong one, if any is.
-pub(crate) fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Two short names are always near each other; that says nothing.
+/// The known name that is most similar to a wrong one, if any is similar.
+pub(crate) fn closest_name<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Two short names are always within a small edit distance, so their similarity means nothing.
     let near = |name: &str| match wrong.chars().count().min(name.chars().count()) {
         0..=2 => 0,
         3 => 1,
@@ -304,14 +313,14 @@ pub(crate) fn closest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> 
         _ => 3,
     };
     let wrong_lower = wrong.to_lowercase();
-    // Lengths too different cannot be near, and comparing them costs most.
+    // Names of very different lengths cannot be similar, and comparing them costs most.
     let comparable = known.filter(|name| wrong.len().abs_diff(name.len()) <= 3);
-    let scored = comparable.map(|name| (distance(&wrong_lower, &name.to_lowercase()), name));
+    let scored = comparable.map(|name| (edit_distance(&wrong_lower, &name.to_lowercase()), name));
     scored.filter(|(distance, name)| *distance <= near(name)).min().map(|(_, name)| name)
 }
 
-/// Levenshtein, one row at a time.
-fn distance(left: &str, right: &str) -> usize {
+/// Levenshtein distance, computed one row at a time.
+fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.chars().take(64).enumerate() {
@@ -336,11 +345,11 @@ mod tests {
 
     #[test]
     fn the_closest_known_name_is_suggested() {
-        assert_eq!(closest("onerror", ["onError", "output"].into_iter()), Some("onError"));
-        assert_eq!(closest("nxt", ["next", "timeout"].into_iter()), Some("next"));
-        assert_eq!(closest("taks", ["task", "wait"].into_iter()), Some("task"));
-        assert_eq!(closest("X", ["A", "B"].into_iter()), None, "short names are near everything");
-        assert_eq!(closest("banana", ["next", "timeout"].into_iter()), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(closest_name("onerror", ["onError", "output"].into_iter()), Some("onError"));
+        assert_eq!(closest_name("nxt", ["next", "timeout"].into_iter()), Some("next"));
+        assert_eq!(closest_name("taks", ["task", "wait"].into_iter()), Some("task"));
+        assert_eq!(closest_name("X", ["A", "B"].into_iter()), None, "short names are similar to everything");
+        assert_eq!(closest_name("banana", ["next", "timeout"].into_iter()), None);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 }

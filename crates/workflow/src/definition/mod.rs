@@ -1,8 +1,9 @@
-//! A workflow definition as its author wrote it: typed, every path compiled, nothing yet known to make sense as a whole.
+//! A workflow definition as its author wrote it: typed, with every path compiled. It does not check the definition as a
+//! whole; `validate` does.
 //!
-//! States of all blocks are numbered in one list, depth first, states of a block in the order of their names; transitions name
-//! their target and are looked up in their block. What the types here accept and what `workflow-schema-v1.json` accepts is the
-//! same, which a test checks.
+//! States of all blocks are numbered in one list, depth first, states of a block in the order of their names.
+//! Transitions name their target and are looked up in their block. These types accept exactly the definitions that
+//! `workflow-schema-v1.json` accepts; a test checks this.
 
 mod conditions;
 mod fields;
@@ -12,9 +13,11 @@ mod states;
 
 use std::collections::BTreeMap;
 
-pub(crate) use fields::closest;
+pub(crate) use fields::closest_name;
 use serde_json::Value;
-pub use state::{ChildCall, ErrorHandler, EventWait, Join, Moment, State, StateKind, Task, UndoStep};
+pub use state::{
+    ChildCall, CompensationStep, ErrorHandler, EventWait, Join, State, StateKind, Task, WaitTime,
+};
 
 use crate::finding::Finding;
 use crate::ids::StateId;
@@ -22,16 +25,16 @@ use crate::path::Template;
 use crate::schema::Schema;
 use crate::time::Duration;
 
-/// What parsing yields: a definition as far as it could be read, and what was wrong with the rest. Only validation turns it
-/// into something that can run.
+/// The result of parsing: a definition as far as it could be read, and findings about the rest. Only validation turns
+/// it into something that can run.
 #[derive(Debug)]
-pub struct Authored {
+pub struct ParsedDefinition {
     pub(crate) definition: Option<Definition>,
     pub(crate) findings: Vec<Finding>,
 }
 
-impl Authored {
-    /// Reads a definition's text.
+impl ParsedDefinition {
+    /// Parses a definition's text.
     pub fn parse(text: &str) -> Self {
         read::read(text)
     }
@@ -42,18 +45,14 @@ impl Authored {
     }
 }
 
-/// A workflow.
+/// A workflow definition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Definition {
-    /// Its id.
     pub id: String,
-    /// Its version.
     pub version: semver::Version,
-    /// For people.
     pub description: Option<String>,
-    /// What a start's input must be.
+    /// The schema of a run's input.
     pub input: Option<Schema>,
-    /// Defaults and limits.
     pub configuration: Configuration,
     /// Block 0 is the workflow's own; the others belong to parallels and maps.
     pub blocks: Vec<Block>,
@@ -63,60 +62,60 @@ pub struct Definition {
     pub source: Value,
 }
 
-/// `configuration`
+/// The object `configuration`: defaults and limits.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configuration {
     /// `timeout` of tasks and event waits that have none.
     pub default_timeout: Option<Duration>,
-    /// The whole workflow's.
+    /// Time limit of the whole workflow.
     pub timeout: Option<Duration>,
-    /// For tasks without one, whose activity has none either.
+    /// For tasks without a policy, whose activity has none either.
     pub retry_policy: Option<RetryPolicy>,
-    /// When to call a run stuck.
+    /// Time after which a run is reported as stuck.
     pub stuck_after: Option<Duration>,
     /// States a run may enter before it is parked.
     pub max_transitions: Option<u64>,
-    /// What happens when the whole workflow times out.
+    /// The steps taken when the whole workflow times out.
     pub escalation: Option<EscalationPolicy>,
 }
 
-/// `configuration.escalation`
+/// The object `configuration.escalation`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EscalationPolicy {
-    /// Whom to tell.
+    /// The activity that notifies the escalation channel.
     pub notify: Option<ActivityCall>,
     /// The state that may still save the run.
     pub recover: Option<String>,
-    /// How long it may take to.
+    /// Time limit of the recovery.
     pub recover_within: Duration,
 }
 
 impl EscalationPolicy {
-    /// Recovery's time unless said otherwise.
+    /// The default of `recoverWithin`.
     pub const RECOVER_WITHIN: Duration = Duration::hours(1);
 }
 
 /// An activity with its input.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ActivityCall {
-    /// The activity.
+    /// The activity's name.
     pub activity: String,
-    /// Its input; `None` where the author left it out.
+    /// `None` where the author omitted the input.
     pub input: Option<Template>,
 }
 
-/// How often and how fast to try again.
+/// How often and how fast a call is retried.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetryPolicy {
-    /// Failed deliveries that end the step.
+    /// Number of failed attempts after which the step fails.
     pub max_attempts: u32,
-    /// Wait before the second delivery.
+    /// Wait before the second attempt.
     pub initial_interval: Duration,
-    /// Each further wait is this much longer.
+    /// Factor by which each further wait grows.
     pub backoff_coefficient: f64,
-    /// No wait is longer.
+    /// Upper limit of a wait.
     pub max_interval: Option<Duration>,
-    /// Codes that end the step at once.
+    /// Error codes that fail the step without a retry.
     pub non_retryable: Vec<String>,
 }
 
@@ -135,12 +134,11 @@ impl Default for RetryPolicy {
 /// States that transition among each other.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// Where it is in the JSON; empty for the top.
+    /// JSON pointer to the block; empty for the top-level block.
     pub pointer: String,
-    /// The parallel or map it belongs to.
+    /// The parallel or map that contains the block.
     pub owner: Option<StateId>,
-    /// Where it starts; `None` if that could not be read.
+    /// The name of the first state; `None` if it could not be read.
     pub start_at: Option<String>,
-    /// Its states by name.
     pub states: BTreeMap<String, StateId>,
 }

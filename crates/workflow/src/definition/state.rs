@@ -1,4 +1,5 @@
-//! A state as its author wrote it: what every state has, and what each type adds.
+//! The types of a state as its author wrote it: the common fields and those of each state type. `states` reads them
+//! from JSON; `advance` runs them.
 
 use super::{ActivityCall, RetryPolicy};
 use crate::condition::Condition;
@@ -9,62 +10,51 @@ use crate::time::{Duration, Timestamp};
 /// A node of a definition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// Its name within its block.
+    /// The name within its block.
     pub name: String,
-    /// Names from the top, such as `CheckAll/iterator/Check`.
+    /// Names from the top level down, such as `CheckAll/iterator/Check`.
     pub path: String,
-    /// Where it is in the JSON.
+    /// JSON pointer to the state.
     pub pointer: String,
-    /// Its block.
     pub block: BlockId,
-    /// Where it goes; `None` for terminal states and choices.
+    /// The next state; `None` for terminal states and choices.
     pub next: Option<String>,
-    /// Where its result goes.
+    /// The place in `$.state` that receives the result.
     pub output: Option<Reference>,
-    /// Who takes its errors, in order.
+    /// Error handlers; the first that matches is used.
     pub on_error: Vec<ErrorHandler>,
-    /// How long it may take.
     pub timeout: Option<Duration>,
-    /// Where it goes when it takes longer; without it the error `Timeout` is raised.
+    /// The next state after a timeout; without it the error `Timeout` is raised.
     pub timeout_next: Option<String>,
-    /// What it does.
     pub kind: StateKind,
-    /// Where it goes could not be read, so nothing can be said about what it leads to.
-    pub exits_unread: bool,
+    /// True if the state's transitions could not be read, so nothing is known about what it leads to.
+    pub has_unreadable_exits: bool,
 }
 
-/// What a state does.
+/// The type of a state, with the fields of that type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StateKind {
     /// Calls an activity.
     Task(Task),
-    /// Waits for a moment.
-    WaitUntil(Moment),
+    /// Waits for a point in time.
+    WaitUntil(WaitTime),
     /// Waits for an event.
     WaitEvent(EventWait),
-    /// Goes one of several ways.
+    /// Takes the first transition whose condition holds.
     Choice {
-        /// Conditions in order.
+        /// Conditions in order, each with its target.
         choices: Vec<(Condition, String)>,
-        /// Where to without a match.
+        /// The target if no condition holds.
         default: Option<String>,
     },
-    /// Runs blocks side by side.
-    Parallel {
-        /// The blocks.
-        branches: Vec<BlockId>,
-        /// When it is done.
-        join: Join,
-    },
+    /// Runs blocks concurrently.
+    Parallel { branches: Vec<BlockId>, join: Join },
     /// Runs a block for every item.
     Map {
-        /// The items.
         items: Path,
-        /// How many at once.
+        /// Number of items that run at once.
         max_concurrency: Option<u32>,
-        /// The block.
         iterator: BlockId,
-        /// When it is done.
         join: Join,
     },
     /// Runs another workflow and waits for it.
@@ -74,85 +64,81 @@ pub enum StateKind {
         /// The next run's input.
         input: Option<Template>,
     },
-    /// Undoes.
+    /// Compensates completed work.
     Compensation {
-        /// Explicit steps; `None` = what completed tasks have recorded, newest first.
-        steps: Option<Vec<UndoStep>>,
+        /// Explicit steps; `None` = the compensations recorded by completed tasks, newest first.
+        steps: Option<Vec<CompensationStep>>,
     },
-    /// Ends well.
+    /// Ends its block successfully.
     Succeed {
-        /// The output; null without.
+        /// The output; null if absent.
         output: Option<Template>,
     },
     /// Ends with an error.
     Fail {
-        /// The code; the last caught error without.
+        /// The error code; that of the last caught error if absent.
         error: Option<Template>,
-        /// The message.
         message: Option<Template>,
     },
 }
 
-/// `task`
+/// The fields of a `task` state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
-    /// What to call, with what.
     pub call: ActivityCall,
-    /// Its own policy.
+    /// The task's own policy.
     pub retry_policy: Option<RetryPolicy>,
-    /// One delivery's limit.
+    /// Time limit of one attempt.
     pub attempt_timeout: Option<Duration>,
-    /// What undoes it.
+    /// The call that compensates this task.
     pub compensate_with: Option<ActivityCall>,
 }
 
-/// A compensation's step.
+/// An explicit step of a compensation.
 #[derive(Clone, PartialEq, Debug)]
-pub struct UndoStep {
-    /// What to call, with what.
+pub struct CompensationStep {
     pub call: ActivityCall,
-    /// Its own policy.
+    /// The step's own policy.
     pub retry_policy: Option<RetryPolicy>,
-    /// The whole step's limit.
+    /// Time limit of the whole step, retries included.
     pub timeout: Option<Duration>,
-    /// One delivery's limit.
+    /// Time limit of one attempt.
     pub attempt_timeout: Option<Duration>,
 }
 
 /// When a wait ends.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Moment {
-    /// After a while.
+pub enum WaitTime {
+    /// After a fixed duration.
     After(Duration),
-    /// After a while that data tells.
+    /// After a duration from the run's data.
     AfterPath(Path),
-    /// At a moment.
+    /// At a fixed time.
     At(Timestamp),
-    /// At a moment that data tells.
+    /// At a time from the run's data.
     AtPath(Path),
 }
 
-/// `wait` for an external event.
+/// The fields of a `wait` state for an external event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EventWait {
-    /// Its name; case does not matter.
+    /// The event's name; case does not matter.
     pub name: String,
-    /// Which payloads will do; `$.event` in it is the payload.
+    /// The payloads to accept; `$.event` is the payload.
     pub matching: Option<Condition>,
 }
 
-/// `workflow`
+/// The fields of a `workflow` state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ChildCall {
-    /// The definition.
+    /// The id of the child's definition.
     pub workflow: String,
-    /// The versions that will do.
+    /// The acceptable versions.
     pub version: Option<semver::VersionReq>,
-    /// Its input.
     pub input: Option<Template>,
-    /// Whether it outlives this run.
+    /// True if the child outlives this run.
     pub abandon: bool,
-    /// Whether it may be placed anywhere, instead of beside its parent.
+    /// True if the child may be placed on any shard, instead of beside its parent.
     pub spread: bool,
 }
 
@@ -161,37 +147,36 @@ pub struct ChildCall {
 pub enum Join {
     /// When all branches have succeeded.
     All,
-    /// When so many have.
+    /// When this many branches have succeeded.
     AtLeast(u32),
 }
 
 /// One entry of `onError`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ErrorHandler {
-    /// The codes it takes; empty = all.
+    /// The codes it handles; empty = all.
     pub codes: Vec<String>,
-    /// Where to.
     pub next: String,
-    /// Where the error is written, besides `$.error`.
+    /// The place in `$.state` that receives the error, besides `$.error`.
     pub output: Option<Reference>,
-    /// Written as `"onError": "State"`, not as a list.
+    /// True if it was written as `"onError": "State"`, not as a list.
     pub shorthand: bool,
 }
 
 impl ErrorHandler {
-    /// Whether it takes this code.
-    pub fn takes(&self, code: &str) -> bool {
-        self.takes_all() || self.codes.iter().any(|known| known == code)
+    /// True if it handles this code.
+    pub fn handles(&self, code: &str) -> bool {
+        self.handles_all() || self.codes.iter().any(|known| known == code)
     }
 
-    /// Whether it takes every code.
-    pub fn takes_all(&self) -> bool {
+    /// True if it handles every code.
+    pub fn handles_all(&self) -> bool {
         self.codes.is_empty() || self.codes.iter().any(|known| known == "*")
     }
 }
 
 impl State {
-    /// Its transitions: the place of each within the state, and the target's name.
+    /// The state's transitions: the place of each within the state, and the target's name.
     pub fn targets(&self) -> Vec<(String, &str)> {
         let mut targets: Vec<(String, &str)> = Vec::new();
         targets.extend(self.next.iter().map(|next| ("next".to_owned(), next.as_str())));
@@ -210,7 +195,7 @@ impl State {
         targets
     }
 
-    /// Whether it ends its block.
+    /// True if the state ends its block.
     pub fn is_terminal(&self) -> bool {
         matches!(
             self.kind,
@@ -218,7 +203,7 @@ impl State {
         )
     }
 
-    /// Its type's name in JSON.
+    /// The name of the state's type in JSON.
     pub fn type_name(&self) -> &'static str {
         match self.kind {
             StateKind::Task(_) => "task",
@@ -234,7 +219,7 @@ impl State {
         }
     }
 
-    /// The blocks inside it.
+    /// The blocks inside the state.
     pub fn blocks(&self) -> &[BlockId] {
         match &self.kind {
             StateKind::Parallel { branches, .. } => branches,

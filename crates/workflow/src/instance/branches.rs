@@ -1,32 +1,36 @@
-//! Branches of an instance, and the look-ups that follow them. A branch is changed through here and nowhere else.
+//! Access to the branches of an instance. It does not know what a state means.
+//!
+//! Branches are changed only through this file, so the index never disagrees with them.
 
 use std::collections::BTreeMap;
 
-use super::{Branch, BranchParent, Corrupt, Index, Instance, PartKey, Phase, SlotName};
+use super::{Branch, BranchIndex, BranchParent, CorruptInstance, Instance, PartKey, Phase, SlotName};
 use crate::ids::{BlockId, BranchId, StateId};
 use crate::time::Timestamp;
 
 impl Instance {
-    pub(crate) fn branch(&self, id: BranchId) -> Result<&Branch, Corrupt> {
-        self.branches.get(&id).ok_or_else(|| Corrupt::new(format!("branch {} is missing", id.0)))
+    pub(crate) fn branch(&self, id: BranchId) -> Result<&Branch, CorruptInstance> {
+        self.branches.get(&id).ok_or_else(|| CorruptInstance::new(format!("branch {} is missing", id.0)))
     }
 
-    /// Changes a branch and keeps the look-ups in step: the only way to change one.
+    /// Changes a branch and updates the index: the only way to change one.
     pub(crate) fn change_branch<T>(
         &mut self,
         id: BranchId,
         change: impl FnOnce(&mut Branch) -> T,
-    ) -> Result<T, Corrupt> {
-        let branch =
-            self.branches.get_mut(&id).ok_or_else(|| Corrupt::new(format!("branch {} is missing", id.0)))?;
-        self.index.forget(id, branch);
+    ) -> Result<T, CorruptInstance> {
+        let branch = self
+            .branches
+            .get_mut(&id)
+            .ok_or_else(|| CorruptInstance::new(format!("branch {} is missing", id.0)))?;
+        self.index.remove(id, branch);
         let result = change(branch);
-        self.index.remember(id, branch);
+        self.index.insert(id, branch);
         self.changed.insert(PartKey::Branch(id));
         Ok(result)
     }
 
-    pub(crate) fn set_phase(&mut self, id: BranchId, phase: Phase) -> Result<(), Corrupt> {
+    pub(crate) fn set_phase(&mut self, id: BranchId, phase: Phase) -> Result<(), CorruptInstance> {
         self.change_branch(id, |branch| branch.phase = phase)
     }
 
@@ -37,8 +41,8 @@ impl Instance {
         state: StateId,
         now: Timestamp,
     ) -> BranchId {
-        let id = BranchId(self.header.branches);
-        self.header_mut().branches = id.0.saturating_add(1);
+        let id = BranchId(self.header.branch_count);
+        self.header_mut().branch_count = id.0.saturating_add(1);
         let branch = Branch {
             parent,
             block,
@@ -49,7 +53,7 @@ impl Instance {
             entered_at: now,
             phase: Phase::Ready,
         };
-        self.index.remember(id, &branch);
+        self.index.insert(id, &branch);
         self.branches.insert(id, branch);
         self.changed.insert(PartKey::Branch(id));
         id
@@ -57,21 +61,21 @@ impl Instance {
 
     pub(crate) fn remove_branch(&mut self, id: BranchId) {
         if let Some(branch) = self.branches.remove(&id) {
-            self.index.forget(id, &branch);
+            self.index.remove(id, &branch);
             self.changed.insert(PartKey::Branch(id));
         }
         let slots = self.slots.remove(&id).unwrap_or_default();
         for (name, slot) in slots.state {
-            self.forget_slot_bytes(&slot);
+            self.release_slot_bytes(&slot);
             self.changed.insert(PartKey::Slot(id, SlotName::State(name)));
         }
         for (name, slot) in slots.others {
-            self.forget_slot_bytes(&slot);
+            self.release_slot_bytes(&slot);
             self.changed.insert(PartKey::Slot(id, name));
         }
     }
 
-    pub(crate) fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &BranchIndex {
         &self.index
     }
 

@@ -1,38 +1,38 @@
-//! Bytes of the parts: one format byte, then postcard; JSON inside as its text, which keeps every number as it was.
+//! Encoding of the parts and of their keys. This file knows nothing of their meaning.
 //!
-//! Also the keys of the parts. This file knows the encodings and nothing of
-//! their meaning. Format and rules of change: docs/formats/instance.md.
+//! A part is one format byte, then postcard; JSON inside is stored as text, which keeps every number unchanged. Format
+//! and rules of change: docs/formats/instance.md.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Corrupt, PartKey, SlotName};
+use super::{CorruptInstance, PartKey, SlotName};
 use crate::ids::BranchId;
 
-/// The format this code writes. Readers refuse a higher one.
+/// The format this code writes. Readers reject a higher one.
 pub const FORMAT: u8 = 1;
 
-pub(crate) fn encode<T: Serialize>(part: &T) -> Result<Vec<u8>, Corrupt> {
+pub(crate) fn encode<T: Serialize>(part: &T) -> Result<Vec<u8>, CorruptInstance> {
     let bytes = vec![FORMAT];
     postcard::to_extend(part, bytes)
-        .map_err(|error| Corrupt::new(format!("a part cannot be encoded: {error}")))
+        .map_err(|error| CorruptInstance::new(format!("cannot encode a part: {error}")))
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Corrupt> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CorruptInstance> {
     match bytes.split_first() {
         Some((&FORMAT, rest)) => match postcard::take_from_bytes(rest) {
             Ok((part, [])) => Ok(part),
-            Ok((_, rest)) => Err(Corrupt::new(format!("{} bytes are left over", rest.len()))),
-            Err(error) => Err(Corrupt::new(error.to_string())),
+            Ok((_, rest)) => Err(CorruptInstance::new(format!("{} bytes remain after the part", rest.len()))),
+            Err(error) => Err(CorruptInstance::new(error.to_string())),
         },
-        Some((0, _)) => Err(Corrupt::new("format 0 was never written")),
+        Some((0, _)) => Err(CorruptInstance::new("invalid format 0")),
         Some((&format, _)) => {
-            Err(Corrupt::new(format!("format {format} is newer than {FORMAT}, the newest known")))
+            Err(CorruptInstance::new(format!("format {format} is newer than {FORMAT}, the newest supported")))
         }
-        None => Err(Corrupt::new("no bytes")),
+        None => Err(CorruptInstance::new("empty part")),
     }
 }
 
-/// Fields that hold JSON.
+/// Serde functions for fields that hold JSON.
 pub(crate) mod json {
     use super::*;
     use crate::json::Json;
@@ -49,7 +49,7 @@ pub(crate) mod json {
     }
 }
 
-/// Fields that may hold JSON.
+/// Serde functions for fields that may hold JSON.
 pub(crate) mod optional_json {
     use super::*;
     use crate::json::Json;
@@ -58,7 +58,7 @@ pub(crate) mod optional_json {
     #[derive(Serialize, Deserialize)]
     struct Holder(#[serde(with = "super::json")] Json);
 
-    #[expect(clippy::ref_option, reason = "the signature serde asks for")]
+    #[expect(clippy::ref_option, reason = "the signature serde requires")]
     pub(crate) fn serialize<S: Serializer>(value: &Option<Json>, serializer: S) -> Result<S::Ok, S::Error> {
         value.clone().map(Holder).serialize(serializer)
     }
@@ -74,9 +74,9 @@ mod tag {
     pub(super) const HEADER: u8 = 2;
     pub(super) const BRANCH: u8 = 3;
     pub(super) const SLOT: u8 = 4;
-    pub(super) const BUFFERED: u8 = 5;
-    pub(super) const UNDO: u8 = 6;
-    pub(super) const HELD: u8 = 7;
+    pub(super) const BUFFERED_EVENT: u8 = 5;
+    pub(super) const COMPENSATION: u8 = 6;
+    pub(super) const HELD_MESSAGE: u8 = 7;
     pub(super) const OUTCOME: u8 = 8;
 
     pub(super) const SLOT_STATE: u8 = 1;
@@ -88,7 +88,7 @@ mod tag {
 }
 
 impl PartKey {
-    /// The key's bytes: unique, and such that parts of a kind are beside each other.
+    /// The key's bytes: unique, and parts of one kind are adjacent.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16);
         match self {
@@ -113,17 +113,17 @@ impl PartKey {
                     SlotName::Result => bytes.push(tag::SLOT_RESULT),
                 }
             }
-            Self::Buffered(name, arrival) => {
-                bytes.push(tag::BUFFERED);
+            Self::BufferedEvent(name, arrival) => {
+                bytes.push(tag::BUFFERED_EVENT);
                 bytes.extend(arrival.to_be_bytes());
                 bytes.extend(name.as_bytes());
             }
-            Self::Undo(arrival) => {
-                bytes.push(tag::UNDO);
+            Self::Compensation(arrival) => {
+                bytes.push(tag::COMPENSATION);
                 bytes.extend(arrival.to_be_bytes());
             }
-            Self::Held(arrival) => {
-                bytes.push(tag::HELD);
+            Self::HeldMessage(arrival) => {
+                bytes.push(tag::HELD_MESSAGE);
                 bytes.extend(arrival.to_be_bytes());
             }
             Self::Outcome => bytes.push(tag::OUTCOME),
@@ -131,12 +131,13 @@ impl PartKey {
         bytes
     }
 
-    /// Reads what [`PartKey::to_bytes`] wrote.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
-        Self::read(bytes).ok_or_else(|| Corrupt::new(format!("{bytes:02x?} is not the key of a part")))
+    /// Decodes the bytes written by [`PartKey::to_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CorruptInstance> {
+        Self::try_from_bytes(bytes)
+            .ok_or_else(|| CorruptInstance::new(format!("invalid part key {bytes:02x?}")))
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn try_from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&first, rest) = bytes.split_first()?;
         let exactly = |key: Self, rest: &[u8]| rest.is_empty().then_some(key);
         match first {
@@ -164,15 +165,22 @@ impl PartKey {
                 }
                 Some(Self::Slot(BranchId(u32::from_be_bytes(*id)), name))
             }
-            tag::BUFFERED => {
+            tag::BUFFERED_EVENT => {
                 let (arrival, rest) = rest.split_first_chunk::<8>()?;
                 let name = std::str::from_utf8(rest).ok()?.to_owned();
-                Some(Self::Buffered(name, u64::from_be_bytes(*arrival)))
+                Some(Self::BufferedEvent(name, u64::from_be_bytes(*arrival)))
             }
-            tag::UNDO | tag::HELD => {
+            tag::COMPENSATION | tag::HELD_MESSAGE => {
                 let (arrival, rest) = rest.split_first_chunk::<8>()?;
                 let arrival = u64::from_be_bytes(*arrival);
-                exactly(if first == tag::UNDO { Self::Undo(arrival) } else { Self::Held(arrival) }, rest)
+                exactly(
+                    if first == tag::COMPENSATION {
+                        Self::Compensation(arrival)
+                    } else {
+                        Self::HeldMessage(arrival)
+                    },
+                    rest,
+                )
             }
             _ => None,
         }
@@ -184,7 +192,10 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
     use crate::ids::CommandId;
-    use crate::instance::{Delivery, Ending, Escalation, FanOut, Outcome, Phase, Status, Then, Undoing};
+    use crate::instance::{
+        AfterCollapse, CallProgress, CompensationProgress, Ending, EscalationStage, FanOutProgress, Outcome,
+        Phase, Status,
+    };
     use crate::message::Message;
 
     /// The byte after the format byte: the variant's number.
@@ -194,34 +205,41 @@ mod tests {
 
     #[test]
     fn variants_keep_their_numbers() {
-        let delivery = Delivery { dispatch: CommandId(1), failures: 0, deadline: None, attempt: 0 };
-        let undoing =
-            Undoing { position: 0, record: None, delivery: None, succeeded: 0, failed: 0, then_fail: None };
-        let fan_out = FanOut { total: 0, filled: false, spawned: 0, succeeded: 0, failed: 0 };
-        let failure = || Failure::last("X", "");
+        let call = CallProgress { call: CommandId(1), failures: 0, deadline: None, attempt: 0 };
+        let compensation = CompensationProgress {
+            position: 0,
+            record: None,
+            call: None,
+            succeeded: 0,
+            failed: 0,
+            then_fail: None,
+        };
+        let fan_out =
+            FanOutProgress { total: 0, reached_concurrency: false, spawned: 0, succeeded: 0, failed: 0 };
+        let failure = || Failure::permanent("X", "");
         let phases = [
             Phase::Ready,
-            Phase::Task(delivery),
+            Phase::Task(call),
             Phase::Timer { timer: CommandId(1) },
             Phase::Event { name: String::new(), since: 0, timer: None },
             Phase::Child { child: CommandId(1), timer: None },
             Phase::FanOut(fan_out),
-            Phase::Collapsing(Then::Join),
-            Phase::Undoing(undoing),
-            Phase::Notifying(delivery),
+            Phase::Collapsing(AfterCollapse::Join),
+            Phase::Compensating(compensation),
+            Phase::Notifying(call),
             Phase::Succeeded,
             Phase::Failed(failure()),
         ];
         assert_eq!(phases.iter().map(number).collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
-        let thens = [
-            Then::Join,
-            Then::Raise(failure()),
-            Then::FailBranch(failure()),
-            Then::Escalate,
-            Then::Compensate(failure()),
-            Then::FailRun(failure()),
+        let actions = [
+            AfterCollapse::Join,
+            AfterCollapse::Raise(failure()),
+            AfterCollapse::FailBranch(failure()),
+            AfterCollapse::Escalate,
+            AfterCollapse::Compensate(failure()),
+            AfterCollapse::FailRun(failure()),
         ];
-        assert_eq!(thens.iter().map(number).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
+        assert_eq!(actions.iter().map(number).collect::<Vec<_>>(), (0..6).collect::<Vec<_>>());
         let statuses = [
             Status::Running,
             Status::Completed,
@@ -237,7 +255,8 @@ mod tests {
             (0..8).collect::<Vec<_>>(),
             "the protocol's numbers"
         );
-        let escalations = [Escalation::Notifying, Escalation::Recovering, Escalation::Compensating];
+        let escalations =
+            [EscalationStage::Notifying, EscalationStage::Recovering, EscalationStage::Compensating];
         assert_eq!(escalations.iter().map(number).collect::<Vec<_>>(), [0, 1, 2]);
         let endings = [Ending::Fail(failure()), Ending::Terminate(String::new())];
         assert_eq!(endings.iter().map(number).collect::<Vec<_>>(), [0, 1]);
@@ -261,13 +280,13 @@ mod tests {
             Message::Resume { reason: String::new() },
             Message::Terminate { reason: String::new() },
             Message::Rewind { reason: String::new() },
-            Message::ActivityUnkeepable { command, failure: failure() },
+            Message::ActivityResultRejected { command, failure: failure() },
             Message::ActivityDeferred {
                 command,
                 attempt: 0,
                 failure: failure(),
                 not_before: crate::time::Timestamp(0),
-                sent: false,
+                possibly_sent: false,
             },
         ];
         assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
@@ -278,19 +297,20 @@ mod tests {
         let text = |value: &Phase| {
             encode(value).unwrap().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };
-        let delivery = Delivery {
-            dispatch: CommandId(1),
+        let call = CallProgress {
+            call: CommandId(1),
             failures: 2,
             deadline: Some(crate::time::Timestamp(3)),
             attempt: 5,
         };
-        assert_eq!(text(&Phase::Task(delivery)), "01010102010605");
-        let fan_out = FanOut { total: 1, filled: true, spawned: 2, succeeded: 3, failed: 4 };
+        assert_eq!(text(&Phase::Task(call)), "01010102010605");
+        let fan_out =
+            FanOutProgress { total: 1, reached_concurrency: true, spawned: 2, succeeded: 3, failed: 4 };
         assert_eq!(text(&Phase::FanOut(fan_out)), "01050101020304");
-        let undoing = Undoing {
+        let compensation = CompensationProgress {
             position: 1,
             record: Some(2),
-            delivery: Some(delivery),
+            call: Some(call),
             succeeded: 3,
             failed: 4,
             then_fail: Some(Failure {
@@ -301,7 +321,7 @@ mod tests {
             }),
         };
         assert_eq!(
-            text(&Phase::Undoing(undoing)),
+            text(&Phase::Compensating(compensation)),
             "0107010102010102010605030401014301".to_owned() + "4d01015301"
         );
     }

@@ -1,23 +1,26 @@
-//! An instance from its stored parts and back: what a turn changed becomes bytes, and bytes become an instance again.
+//! Loads an instance from its stored parts and encodes the parts a turn changed. It does no I/O.
 //!
-//! Loading checks that every part can be read and that branches lead up to the root. What does not fit is an error to park the instance with, never a panic and
-//! never a guess.
+//! Loading checks that every part can be decoded and that every branch has a path of parents to the root. A failed
+//! check is an error to park the instance with, never a panic and never a guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::codec::{decode, encode};
-use super::{Corrupt, Index, Instance, PartKey, SlotName, Slots};
+use super::{BranchData, BranchIndex, CorruptInstance, Instance, PartKey, SlotName};
 use crate::ids::BranchId;
 use crate::turn::PartChange;
 
 impl Instance {
-    /// Reads a run from its parts, in any order.
-    pub fn load<'a>(parts: impl IntoIterator<Item = (PartKey, &'a [u8])>) -> Result<Self, Corrupt> {
-        let (mut origin, mut header, mut outcome) = (None, None, None);
-        let (mut branches, mut slots) = (BTreeMap::new(), BTreeMap::<BranchId, Slots>::new());
-        let (mut buffered, mut undo, mut held) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    /// Decodes a run from its parts, in any order.
+    pub fn load<'a>(parts: impl IntoIterator<Item = (PartKey, &'a [u8])>) -> Result<Self, CorruptInstance> {
+        let mut origin = None;
+        let mut header = None;
+        let mut outcome = None;
+        let (mut branches, mut slots) = (BTreeMap::new(), BTreeMap::<BranchId, BranchData>::new());
+        let (mut buffered_events, mut compensations, mut held_messages) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (key, bytes) in parts {
-            let in_part = |error: Corrupt| Corrupt::new(format!("{key:?}: {}", error.reason));
+            let in_part = |error: CorruptInstance| CorruptInstance::new(format!("{key:?}: {}", error.reason));
             match &key {
                 PartKey::Origin => origin = Some(decode(bytes).map_err(in_part)?),
                 PartKey::Header => header = Some(decode(bytes).map_err(in_part)?),
@@ -33,65 +36,69 @@ impl Instance {
                         other => slots.others.insert(other.clone(), slot),
                     };
                 }
-                PartKey::Buffered(name, arrival) => {
-                    buffered.insert((name.clone(), *arrival), decode(bytes).map_err(in_part)?);
+                PartKey::BufferedEvent(name, arrival) => {
+                    buffered_events.insert((name.clone(), *arrival), decode(bytes).map_err(in_part)?);
                 }
-                PartKey::Undo(arrival) => {
-                    undo.insert(*arrival, decode(bytes).map_err(in_part)?);
+                PartKey::Compensation(arrival) => {
+                    compensations.insert(*arrival, decode(bytes).map_err(in_part)?);
                 }
-                PartKey::Held(arrival) => {
-                    held.insert(*arrival, decode(bytes).map_err(in_part)?);
+                PartKey::HeldMessage(arrival) => {
+                    held_messages.insert(*arrival, decode(bytes).map_err(in_part)?);
                 }
             }
         }
         let mut instance = Self {
-            origin: origin.ok_or_else(|| Corrupt::new("its origin is missing"))?,
-            header: header.ok_or_else(|| Corrupt::new("its header is missing"))?,
+            origin: origin.ok_or_else(|| CorruptInstance::new("the origin is missing"))?,
+            header: header.ok_or_else(|| CorruptInstance::new("the header is missing"))?,
             branches,
             slots,
-            buffered,
-            undo,
-            held,
+            buffered_events,
+            compensations,
+            held_messages,
             outcome,
-            index: Index::default(),
+            index: BranchIndex::default(),
             changed: BTreeSet::new(),
         };
-        instance.check_links()?;
+        instance.check_branch_links()?;
         for (id, branch) in &instance.branches {
-            instance.index.remember(*id, branch);
+            instance.index.insert(*id, branch);
         }
         Ok(instance)
     }
 
-    /// Parents come before their children, so walking up always ends; nothing ready is missing.
-    fn check_links(&self) -> Result<(), Corrupt> {
+    /// Parents have lower numbers than their children, so walking up always ends; every ready branch exists.
+    fn check_branch_links(&self) -> Result<(), CorruptInstance> {
         for (id, branch) in &self.branches {
-            if id.0 >= self.header.branches {
-                return Err(Corrupt::new(format!("branch {} was never counted", id.0)));
+            if id.0 >= self.header.branch_count {
+                return Err(CorruptInstance::new(format!("branch {} is beyond the branch count", id.0)));
             }
             match branch.parent {
                 Some(parent) if parent.branch >= *id || !self.branches.contains_key(&parent.branch) => {
-                    return Err(Corrupt::new(format!("branch {} has no parent {}", id.0, parent.branch.0)));
+                    return Err(CorruptInstance::new(format!(
+                        "branch {} has the invalid parent {}",
+                        id.0, parent.branch.0
+                    )));
                 }
                 None if *id != BranchId::ROOT => {
-                    return Err(Corrupt::new(format!("branch {} has no parent", id.0)));
+                    return Err(CorruptInstance::new(format!("branch {} has no parent", id.0)));
                 }
                 _ => {}
             }
         }
-        match self.header.ready.iter().find(|id| !self.branches.contains_key(id)) {
-            Some(id) => Err(Corrupt::new(format!("branch {} is ready and missing", id.0))),
+        match self.header.ready_branches.iter().find(|id| !self.branches.contains_key(id)) {
+            Some(id) => Err(CorruptInstance::new(format!("the ready branch {} is missing", id.0))),
             None => Ok(()),
         }
     }
 
-    /// The parts changed since the last call, encoded, in key order. A turn has taken them; a run that has had none has all its parts here.
-    pub fn take_changes(&mut self) -> Result<Vec<PartChange>, Corrupt> {
+    /// Returns the encoded parts that changed since the last call, in key order. A turn takes them itself; before a
+    /// run's first turn they are all its parts.
+    pub fn take_changes(&mut self) -> Result<Vec<PartChange>, CorruptInstance> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|key| Ok(PartChange { value: self.encode_part(&key)?, key })).collect()
     }
 
-    fn encode_part(&self, key: &PartKey) -> Result<Option<Vec<u8>>, Corrupt> {
+    fn encode_part(&self, key: &PartKey) -> Result<Option<Vec<u8>>, CorruptInstance> {
         match key {
             PartKey::Origin => encode(&self.origin).map(Some),
             PartKey::Header => encode(&self.header).map(Some),
@@ -104,11 +111,11 @@ impl Instance {
                 });
                 slot.map(encode).transpose()
             }
-            PartKey::Buffered(name, arrival) => {
-                self.buffered.get(&(name.clone(), *arrival)).map(encode).transpose()
+            PartKey::BufferedEvent(name, arrival) => {
+                self.buffered_events.get(&(name.clone(), *arrival)).map(encode).transpose()
             }
-            PartKey::Undo(arrival) => self.undo.get(arrival).map(encode).transpose(),
-            PartKey::Held(arrival) => self.held.get(arrival).map(encode).transpose(),
+            PartKey::Compensation(arrival) => self.compensations.get(arrival).map(encode).transpose(),
+            PartKey::HeldMessage(arrival) => self.held_messages.get(arrival).map(encode).transpose(),
         }
     }
 }

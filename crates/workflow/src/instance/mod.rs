@@ -1,11 +1,12 @@
-//! A run as it stands: explicit state in parts. To go on, nothing but these parts is needed; history is never replayed.
+//! The current state of a run, explicit and in parts. A run continues from these parts alone; history is never
+//! replayed.
 //!
-//! `Instance` tracks which parts a turn changed and keeps derived look-ups (who waits for what) in step with them. It does not
-//! know what a state means: that is `advance`.
+//! `Instance` tracks which parts a turn changed and keeps the index of its branches consistent with them. It does not
+//! know what a state means: `advance` does.
 
 mod branches;
 pub(crate) mod codec;
-mod data;
+mod data_slots;
 mod index;
 mod load;
 mod parts;
@@ -16,12 +17,13 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use codec::FORMAT;
-pub(crate) use index::Index;
+pub(crate) use index::BranchIndex;
 pub(crate) use parts::{
-    Branch, BranchParent, BufferedEvent, Closing, Ending, Escalation, FailedAt, Slot, UndoRecord,
+    Branch, BranchParent, BufferedEvent, ClosingProgress, CompensationRecord, DataSlot, Ending,
+    EscalationStage, RewindPoint,
 };
-pub use parts::{Header, Origin, Outcome, ParentLink, Status};
-pub(crate) use phase::{Delivery, FanOut, Phase, Then, Undoing};
+pub use parts::{Header, Outcome, ParentLink, RunOrigin, Status};
+pub(crate) use phase::{AfterCollapse, CallProgress, CompensationProgress, FanOutProgress, Phase};
 pub use view::{CurrentState, WaitingFor};
 
 use crate::ids::{BranchId, CommandId, RunNumber};
@@ -29,91 +31,91 @@ use crate::json::{self, Json};
 use crate::message::Message;
 use crate::time::Timestamp;
 
-/// Stored bytes, or an instance, that do not fit together. The instance is to be parked with this reason; nothing is guessed.
+/// Stored bytes or an instance that are inconsistent. The caller parks the instance with this reason; nothing is
+/// guessed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the instance is corrupt: {reason}")]
-pub struct Corrupt {
-    /// What does not fit.
+pub struct CorruptInstance {
     pub reason: String,
 }
 
-impl Corrupt {
+impl CorruptInstance {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
 }
 
-/// Which part of an instance.
+/// The key of one part of an instance.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PartKey {
-    /// What the run began with.
+    /// The data a run starts with; written once.
     Origin,
-    /// Counters and status.
+    /// Counters, status and everything else that changes every turn.
     Header,
     /// A live branch.
     Branch(BranchId),
     /// A piece of a branch's data.
     Slot(BranchId, SlotName),
-    /// An event nobody has waited for yet: name in lower case, arrival.
-    Buffered(String, u64),
-    /// A completed task that can be undone.
-    Undo(u64),
-    /// A message that arrived while suspended.
-    Held(u64),
-    /// What the run ended with.
+    /// An event that no branch has consumed yet: name in lower case, arrival.
+    BufferedEvent(String, u64),
+    /// A completed task that can be compensated.
+    Compensation(u64),
+    /// A message that arrived while the run was suspended.
+    HeldMessage(u64),
+    /// The result of an ended run.
     Outcome,
 }
 
 /// A named piece of a branch's data.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotName {
-    /// `$.state.<name>`
+    /// The value of `$.state.<name>`.
     State(String),
-    /// `$.event`
+    /// The value of `$.event`.
     Event,
-    /// `$.error`
+    /// The value of `$.error`.
     Error,
-    /// The items of the map this branch runs.
+    /// The items of the map that this branch runs.
     Items,
-    /// The results of branches already joined.
+    /// The collected results of a map's or parallel's branches.
     Results,
-    /// What this branch ended with.
+    /// The result of this branch, until the join.
     Result,
 }
 
 /// One run of one instance.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    origin: Origin,
+    origin: RunOrigin,
     header: Header,
     branches: BTreeMap<BranchId, Branch>,
-    slots: BTreeMap<BranchId, Slots>,
-    buffered: BTreeMap<(String, u64), BufferedEvent>,
-    undo: BTreeMap<u64, UndoRecord>,
-    held: BTreeMap<u64, Message>,
+    slots: BTreeMap<BranchId, BranchData>,
+    buffered_events: BTreeMap<(String, u64), BufferedEvent>,
+    compensations: BTreeMap<u64, CompensationRecord>,
+    held_messages: BTreeMap<u64, Message>,
     outcome: Option<Outcome>,
-    index: Index,
+    index: BranchIndex,
     changed: BTreeSet<PartKey>,
 }
 
 /// One branch's data. `$.state` is looked up by borrowed name on every path, hence its own map.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Slots {
-    pub(crate) state: BTreeMap<String, Slot>,
-    pub(crate) others: BTreeMap<SlotName, Slot>,
+pub(crate) struct BranchData {
+    pub(crate) state: BTreeMap<String, DataSlot>,
+    pub(crate) others: BTreeMap<SlotName, DataSlot>,
 }
 
 impl Instance {
     /// An accepted run before its first turn. The first turn writes all its parts.
-    pub fn pending(origin: Origin, accepted_at: Timestamp) -> Self {
+    pub fn pending(origin: RunOrigin, accepted_at: Timestamp) -> Self {
         let header = Header {
             status: Status::Pending,
             started_at: accepted_at,
             updated_at: accepted_at,
-            commands: 0,
-            branches: 0,
-            history: 0,
-            arrivals: 0,
+            command_count: 0,
+            branch_count: 0,
+            history_count: 0,
+            arrival_count: 0,
             transitions: 0,
             transitions_allowed: 0,
             transitions_warned: false,
@@ -121,60 +123,60 @@ impl Instance {
             compensated: false,
             data_bytes: 0,
             buffered_bytes: 0,
-            ready: Vec::new(),
+            ready_branches: Vec::new(),
             suspended: false,
             closing: None,
-            timer: None,
+            workflow_timer: None,
             escalation: None,
-            failed_at: None,
+            rewind_point: None,
             entered_since_message: 0,
-            rewind_from: None,
+            rewind_next_branch: None,
         };
         Self {
             origin,
             header,
             branches: BTreeMap::new(),
             slots: BTreeMap::new(),
-            buffered: BTreeMap::new(),
-            undo: BTreeMap::new(),
-            held: BTreeMap::new(),
+            buffered_events: BTreeMap::new(),
+            compensations: BTreeMap::new(),
+            held_messages: BTreeMap::new(),
             outcome: None,
-            index: Index::default(),
+            index: BranchIndex::default(),
             changed: BTreeSet::from([PartKey::Origin, PartKey::Header]),
         }
     }
 
-    /// What the run began with.
-    pub fn origin(&self) -> &Origin {
+    /// The data the run started with.
+    pub fn origin(&self) -> &RunOrigin {
         &self.origin
     }
 
-    /// Where it stands.
     pub fn status(&self) -> Status {
         self.header.status
     }
 
-    /// What it ended with.
+    /// The result of the run, once it has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// The time of its first turn.
+    /// The time of the first turn.
     pub fn started_at(&self) -> Timestamp {
         self.header.started_at
     }
 
-    /// The time of its last turn.
+    /// The time of the last turn.
     pub fn updated_at(&self) -> Timestamp {
         self.header.updated_at
     }
 
-    /// Stops the run where it is: orders still take effect, and nothing else does before them. For one that cannot go on and is to be ended.
-    pub fn halt(&mut self) {
+    /// Suspends the run where it is: only control operations take effect from now on. For a run that cannot continue
+    /// and is going to be ended.
+    pub fn suspend_unconditionally(&mut self) {
         self.header_mut().suspended = true;
     }
 
-    /// Forgets an input that must not be stored.
+    /// Discards an input that must not be stored.
     pub(crate) fn drop_input(&mut self) {
         self.origin.input = Json::default();
         self.changed.insert(PartKey::Origin);
@@ -191,14 +193,14 @@ impl Instance {
 
     pub(crate) fn next_command(&mut self) -> CommandId {
         let header = self.header_mut();
-        header.commands = header.commands.saturating_add(1);
-        CommandId(header.commands)
+        header.command_count = header.command_count.saturating_add(1);
+        CommandId(header.command_count)
     }
 
     pub(crate) fn next_arrival(&mut self) -> u64 {
         let header = self.header_mut();
-        header.arrivals = header.arrivals.saturating_add(1);
-        header.arrivals
+        header.arrival_count = header.arrival_count.saturating_add(1);
+        header.arrival_count
     }
 
     pub(crate) fn set_outcome(&mut self, outcome: Option<Outcome>) {
@@ -206,18 +208,20 @@ impl Instance {
         self.changed.insert(PartKey::Outcome);
     }
 
-    /// The run after this one, with the events nobody has waited for.
+    /// The run after this one, with the events that no branch has consumed.
     pub(crate) fn next_run(&self, input: Json, now: Timestamp) -> Self {
         let run = RunNumber(self.origin.run.0.saturating_add(1));
-        let seed = Origin::seed_of(&self.origin.instance_id, run);
-        let mut next = Self::pending(Origin { run, seed, input, event: None, ..self.origin.clone() }, now);
-        next.header.arrivals = self.header.arrivals;
-        next.header.buffered_bytes = self.buffered.values().map(|event| json::size(&event.payload)).sum();
-        next.buffered.clone_from(&self.buffered);
-        next.changed
-            .extend(self.buffered.keys().map(|(name, arrival)| PartKey::Buffered(name.clone(), *arrival)));
-        // Held answers are for commands of this run; held events are for whoever will wait.
-        for message in self.held.values() {
+        let seed = RunOrigin::derive_seed(&self.origin.instance_id, run);
+        let mut next = Self::pending(RunOrigin { run, seed, input, event: None, ..self.origin.clone() }, now);
+        next.header.arrival_count = self.header.arrival_count;
+        next.header.buffered_bytes =
+            self.buffered_events.values().map(|event| json::size(&event.payload)).sum();
+        next.buffered_events.clone_from(&self.buffered_events);
+        next.changed.extend(
+            self.buffered_events.keys().map(|(name, arrival)| PartKey::BufferedEvent(name.clone(), *arrival)),
+        );
+        // Held results belong to commands of this run; held events may be consumed by the next run.
+        for message in self.held_messages.values() {
             if let Message::EventRaised { name, payload } = message {
                 next.buffer_event(name, payload.clone());
             }

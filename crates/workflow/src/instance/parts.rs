@@ -1,7 +1,7 @@
-//! The parts an instance is stored in: what is written once, what changes every turn, and one part for everything that can be
-//! many. A turn rewrites only what it changed.
+//! The types of the parts an instance is stored in: one part written once, one that changes every turn, and one for
+//! each element of a collection. A turn rewrites only the parts it changed. `codec` encodes them.
 //!
-//! These types are stored: fields and variants are append-only and their order is pinned by a test (docs/formats/instance.md).
+//! These types are stored: fields and variants are append-only, and a test pins their order (docs/formats/instance.md).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,29 +18,29 @@ use crate::json::Json;
 use crate::plan::Plan;
 use crate::time::Timestamp;
 
-/// Durable Functions' names for where a run stands.
+/// The status of a run, with the names of Durable Functions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Status {
-    /// It moves, or waits for something.
+    /// The run moves, or waits for something.
     Running,
-    /// It ended well.
+    /// The run ended successfully.
     Completed,
-    /// It ended and the next run began.
+    /// The run ended and the next one began.
     ContinuedAsNew,
-    /// It ended with an error.
+    /// The run ended with an error.
     Failed,
     /// Reserved by the vocabulary; no run of a JSON workflow has it.
     Canceled,
-    /// It was ended by an order.
+    /// The run was ended by a control operation.
     Terminated,
-    /// It was accepted and has not had its first turn.
+    /// The run was accepted and has not had its first turn.
     Pending,
-    /// It takes messages and does not move.
+    /// The run accepts messages and does not move.
     Suspended,
 }
 
 impl Status {
-    /// Whether the run has ended. Terminal is absorbing, but for rewind of a failed run.
+    /// True if the run has ended. A terminal status is final, except that a failed run can be rewound.
     pub fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -55,18 +55,16 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a run began with. Written once.
+/// The data a run starts with. Written once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Origin {
-    /// The instance.
+pub struct RunOrigin {
     pub instance_id: InstanceId,
-    /// Which of its runs.
     pub run: RunNumber,
     /// The definition's id.
     pub workflow: String,
-    /// Its version.
+    /// The definition's version.
     pub version: String,
-    /// Its content: a run never moves under another plan.
+    /// The hash of the definition's content: a run never moves under another plan.
     pub plan_hash: PlanHash,
     /// Shared by everything that belongs together.
     pub correlation_id: String,
@@ -74,9 +72,9 @@ pub struct Origin {
     pub entity_id: Option<String>,
     /// The run that waits for this one.
     pub parent: Option<ParentLink>,
-    /// All jitter of this run comes from here.
+    /// All jitter of this run is derived from it.
     pub seed: u64,
-    /// `$.input`
+    /// The value of `$.input`.
     #[serde(with = "codec::json")]
     pub input: Json,
     /// `$.event` at the start: the trigger, if there was one.
@@ -84,10 +82,10 @@ pub struct Origin {
     pub event: Option<Json>,
 }
 
-impl Origin {
-    /// A run of a plan with nothing but its name: no input, correlated with itself, its jitter drawn from its id.
+impl RunOrigin {
+    /// A run with defaults: no input, the instance id as correlation id, and a seed derived from id and run number.
     pub fn new(instance_id: InstanceId, run: RunNumber, plan: &Plan) -> Self {
-        let seed = Self::seed_of(&instance_id, run);
+        let seed = Self::derive_seed(&instance_id, run);
         Self {
             correlation_id: instance_id.as_str().to_owned(),
             instance_id,
@@ -103,12 +101,11 @@ impl Origin {
         }
     }
 
-    /// The seed of a run that is given none.
-    pub(crate) fn seed_of(instance_id: &InstanceId, run: RunNumber) -> u64 {
+    /// The default seed of a run.
+    pub(crate) fn derive_seed(instance_id: &InstanceId, run: RunNumber) -> u64 {
         digest_number(&[b"seed", instance_id.as_str().as_bytes(), &run.0.to_be_bytes()])
     }
 
-    /// Instance id and run number.
     pub fn execution_id(&self) -> ExecutionId {
         ExecutionId { instance: self.instance_id.clone(), run: self.run }
     }
@@ -117,25 +114,25 @@ impl Origin {
 /// The `workflow` state that started this run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ParentLink {
-    /// The parent instance.
+    /// The parent's instance id.
     pub instance_id: InstanceId,
-    /// Its run.
+    /// The parent's run number.
     pub run: RunNumber,
-    /// The command that started this one.
+    /// The parent's command that started this run.
     pub command: CommandId,
 }
 
-/// What changes every turn. Small: everything that can be many has its own parts.
+/// The part that changes every turn. It is small: elements of collections have their own parts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Header {
     pub(crate) status: Status,
     pub(crate) started_at: Timestamp,
     pub(crate) updated_at: Timestamp,
-    pub(crate) commands: u64,
-    pub(crate) branches: u32,
-    pub(crate) history: u64,
-    /// Counts arrivals: buffered events, held messages, compensations and waits are ordered by it.
-    pub(crate) arrivals: u64,
+    pub(crate) command_count: u64,
+    pub(crate) branch_count: u32,
+    pub(crate) history_count: u64,
+    /// Counts arrivals: it orders buffered events, held messages, compensations and waits.
+    pub(crate) arrival_count: u64,
     pub(crate) transitions: u64,
     /// Transitions at which the run is parked; raised by resume. 0 = not yet set.
     pub(crate) transitions_allowed: u64,
@@ -144,25 +141,25 @@ pub struct Header {
     pub(crate) compensated: bool,
     pub(crate) data_bytes: u64,
     pub(crate) buffered_bytes: u64,
-    /// Branches with something to do without a message, innermost last. A chain of fan-outs, so it stays short.
-    pub(crate) ready: Vec<BranchId>,
+    /// Branches that can move without a message, innermost last. They are a chain of fan-outs, so the list stays short.
+    pub(crate) ready_branches: Vec<BranchId>,
     pub(crate) suspended: bool,
-    pub(crate) closing: Option<Closing>,
-    /// The workflow's own timeout, or the recovery's.
-    pub(crate) timer: Option<CommandId>,
-    pub(crate) escalation: Option<Escalation>,
-    pub(crate) failed_at: Option<FailedAt>,
-    /// States entered since the last message: a run that never rests is parked.
+    pub(crate) closing: Option<ClosingProgress>,
+    /// The timer of the workflow's own timeout, or of the recovery's.
+    pub(crate) workflow_timer: Option<CommandId>,
+    pub(crate) escalation: Option<EscalationStage>,
+    pub(crate) rewind_point: Option<RewindPoint>,
+    /// States entered since the last message: a run that never waits is parked.
     pub(crate) entered_since_message: u64,
-    /// A rewind is under way: branches from this number on are still to be looked at.
-    pub(crate) rewind_from: Option<u32>,
+    /// Set during a rewind: branches from this number on are still to be processed.
+    pub(crate) rewind_next_branch: Option<u32>,
 }
 
-/// The run is about to end: work in flight is being cancelled, a bounded number per turn.
+/// Progress of a run that is about to end: calls in flight are cancelled, a bounded number per turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Closing {
+pub(crate) struct ClosingProgress {
     pub(crate) ending: Ending,
-    /// Branches below this number still may have work in flight.
+    /// Branches below this number may still have calls in flight.
     pub(crate) cancel_below: u32,
 }
 
@@ -173,20 +170,20 @@ pub(crate) enum Ending {
     Terminate(String),
 }
 
-/// How far the escalation of a workflow timeout has come.
+/// The stage of the escalation after a workflow timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Escalation {
-    /// The channel is being told.
+pub(crate) enum EscalationStage {
+    /// The escalation channel is being notified.
     Notifying,
-    /// The recovery state has the floor.
+    /// The run continues at the recovery state.
     Recovering,
-    /// Undoing, then failing.
+    /// The run compensates, then fails.
     Compensating,
 }
 
-/// Where rewind goes on.
+/// The state at which a rewind continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct FailedAt {
+pub(crate) struct RewindPoint {
     pub(crate) branch: BranchId,
     pub(crate) state: StateId,
     pub(crate) visit: u32,
@@ -201,7 +198,7 @@ pub(crate) struct Branch {
     pub(crate) state: StateId,
     pub(crate) visit: u32,
     pub(crate) redrive: u32,
-    /// Visits of states that can repeat; the others are visited once.
+    /// Number of visits of each repeatable state; the others are visited once.
     pub(crate) visits: BTreeMap<StateId, u32>,
     pub(crate) entered_at: Timestamp,
     pub(crate) phase: Phase,
@@ -213,20 +210,20 @@ pub(crate) struct BranchParent {
     pub(crate) index: u32,
 }
 
-/// A completed task that can be undone.
+/// A completed task that can be compensated.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct UndoRecord {
-    /// The branch that did it and its ancestors.
+pub(crate) struct CompensationRecord {
+    /// The branch that ran the task, and its ancestors.
     pub(crate) branches: Vec<BranchId>,
     pub(crate) state: StateId,
     pub(crate) visit: u32,
     pub(crate) activity: String,
     #[serde(with = "codec::json")]
     pub(crate) input: Json,
-    pub(crate) secrets: Vec<String>,
+    pub(crate) secret_pointers: Vec<String>,
 }
 
-/// An event nobody has waited for yet.
+/// An event that no branch has consumed yet.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct BufferedEvent {
     #[serde(with = "codec::json")]
@@ -235,20 +232,18 @@ pub(crate) struct BufferedEvent {
 
 /// A piece of data with its size.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Slot {
+pub(crate) struct DataSlot {
     #[serde(with = "codec::json")]
     pub(crate) value: Json,
     pub(crate) bytes: u64,
 }
 
-/// What a run ended with.
+/// The result of an ended run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Its output.
     Completed(#[serde(with = "codec::json")] Json),
-    /// Its error.
     Failed(Failure),
-    /// Who ended it.
+    /// The requester and the reason.
     Terminated(String),
     /// The next run's input.
     ContinuedAsNew(#[serde(with = "codec::json")] Json),

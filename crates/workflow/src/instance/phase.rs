@@ -1,6 +1,6 @@
-//! What a branch is doing: the explicit state machine of a run, one variant per way of not moving.
+//! The phases of a branch within its state: the explicit state machine of a run. `advance` makes the transitions.
 //!
-//! These types are stored: fields and variants are append-only, and their order is pinned by tests (docs/formats/instance.md).
+//! These types are stored: fields and variants are append-only, and tests pin their order (docs/formats/instance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,88 +8,88 @@ use crate::failure::Failure;
 use crate::ids::CommandId;
 use crate::time::Timestamp;
 
-/// What a branch is doing in its state.
+/// The phase of a branch within its state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// About to enter its state.
+    /// The branch is about to enter its state.
     Ready,
-    /// An activity is out.
-    Task(Delivery),
-    /// A wait for a moment.
+    /// The branch waits for the result of an activity.
+    Task(CallProgress),
+    /// The branch waits for a point in time.
     Timer { timer: CommandId },
-    /// A wait for an event, in order of `since`.
+    /// The branch waits for an event; waiting branches are ordered by `since`.
     Event { name: String, since: u64, timer: Option<CommandId> },
-    /// A child is out.
+    /// The branch waits for a child run.
     Child { child: CommandId, timer: Option<CommandId> },
-    /// Branches are out, or still to be spawned.
-    FanOut(FanOut),
-    /// Descendants are being removed, a bounded number per turn; then it goes on.
-    Collapsing(Then),
-    /// Compensations are running.
-    Undoing(Undoing),
-    /// The escalation channel is being told.
-    Notifying(Delivery),
-    /// Ended well; the result is in its slot until the join.
+    /// The branch waits for its branches, or has still to spawn some.
+    FanOut(FanOutProgress),
+    /// The descendants are being removed, a bounded number per turn; then the given action follows.
+    Collapsing(AfterCollapse),
+    /// Compensation steps are running.
+    Compensating(CompensationProgress),
+    /// The escalation channel is being notified.
+    Notifying(CallProgress),
+    /// The branch ended successfully; its result stays in its slot until the join.
     Succeeded,
-    /// Ended with an error; kept for the join or for rewind.
+    /// The branch ended with an error; kept for the join or for rewind.
     Failed(Failure),
 }
 
-/// A dispatch in flight, as its retries are counted.
+/// Progress of a call over all its attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Delivery {
-    pub(crate) dispatch: CommandId,
-    /// Answers that count against the policy. The journal counts attempts.
+pub(crate) struct CallProgress {
+    pub(crate) call: CommandId,
+    /// Failures that count against the policy. The journal counts attempts.
     pub(crate) failures: u32,
     pub(crate) deadline: Option<Timestamp>,
-    /// The attempt that is out: failures of earlier ones have been counted.
+    /// The current attempt: failures of earlier attempts have been counted.
     pub(crate) attempt: u32,
 }
 
-/// How far a map or parallel has come. The branches themselves are parts of their own.
+/// Progress of a map or parallel. The branches themselves are parts of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct FanOut {
+pub(crate) struct FanOutProgress {
     pub(crate) total: u32,
-    /// As many branches as are allowed at once have been out: from now on the join is looked at before more are spawned.
-    pub(crate) filled: bool,
+    /// True once the maximum number of branches ran at once: from then on the join is checked before more are spawned.
+    pub(crate) reached_concurrency: bool,
     pub(crate) spawned: u32,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
 }
 
-impl FanOut {
+impl FanOutProgress {
     pub(crate) fn running(&self) -> u32 {
         self.spawned.saturating_sub(self.succeeded).saturating_sub(self.failed)
     }
 }
 
-/// What follows when a branch's descendants are gone.
+/// The action that follows when a branch's descendants have been removed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Then {
-    /// The join is decided: go on with the results.
+pub(crate) enum AfterCollapse {
+    /// The join is decided: continue with the results.
     Join,
     /// Raise this error at the map or parallel.
     Raise(Failure),
-    /// This branch itself has failed.
+    /// Fail this branch with this error.
     FailBranch(Failure),
-    /// The workflow timed out: tell the channel.
+    /// The workflow timed out: notify the escalation channel.
     Escalate,
-    /// Recovery failed or ran out: undo, then fail with this.
+    /// Recovery failed or timed out: compensate, then fail the run with this error.
     Compensate(Failure),
-    /// The run has failed with this.
+    /// Fail the run with this error.
     FailRun(Failure),
 }
 
-/// How far a compensation has come.
+/// Progress of a compensation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Undoing {
-    /// Position in the explicit steps; records are taken from the end instead.
+pub(crate) struct CompensationProgress {
+    /// Position in the explicit steps; recorded compensations are taken from the newest instead.
     pub(crate) position: u32,
-    /// The record being undone.
+    /// The recorded compensation that is running.
     pub(crate) record: Option<u64>,
-    pub(crate) delivery: Option<Delivery>,
+    pub(crate) call: Option<CallProgress>,
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
-    /// Fail the run with this afterwards (escalation), instead of going to `next`.
+    /// The error to fail the run with afterwards (escalation), instead of going to `next`.
     pub(crate) then_fail: Option<Failure>,
 }

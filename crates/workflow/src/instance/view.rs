@@ -1,4 +1,5 @@
-//! A run as people ask about it: where it is, what it waits for, and what it would take now. Reads only.
+//! Queries about a run: its current states, what its branches wait for, and which messages it accepts now. It only
+//! reads.
 
 use std::collections::BTreeSet;
 
@@ -10,61 +11,52 @@ use crate::limits::{
     Limits,
     definition::{JSON_DEPTH_MAX, NAME_CHARS_MAX},
 };
-use crate::message::{Message, Refusal};
+use crate::message::{Message, MessageRefusal};
 use crate::plan::Plan;
 use crate::time::Timestamp;
 
-/// Where one branch is.
+/// The current state of one branch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CurrentState {
     /// The state's path in the definition.
     pub state: String,
-    /// Since when.
+    /// The time the branch entered the state.
     pub since: Timestamp,
-    /// Why it does not move.
     pub waiting_for: WaitingFor,
 }
 
-/// Why a branch does not move.
+/// The thing a branch waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WaitingFor {
-    /// Nothing: it goes on with the next turn.
+    /// Nothing: the branch continues in the next turn.
     Nothing,
-    /// An activity's answer.
+    /// The result of an activity.
     Activity {
-        /// The dispatch.
-        dispatch: CommandId,
-        /// Deliveries that failed.
+        call: CommandId,
+        /// Number of failed attempts that count against the policy.
         failures: u32,
         /// When the step times out.
         deadline: Option<Timestamp>,
     },
-    /// A moment.
-    Timer {
-        /// The timer.
-        timer: CommandId,
-    },
+    /// A point in time.
+    Timer { timer: CommandId },
     /// An external event.
-    Event {
-        /// Its name.
-        name: String,
-    },
-    /// A child run's end.
+    Event { name: String },
+    /// The end of a child run.
     Child {
-        /// The command that started it.
+        /// The command that started the child.
         child: CommandId,
     },
-    /// Its own branches.
+    /// The branches of its map or parallel.
     Branches {
-        /// How many there are.
         total: u32,
-        /// How many have ended.
+        /// Number of branches that have ended.
         ended: u32,
     },
 }
 
 impl Instance {
-    /// Where every branch is that has not ended, outermost first.
+    /// The current states of all branches that have not ended, outermost first.
     pub fn current_states(&self, plan: &Plan) -> Vec<CurrentState> {
         let ended = |phase: &Phase| matches!(phase, Phase::Succeeded);
         let live = self.branches.values().filter(|branch| !ended(&branch.phase));
@@ -75,29 +67,29 @@ impl Instance {
         .collect()
     }
 
-    /// Whether a branch waits for the answer to this command.
-    pub fn expects(&self, command: CommandId) -> bool {
+    /// True if a branch waits for the result of this command.
+    pub fn awaits_command(&self, command: CommandId) -> bool {
         self.index.branch_of(command).is_some()
     }
 
-    /// Whether an activity is out for it.
-    pub fn has_calls(&self) -> bool {
+    /// True if a branch waits for the result of an activity.
+    pub fn has_open_calls(&self) -> bool {
         self.branches.values().any(|branch| match &branch.phase {
             Phase::Task(_) | Phase::Notifying(_) => true,
-            Phase::Undoing(undoing) => undoing.delivery.is_some(),
+            Phase::Compensating(compensation) => compensation.call.is_some(),
             _ => false,
         })
     }
 
-    /// Timers that the run or a branch of it waits for, but for those whose firing it holds.
-    pub fn timers(&self) -> BTreeSet<CommandId> {
+    /// Timers that the run or one of its branches waits for, except those that fired while the run was suspended.
+    pub fn open_timers(&self) -> BTreeSet<CommandId> {
         let of_branches = self.branches.values().filter_map(|branch| match branch.phase {
             Phase::Timer { timer } => Some(timer),
             Phase::Event { timer, .. } | Phase::Child { timer, .. } => timer,
             _ => None,
         });
-        let mut timers: BTreeSet<CommandId> = of_branches.chain(self.header.timer).collect();
-        for message in self.held.values() {
+        let mut timers: BTreeSet<CommandId> = of_branches.chain(self.header.workflow_timer).collect();
+        for message in self.held_messages.values() {
             if let Message::TimerFired { timer } = message {
                 timers.remove(timer);
             }
@@ -105,12 +97,12 @@ impl Instance {
         timers
     }
 
-    /// The failure of a call that it holds, to decide upon when it is resumed.
-    pub fn held_failure(&self, dispatch: CommandId) -> Option<&Failure> {
-        self.held.values().find_map(|message| match message {
+    /// The failure of a call that arrived while the run was suspended; the retry is decided when the run is resumed.
+    pub fn held_call_failure(&self, call: CommandId) -> Option<&Failure> {
+        self.held_messages.values().find_map(|message| match message {
             Message::ActivityFailed { command, failure, .. }
             | Message::ActivityDeferred { command, failure, .. }
-                if *command == dispatch =>
+                if *command == call =>
             {
                 Some(failure)
             }
@@ -118,51 +110,53 @@ impl Instance {
         })
     }
 
-    /// Whether a message would be taken now: the answer for whoever sends it, before it enters the inbox.
-    pub fn accepts(&self, message: &Message, limits: &Limits) -> Result<(), Refusal> {
+    /// Checks if a message would be accepted now, so that its sender gets a reply before it enters the inbox.
+    pub fn check_message(&self, message: &Message, limits: &Limits) -> Result<(), MessageRefusal> {
         let status = self.status();
         match message {
-            Message::Rewind { .. } if status != Status::Failed => Err(Refusal::NotFailed { status }),
-            Message::Rewind { .. } if self.header.compensated => Err(Refusal::AlreadyCompensated),
-            Message::Rewind { .. } if !self.can_go_back() => Err(Refusal::NothingToRewind),
+            Message::Rewind { .. } if status != Status::Failed => Err(MessageRefusal::NotFailed { status }),
+            Message::Rewind { .. } if self.header.compensated => Err(MessageRefusal::AlreadyCompensated),
+            Message::Rewind { .. } if !self.can_rewind() => Err(MessageRefusal::NothingToRewind),
             Message::Rewind { .. } => Ok(()),
-            _ if status.is_terminal() || self.header.closing.is_some() => Err(Refusal::RunEnded { status }),
-            Message::Resume { .. } if !self.header.suspended => Err(Refusal::NotSuspended { status }),
+            _ if status.is_terminal() || self.header.closing.is_some() => {
+                Err(MessageRefusal::RunEnded { status })
+            }
+            Message::Resume { .. } if !self.header.suspended => Err(MessageRefusal::NotSuspended { status }),
             Message::EventRaised { name, payload } => {
                 let chars = name.chars().count();
                 if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-                    return Err(Refusal::EventName { chars });
+                    return Err(MessageRefusal::InvalidEventName { chars });
                 }
                 let bytes = message.payload_bytes();
                 if bytes > limits.payload_bytes_max {
-                    return Err(Refusal::PayloadTooLarge { bytes, limit: limits.payload_bytes_max });
+                    return Err(MessageRefusal::PayloadTooLarge { bytes, limit: limits.payload_bytes_max });
                 }
                 if !json::depth_within(payload, JSON_DEPTH_MAX) {
-                    return Err(Refusal::PayloadTooDeep { limit: JSON_DEPTH_MAX });
+                    return Err(MessageRefusal::PayloadTooDeep { limit: JSON_DEPTH_MAX });
                 }
-                // Somebody who waits may take it: noise must not keep out what is waited for.
-                let awaited = !self.header.suspended && self.index.waiting_for(name).next().is_some();
-                self.buffer_full(message, limits).filter(|_| !awaited).map_or(Ok(()), Err)
+                // A waiting branch may consume it: unwanted events in the buffer must not block an awaited one.
+                let awaited = !self.header.suspended && self.index.event_waiters(name).next().is_some();
+                self.buffer_refusal(message, limits).filter(|_| !awaited).map_or(Ok(()), Err)
             }
             _ => Ok(()),
         }
     }
 
-    /// Why an event could not be kept.
-    pub(crate) fn buffer_full(&self, message: &Message, limits: &Limits) -> Option<Refusal> {
+    /// The reason why an event cannot be buffered, if there is one.
+    pub(crate) fn buffer_refusal(&self, message: &Message, limits: &Limits) -> Option<MessageRefusal> {
         let buffered = u32::try_from(self.buffered_count()).unwrap_or(u32::MAX);
         let bytes = self.header.buffered_bytes.saturating_add(message.payload_bytes());
         let full = buffered >= limits.buffered_max || bytes > limits.buffered_bytes_max;
-        full.then_some(Refusal::BufferFull { buffered, limit: limits.buffered_max })
+        full.then_some(MessageRefusal::BufferFull { buffered, limit: limits.buffered_max })
     }
 
-    fn can_go_back(&self) -> bool {
-        self.header.failed_at.is_some_and(|failed| self.branches.contains_key(&failed.branch))
+    fn can_rewind(&self) -> bool {
+        self.header.rewind_point.is_some_and(|point| self.branches.contains_key(&point.branch))
     }
 }
 
 impl Message {
-    /// Bytes of what the message carries.
+    /// Bytes of the message's payload.
     pub fn payload_bytes(&self) -> u64 {
         match self {
             Self::ActivityCompleted { result: payload, .. }
@@ -171,7 +165,9 @@ impl Message {
             Self::ActivityFailed { failure, .. }
             | Self::ActivityDeferred { failure, .. }
             | Self::ChildFailed { failure, .. }
-            | Self::ActivityUnkeepable { failure, .. } => (failure.message.len() + failure.code.len()) as u64,
+            | Self::ActivityResultRejected { failure, .. } => {
+                (failure.message.len() + failure.code.len()) as u64
+            }
             Self::Suspend { reason }
             | Self::Resume { reason }
             | Self::Terminate { reason }
@@ -183,8 +179,10 @@ impl Message {
 
 fn waiting_for(phase: &Phase) -> WaitingFor {
     match phase {
-        Phase::Task(delivery) | Phase::Notifying(delivery) => activity(delivery),
-        Phase::Undoing(undoing) => undoing.delivery.as_ref().map_or(WaitingFor::Nothing, activity),
+        Phase::Task(progress) | Phase::Notifying(progress) => waiting_for_activity(progress),
+        Phase::Compensating(compensation) => {
+            compensation.call.as_ref().map_or(WaitingFor::Nothing, waiting_for_activity)
+        }
         Phase::Timer { timer } => WaitingFor::Timer { timer: *timer },
         Phase::Event { name, .. } => WaitingFor::Event { name: name.clone() },
         Phase::Child { child, .. } => WaitingFor::Child { child: *child },
@@ -196,10 +194,6 @@ fn waiting_for(phase: &Phase) -> WaitingFor {
     }
 }
 
-fn activity(delivery: &super::Delivery) -> WaitingFor {
-    WaitingFor::Activity {
-        dispatch: delivery.dispatch,
-        failures: delivery.failures,
-        deadline: delivery.deadline,
-    }
+fn waiting_for_activity(progress: &super::CallProgress) -> WaitingFor {
+    WaitingFor::Activity { call: progress.call, failures: progress.failures, deadline: progress.deadline }
 }

@@ -1,19 +1,20 @@
-//! Bounds on what a path may cost, checked on its text before it is parsed: expressions in definitions are total and cheap.
+//! Bounds the cost of a path by its text, before it is parsed. It does not evaluate the path.
 //!
-//! RFC 9535 allows queries whose cost is exponential in their length (`$[*,*][*,*]…`) or a high power of the data (`$..*..*`).
-//! Within these bounds a query is linear in the data, times a small constant.
+//! RFC 9535 allows queries whose cost is exponential in their length (`$[*,*][*,*]…`) or a high power of the data
+//! (`$..*..*`). Within these bounds a query is linear in the data, times a small constant.
 
 use crate::limits::definition::{
     EXPRESSION_DEPTH_MAX, PATH_CHARS_MAX, PATH_COMMAS_MAX, PATH_DESCENDANTS_MAX,
 };
 
-/// The first bound the path breaks, in words.
+/// Checks all bounds; the error describes the first one that the path breaks.
 pub(super) fn check(path: &str) -> Result<(), String> {
     if path.chars().count() > PATH_CHARS_MAX {
         return Err(format!("it has more than {PATH_CHARS_MAX} characters"));
     }
     let bare = without_strings(path);
-    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut depth = 0_usize;
+    let mut deepest = 0;
     for c in bare.chars() {
         match c {
             '[' | '(' | '!' => depth += 1,
@@ -23,7 +24,9 @@ pub(super) fn check(path: &str) -> Result<(), String> {
         deepest = deepest.max(depth);
     }
     if deepest > EXPRESSION_DEPTH_MAX {
-        return Err(format!("brackets and negations nest more than {EXPRESSION_DEPTH_MAX} deep"));
+        return Err(format!(
+            "brackets and negations are nested more than {EXPRESSION_DEPTH_MAX} levels deep"
+        ));
     }
     if bare.matches("..").count() > PATH_DESCENDANTS_MAX {
         return Err(format!("it has more than {PATH_DESCENDANTS_MAX} descendant segment (..)"));
@@ -33,11 +36,13 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     }
     if ["match(", "search("].iter().any(|function| bare.replace(' ', "").contains(function)) {
         // Each node would compile a pattern, and data could choose it.
-        return Err("match() and search() are not available; a choice has the operator matches".to_owned());
+        return Err("match() and search() are not supported; use the operator matches of a choice".to_owned());
     }
     for inner in absolute_queries(&bare) {
         if inner.contains(['*', '?', ':']) || inner.contains("..") {
-            return Err("inside a filter, a path that starts at $ must be names and indexes only".to_owned());
+            return Err(
+                "inside a filter, a path that starts with $ may have only names and indexes".to_owned()
+            );
         }
     }
     Ok(())
@@ -46,7 +51,7 @@ pub(super) fn check(path: &str) -> Result<(), String> {
 /// The roots that filters of this text refer to by `$`; `None` if there are none.
 pub(super) fn roots_in_filters(rest: &str) -> Option<Vec<String>> {
     let is_name = |c: &char| c.is_ascii_alphanumeric();
-    // Names in brackets are blanked with the other strings; the full document serves those.
+    // Names in brackets are emptied like all strings; such a query gets the full document.
     let roots: Vec<String> = absolute_queries(&format!("${}", without_strings(rest)))
         .map(|query| query.trim_start_matches(['$', '.', ' ']).chars().take_while(is_name).collect())
         .collect();
@@ -64,7 +69,8 @@ fn absolute_queries(bare: &str) -> impl Iterator<Item = &str> {
     let starts = bare.match_indices('$').skip(1);
     starts.filter_map(|(start, _)| {
         let tail = bare.get(start..)?;
-        let (mut open, mut end) = (0_usize, tail.len());
+        let mut open = 0_usize;
+        let mut end = tail.len();
         for (at, c) in tail.char_indices() {
             match c {
                 '[' => open += 1,
@@ -80,7 +86,7 @@ fn absolute_queries(bare: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text with every quoted string emptied, so that its characters do not count.
+/// The text with every quoted string emptied, so that the characters in strings do not count.
 fn without_strings(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     let mut quote: Option<char> = None;

@@ -1,8 +1,9 @@
-//! Paths into a run's data: RFC 9535 JSONPath, compiled once, bounded in cost, evaluated without copying where possible.
+//! Paths into a run's data: RFC 9535 JSONPath, compiled once, bounded in cost, evaluated without copying where
+//! possible. This file does not know where the data is stored: see [`Roots`].
 //!
-//! A path starts at one of the roots (`$.input`, `$.state`, …). A singular path (names and indexes only) has one value or is
-//! missing, which is an error naming the path unless it ends in `?`, which makes it null. Any other query gives an array of
-//! what it finds, possibly empty. This file does not know where the data is kept: see [`Roots`].
+//! A path starts at one of the roots (`$.input`, `$.state`, …). A singular path (names and indexes only) has one value,
+//! or none: that is an error that names the path, or null if the path ends in `?`. Any other query gives an array of
+//! the values it selects, possibly empty.
 
 mod cost;
 mod reference;
@@ -17,14 +18,14 @@ use serde_json_path::JsonPath;
 
 pub use reference::{AssignError, Reference};
 pub use singular::Segment;
-pub use template::{Template, Unfilled};
+pub use template::{RenderError, Template};
 
-/// What a path can start at.
+/// The root that a path starts at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Root {
     /// The run's input.
     Input,
-    /// What the run's states have written.
+    /// The values that the run's states have written.
     State,
     /// Ids and times of the run.
     System,
@@ -34,7 +35,7 @@ pub enum Root {
     Error,
     /// The item of the innermost map.
     Item,
-    /// Its position.
+    /// The position of that item.
     Index,
 }
 
@@ -50,12 +51,12 @@ impl Root {
         (Self::Index, "index"),
     ];
 
-    /// Its name in a path.
+    /// The root's name in a path.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(root, _)| *root == self).map_or("", |(_, name)| name)
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(root, _)| *root)
     }
 }
@@ -64,66 +65,48 @@ impl Root {
 pub const SYSTEM_FIELDS: [&str; 7] =
     ["instanceId", "executionId", "correlationId", "entityId", "startTime", "currentTime", "newId"];
 
-/// Why a text is not a path we run.
+/// Why a path is rejected. `path` is the text as written, truncated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathError {
     /// Not RFC 9535.
     #[error("{path:?} is not a JSONPath: {reason}")]
-    Syntax {
-        /// As written.
-        path: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// It starts at something a run does not have.
+    Syntax { path: String, reason: String },
+    /// The path starts at an unknown root.
     #[error("{path:?} must start with $.input, $.state, $.system, $.event, $.error, $.item or $.index")]
-    UnknownRoot {
-        /// As written.
-        path: String,
-    },
+    UnknownRoot { path: String },
     /// `$.system` has a fixed set of names.
-    #[error("{path:?} names nothing below $.system; it has {}", SYSTEM_FIELDS.join(", "))]
-    UnknownSystemField {
-        /// As written.
-        path: String,
-    },
-    /// It could take too long on large data.
+    #[error("{path:?} is not a field of $.system; it has {}", SYSTEM_FIELDS.join(", "))]
+    UnknownSystemField { path: String },
+    /// The path could take too long on large data.
     #[error("{path:?} could be too costly: {reason}")]
     TooCostly {
-        /// As written.
         path: String,
-        /// Which bound it breaks.
+        /// The bound it breaks.
         reason: String,
     },
-    /// A query is never missing, so marking it optional says nothing.
+    /// A query always has a value, so marking it optional has no meaning.
     #[error(
         "{path:?} is a query and gives an array, possibly empty: the ? at its end has no meaning, remove it"
     )]
-    OptionalQuery {
-        /// As written.
-        path: String,
-    },
-    /// Only some places can be written.
+    OptionalQuery { path: String },
+    /// The path is not a place in `$.state` that can be written.
     #[error("{path:?} cannot be written to: write $.state.name, with further names or indexes after it")]
-    NotAReference {
-        /// As written.
-        path: String,
-    },
+    NotAReference { path: String },
 }
 
-/// Where data comes from, by root. Implemented by whoever holds it.
+/// The data that paths read, by root. The owner of the data implements it.
 pub trait Roots {
-    /// `$.root`
-    fn whole(&self, root: Root) -> Option<Cow<'_, Value>>;
-    /// `$.root.name`, without building the whole where that costs something.
-    fn field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>>;
+    /// The value of `$.root`.
+    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>>;
+    /// The value of `$.root.name`, without building the whole root where that is expensive.
+    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>>;
 }
 
 /// A required path without a value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path} has no value here")]
-pub struct Missing {
-    /// As written.
+pub struct MissingValue {
+    /// The path as written.
     pub path: String,
 }
 
@@ -135,18 +118,18 @@ pub struct Path {
     /// Names and indexes that lead to one place.
     steps: Vec<Segment>,
     optional: bool,
-    query: Query,
+    query: PathQuery,
 }
 
-/// What is left after the singular steps.
+/// The part of a path after its singular steps.
 #[derive(Clone)]
-enum Query {
-    /// Nothing: the place itself.
+enum PathQuery {
+    /// Nothing: the path is singular.
     None,
-    /// A query on that place.
-    Below(Box<JsonPath>),
-    /// A query whose filters look elsewhere (`$` inside a filter), so it runs on the document with these roots.
-    Across(Box<JsonPath>, Vec<Root>),
+    /// A query on the value that the steps lead to.
+    Relative(Box<JsonPath>),
+    /// A query whose filters refer to roots (`$` inside a filter), so it runs on a document with these roots.
+    WholeDocument(Box<JsonPath>, Vec<Root>),
 }
 
 impl Path {
@@ -155,14 +138,14 @@ impl Path {
         let path = || text.chars().take(120).collect::<String>();
         let (body, optional) = text.strip_suffix('?').map_or((text, false), |body| (body, true));
         cost::check(body).map_err(|reason| PathError::TooCostly { path: path(), reason })?;
-        let (mut steps, rest) = singular::prefix(body).ok_or_else(|| PathError::Syntax {
+        let (mut steps, rest) = singular::singular_prefix(body).ok_or_else(|| PathError::Syntax {
             path: path(),
             reason: "it does not start with $".to_owned(),
         })?;
         let whole = JsonPath::parse(body)
             .map_err(|error| PathError::Syntax { path: path(), reason: error.message().to_owned() })?;
         let root = match steps.first() {
-            Some(Segment::Name(name)) => Root::named(name),
+            Some(Segment::Name(name)) => Root::from_name(name),
             _ => None,
         };
         let root = root.ok_or_else(|| PathError::UnknownRoot { path: path() })?;
@@ -176,77 +159,76 @@ impl Path {
             return Err(PathError::OptionalQuery { path: path() });
         }
         let query = if rest.is_empty() {
-            Query::None
+            PathQuery::None
         } else if let Some(roots) = cost::roots_in_filters(rest) {
-            let mut roots: Vec<Root> = roots.iter().filter_map(|name| Root::named(name)).collect();
+            let mut roots: Vec<Root> = roots.iter().filter_map(|name| Root::from_name(name)).collect();
             roots.push(root);
-            Query::Across(Box::new(whole), roots)
+            PathQuery::WholeDocument(Box::new(whole), roots)
         } else {
             let below = JsonPath::parse(&format!("${rest}"))
                 .map_err(|error| PathError::Syntax { path: path(), reason: error.message().to_owned() })?;
-            Query::Below(Box::new(below))
+            PathQuery::Relative(Box::new(below))
         };
         Ok(Self { text: text.to_owned(), root, steps, optional, query })
     }
 
-    /// As written.
+    /// The path as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where it starts.
     pub fn root(&self) -> Root {
         self.root
     }
 
-    /// The value, or `None` when a singular path finds nothing: for conditions, where that is no error.
+    /// The value, or `None` if a singular path has none: for conditions, where that is not an error.
     pub fn find<'a>(&self, roots: &'a dyn Roots) -> Option<Cow<'a, Value>> {
-        if let Query::Across(query, needed) = &self.query {
+        if let PathQuery::WholeDocument(query, needed) = &self.query {
             let document = needed
                 .iter()
-                .filter_map(|root| Some((root.name().to_owned(), roots.whole(*root)?.into_owned())))
+                .filter_map(|root| Some((root.name().to_owned(), roots.root_value(*root)?.into_owned())))
                 .collect();
-            return Some(Cow::Owned(nodes(query, &Value::Object(document))));
+            return Some(Cow::Owned(query_to_array(query, &Value::Object(document))));
         }
         let place = match self.steps.split_first() {
             Some((Segment::Name(name), rest)) => {
-                roots.field(self.root, name).and_then(|value| walk(value, rest))
+                roots.root_field(self.root, name).and_then(|value| follow_segments(value, rest))
             }
-            _ => roots.whole(self.root).and_then(|value| walk(value, &self.steps)),
+            _ => roots.root_value(self.root).and_then(|value| follow_segments(value, &self.steps)),
         };
         match &self.query {
-            Query::Below(query) => {
-                Some(Cow::Owned(place.map_or_else(|| Value::Array(Vec::new()), |value| nodes(query, &value))))
-            }
+            PathQuery::Relative(query) => Some(Cow::Owned(
+                place.map_or_else(|| Value::Array(Vec::new()), |value| query_to_array(query, &value)),
+            )),
             _ => place,
         }
     }
 
-    /// The value as a template uses it: missing is an error, or null when optional.
-    pub fn get<'a>(&self, roots: &'a dyn Roots) -> Result<Cow<'a, Value>, Missing> {
+    /// The value for a template: a missing value is an error, or null if the path is optional.
+    pub fn get<'a>(&self, roots: &'a dyn Roots) -> Result<Cow<'a, Value>, MissingValue> {
         match self.find(roots) {
             Some(value) => Ok(value),
             None if self.optional => Ok(Cow::Owned(Value::Null)),
-            None => Err(Missing { path: self.text.clone() }),
+            None => Err(MissingValue { path: self.text.clone() }),
         }
     }
 }
 
-fn nodes(query: &JsonPath, value: &Value) -> Value {
+fn query_to_array(query: &JsonPath, value: &Value) -> Value {
     Value::Array(query.query(value).all().into_iter().cloned().collect())
 }
 
-fn walk<'a>(value: Cow<'a, Value>, steps: &[Segment]) -> Option<Cow<'a, Value>> {
+fn follow_segments<'a>(value: Cow<'a, Value>, steps: &[Segment]) -> Option<Cow<'a, Value>> {
     if steps.is_empty() {
         return Some(value);
     }
     match value {
-        Cow::Borrowed(value) => steps.iter().try_fold(value, step).map(Cow::Borrowed),
-        Cow::Owned(value) => steps.iter().try_fold(&value, step).cloned().map(Cow::Owned),
+        Cow::Borrowed(value) => steps.iter().try_fold(value, follow_segment).map(Cow::Borrowed),
+        Cow::Owned(value) => steps.iter().try_fold(&value, follow_segment).cloned().map(Cow::Owned),
     }
 }
 
-fn step<'a>(value: &'a Value, segment: &Segment) -> Option<&'a Value> {
+fn follow_segment<'a>(value: &'a Value, segment: &Segment) -> Option<&'a Value> {
     match segment {
         Segment::Name(name) => value.as_object()?.get(name),
         Segment::Index(index) => {

@@ -1,74 +1,65 @@
-//! A place in `$.state` that a result can be written to.
+//! References: places in `$.state` that a result can be written to. This file does not store the result.
 //!
-//! Writing creates objects on the way; it never turns a value of another kind into an object, and never grows an array.
+//! Writing creates missing objects on the way. It never turns a value of another type into an object, and never grows
+//! an array.
 
 use serde_json::{Map, Value};
 
-use super::{Path, PathError, Query, Root, Segment};
+use super::{Path, PathError, PathQuery, Root, Segment};
 
 /// A compiled place to write to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
     text: String,
-    /// The top-level name: what a turn stores as one part.
+    /// The top-level name; its value is stored as one part.
     slot: String,
     steps: Vec<Segment>,
 }
 
-/// Why a value cannot be written at its place.
+/// Why a value cannot be written to a reference.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AssignError {
-    /// A name below something that is no object.
+    /// A name is applied to a value that is not an object.
     #[error("{reference}: the value before {name:?} is not an object")]
-    NotAnObject {
-        /// Where to.
-        reference: String,
-        /// The name that has no place.
-        name: String,
-    },
-    /// An index below something that is no array, or past its end.
+    NotAnObject { reference: String, name: String },
+    /// An index is applied to a value that is not an array, or is past its end.
     #[error("{reference}: there is no element {index} to replace")]
-    NoElement {
-        /// Where to.
-        reference: String,
-        /// The index that has no place.
-        index: i64,
-    },
+    NoElement { reference: String, index: i64 },
 }
 
 impl Reference {
-    /// Compiles a place: `$.state.name…`.
+    /// Compiles a reference such as `$.state.name`.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let refuse = || PathError::NotAReference { path: text.chars().take(120).collect() };
+        let not_a_reference = || PathError::NotAReference { path: text.chars().take(120).collect() };
         let path = Path::parse(text)?;
         let mut steps = path.steps.clone();
-        let plain = path.root == Root::State && matches!(path.query, Query::None) && !path.optional;
+        let plain = path.root == Root::State && matches!(path.query, PathQuery::None) && !path.optional;
         let counts_from_end = steps.iter().any(|step| matches!(step, Segment::Index(index) if *index < 0));
         if !plain || steps.is_empty() || counts_from_end {
-            return Err(refuse());
+            return Err(not_a_reference());
         }
         match steps.remove(0) {
             Segment::Name(slot) => Ok(Self { text: text.to_owned(), slot, steps }),
-            Segment::Index(_) => Err(refuse()),
+            Segment::Index(_) => Err(not_a_reference()),
         }
     }
 
-    /// As written.
+    /// The reference as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The slot it writes into.
+    /// The name of the slot it writes to.
     pub fn slot(&self) -> &str {
         &self.slot
     }
 
-    /// Whether the whole slot is replaced.
+    /// True if the whole slot is replaced.
     pub fn is_whole_slot(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The slot's value with `value` at this place.
+    /// Returns the slot's value with `value` at this place.
     pub fn assign(&self, slot: Option<&Value>, value: Value) -> Result<Value, AssignError> {
         let mut whole = slot.cloned().unwrap_or(Value::Null);
         let mut place = &mut whole;

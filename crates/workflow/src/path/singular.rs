@@ -1,7 +1,8 @@
-//! The leading part of a path that leads to one place: `$`, then names and indexes.
+//! Parses the singular prefix of a path, which leads to one place: `$`, then names and indexes. The rest of the path is
+//! left to the JSONPath library.
 //!
-//! Reads every spelling RFC 9535 has for them (`.name`, `['name']`, `["name"]`, `[3]`, blanks and escapes included), because a
-//! singular path means its value and any other query an array.
+//! It accepts every spelling of RFC 9535 (`.name`, `['name']`, `["name"]`, `[3]`, blanks and escapes included), because
+//! a singular path stands for its value and any other query for an array.
 
 /// One step of a singular path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,33 +13,33 @@ pub enum Segment {
     Index(i64),
 }
 
-/// What RFC 9535 calls blank space.
+/// The blank space of RFC 9535.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// The longest singular prefix and the text after it; `None` if the text does not start with `$`.
-pub(super) fn prefix(text: &str) -> Option<(Vec<Segment>, &str)> {
+pub(super) fn singular_prefix(text: &str) -> Option<(Vec<Segment>, &str)> {
     let mut rest = text.strip_prefix('$')?;
     let mut segments = Vec::new();
-    while let Some((segment, after)) = segment(rest) {
+    while let Some((segment, after)) = parse_segment(rest) {
         segments.push(segment);
         rest = after;
     }
     Some((segments, rest))
 }
 
-fn segment(text: &str) -> Option<(Segment, &str)> {
+fn parse_segment(text: &str) -> Option<(Segment, &str)> {
     let text = text.trim_start_matches(BLANKS);
     if let Some(rest) = text.strip_prefix('.') {
         let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric() || !c.is_ascii();
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let (name, rest) = rest.split_at_checked(end)?;
         let starts_well = name.chars().next().is_some_and(|c| !c.is_ascii_digit());
-        // A name directly before `(` would be a function call; the full parser will say what it thinks of it.
+        // A name directly before `(` would be a function call; the full parser reports it.
         return (starts_well && !rest.starts_with('(')).then(|| (Segment::Name(name.to_owned()), rest));
     }
     let inside = text.strip_prefix('[')?.trim_start_matches(BLANKS);
     if inside.starts_with(['\'', '"']) {
-        let (name, rest) = quoted(inside)?;
+        let (name, rest) = parse_quoted_name(inside)?;
         let rest = rest.trim_start_matches(BLANKS).strip_prefix(']')?;
         return Some((Segment::Name(name), rest));
     }
@@ -50,8 +51,8 @@ fn segment(text: &str) -> Option<(Segment, &str)> {
     Some((Segment::Index(index), rest))
 }
 
-/// Reads a quoted name and answers what follows it. JSON's escapes, and the quote's own.
-fn quoted(text: &str) -> Option<(String, &str)> {
+/// Parses a quoted name, with JSON's escapes and the escaped quote, and returns it with the text that follows.
+fn parse_quoted_name(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next()?;
     let mut json = String::from("\"");
     let mut chars = text.char_indices().skip(1);

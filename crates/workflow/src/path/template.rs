@@ -1,45 +1,45 @@
-//! Values with holes: JSON in which strings that start with `$` are paths. `$$` writes a literal `$`.
+//! Templates: JSON in which strings that start with `$` are paths. `$$` writes a literal `$`. This file does not
+//! resolve secrets.
 //!
-//! `{"secretRef": "…"}` is written out by the author and passes through untouched; its places are known, and only they are
-//! resolved at dispatch.
+//! `{"secretRef": "…"}` is written by the author and passes through unchanged. Its places are known, and dispatch
+//! resolves only those.
 
 use serde_json::{Map, Value};
 
-use super::{Missing, Path, PathError, Roots};
+use super::{MissingValue, Path, PathError, Roots};
 
-/// A compiled template. Parts without paths are kept as they are.
+/// A compiled template. Parts without paths are stored as literals.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Template {
-    /// No holes.
+    /// A value without paths.
     Literal(Value),
-    /// One hole.
     Path(Path),
-    /// Elements, some with holes.
+    /// An array with at least one path in it.
     Array(Vec<Template>),
-    /// Members, some with holes.
+    /// An object with at least one path in it.
     Object(Vec<(String, Template)>),
 }
 
 impl Template {
-    /// Compiles a template. Errors come with the JSON pointer of the string they are about, relative to the template.
+    /// Compiles a template. Each error has the JSON pointer of its string, relative to the template.
     pub fn compile(value: &Value, errors: &mut Vec<(String, PathError)>) -> Self {
         compile_at(value, &mut String::new(), errors)
     }
 
-    /// The value with every hole filled, at most so many bytes of it.
-    pub fn render(&self, roots: &dyn Roots, bytes_max: u64) -> Result<Value, Unfilled> {
-        let (value, unfilled) = self.render_lenient(roots, bytes_max);
-        unfilled.map_or(Ok(value), Err)
+    /// Replaces every path by its value; the result has at most `bytes_max` bytes.
+    pub fn render(&self, roots: &dyn Roots, bytes_max: u64) -> Result<Value, RenderError> {
+        let (value, error) = self.render_lenient(roots, bytes_max);
+        error.map_or(Ok(value), Err)
     }
 
-    /// The value with null in every hole that could not be filled, and the first reason for one.
-    pub fn render_lenient(&self, roots: &dyn Roots, bytes_max: u64) -> (Value, Option<Unfilled>) {
-        let mut filling = Filling { roots, bytes_max, bytes_left: bytes_max, unfilled: None };
-        let value = filling.fill(self);
-        (value, filling.unfilled)
+    /// Like `render`, but with null for every path that has no value; also returns the first error.
+    pub fn render_lenient(&self, roots: &dyn Roots, bytes_max: u64) -> (Value, Option<RenderError>) {
+        let mut renderer = Renderer { roots, bytes_max, bytes_left: bytes_max, first_error: None };
+        let value = renderer.render(self);
+        (value, renderer.first_error)
     }
 
-    /// The value, if there are no holes.
+    /// The value, if the template has no paths.
     pub fn literal(&self) -> Option<&Value> {
         match self {
             Self::Literal(value) => Some(value),
@@ -47,8 +47,8 @@ impl Template {
         }
     }
 
-    /// The places where the author refers to a secret: objects with `secretRef` alone, written out.
-    pub fn secrets(&self) -> Vec<String> {
+    /// The places where the author refers to a secret: literal objects that have only `secretRef`.
+    pub fn secret_pointers(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.collect_secrets("", &mut found);
         found
@@ -57,7 +57,7 @@ impl Template {
     fn collect_secrets(&self, at: &str, found: &mut Vec<String>) {
         fn in_value(value: &Value, at: &str, found: &mut Vec<String>) {
             match value {
-                Value::Object(_) if is_secret(value) => found.push(at.to_owned()),
+                Value::Object(_) if is_secret_ref(value) => found.push(at.to_owned()),
                 Value::Object(fields) => {
                     for (name, field) in fields {
                         in_value(field, &format!("{at}/{}", crate::finding::pointer_token(name)), found);
@@ -87,13 +87,13 @@ impl Template {
         }
     }
 
-    /// Objects whose `secretRef` has a hole in it.
-    pub fn secrets_from_data(&self) -> Vec<String> {
+    /// The places of paths inside a `secretRef`.
+    pub fn dynamic_secret_pointers(&self) -> Vec<String> {
         let in_reference = |at: &String| at.split('/').any(|token| token == "secretRef");
         self.paths().into_iter().map(|(at, _)| at).filter(in_reference).collect()
     }
 
-    /// The paths in it, with their pointers relative to the template.
+    /// All paths in the template, with their pointers relative to it.
     pub fn paths(&self) -> Vec<(String, &Path)> {
         let mut found = Vec::new();
         self.collect_paths("", &mut found);
@@ -118,56 +118,53 @@ impl Template {
     }
 }
 
-/// Why a hole could not be filled.
+/// Why a template could not be rendered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unfilled {
-    /// Its path has no value.
+pub enum RenderError {
+    /// A path has no value.
     #[error(transparent)]
-    Missing(#[from] Missing),
-    /// The whole would be too large. Found while filling: a few holes can multiply what they hold a thousand times.
+    Missing(#[from] MissingValue),
+    /// The result would be too large. Checked while rendering: a few paths can repeat a large value a thousand times.
     #[error("the value would have more than {bytes_max} bytes")]
-    TooLarge {
-        /// What it may have.
-        bytes_max: u64,
-    },
+    TooLarge { bytes_max: u64 },
 }
 
-/// Filling under way.
-struct Filling<'a> {
+/// The state of one rendering.
+struct Renderer<'a> {
     roots: &'a dyn Roots,
     bytes_max: u64,
     bytes_left: u64,
-    unfilled: Option<Unfilled>,
+    first_error: Option<RenderError>,
 }
 
-impl Filling<'_> {
-    fn fill(&mut self, template: &Template) -> Value {
-        // Once too large, nothing more is looked at: measuring on would cost what copying would have.
-        if matches!(self.unfilled, Some(Unfilled::TooLarge { .. })) {
+impl Renderer<'_> {
+    fn render(&mut self, template: &Template) -> Value {
+        // Once the result is too large, rendering stops: measuring further would cost as much as copying.
+        if matches!(self.first_error, Some(RenderError::TooLarge { .. })) {
             return Value::Null;
         }
         match template {
-            Template::Literal(value) => self.count(value).map_or(Value::Null, |()| value.clone()),
+            Template::Literal(value) => self.count_bytes(value).map_or(Value::Null, |()| value.clone()),
             Template::Path(path) => match path.get(self.roots) {
-                Ok(value) => self.count(&value).map_or(Value::Null, |()| value.into_owned()),
+                Ok(value) => self.count_bytes(&value).map_or(Value::Null, |()| value.into_owned()),
                 Err(missing) => {
-                    self.unfilled.get_or_insert(missing.into());
+                    self.first_error.get_or_insert(missing.into());
                     Value::Null
                 }
             },
-            Template::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
+            Template::Array(items) => items.iter().map(|item| self.render(item)).collect(),
             Template::Object(fields) => {
-                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.fill(field))).collect())
+                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.render(field))).collect())
             }
         }
     }
 
-    fn count(&mut self, value: &Value) -> Option<()> {
+    fn count_bytes(&mut self, value: &Value) -> Option<()> {
         let bytes = crate::json::size(value);
         match self.bytes_left.checked_sub(bytes) {
             Some(left) => self.bytes_left = left,
             None => {
-                self.unfilled = Some(Unfilled::TooLarge { bytes_max: self.bytes_max });
+                self.first_error = Some(RenderError::TooLarge { bytes_max: self.bytes_max });
                 return None;
             }
         }
@@ -175,8 +172,8 @@ impl Filling<'_> {
     }
 }
 
-/// `{"secretRef": "…"}` and nothing else.
-fn is_secret(value: &Value) -> bool {
+/// True for `{"secretRef": "…"}` without any other field.
+fn is_secret_ref(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|fields| fields.len() == 1 && fields.get("secretRef").is_some_and(Value::is_string))
@@ -196,7 +193,7 @@ fn compile_at(value: &Value, at: &mut String, errors: &mut Vec<(String, PathErro
         },
         Value::Array(items) => {
             let compile = |(position, item): (usize, &Value)| {
-                within(at, &position.to_string(), |at| compile_at(item, at, errors))
+                with_pointer_token(at, &position.to_string(), |at| compile_at(item, at, errors))
             };
             let compiled: Vec<Template> = items.iter().enumerate().map(compile).collect();
             match compiled.iter().map(Template::literal).collect::<Option<Vec<_>>>() {
@@ -207,7 +204,7 @@ fn compile_at(value: &Value, at: &mut String, errors: &mut Vec<(String, PathErro
         Value::Object(fields) => {
             let compile = |(name, field): (&String, &Value)| {
                 let token = crate::finding::pointer_token(name);
-                (name.clone(), within(at, &token, |at| compile_at(field, at, errors)))
+                (name.clone(), with_pointer_token(at, &token, |at| compile_at(field, at, errors)))
             };
             let compiled: Vec<(String, Template)> = fields.iter().map(compile).collect();
             let literal = |(name, field): &(String, Template)| Some((name.clone(), field.literal()?.clone()));
@@ -220,7 +217,7 @@ fn compile_at(value: &Value, at: &mut String, errors: &mut Vec<(String, PathErro
     }
 }
 
-fn within<T>(at: &mut String, token: &str, inside: impl FnOnce(&mut String) -> T) -> T {
+fn with_pointer_token<T>(at: &mut String, token: &str, inside: impl FnOnce(&mut String) -> T) -> T {
     let length = at.len();
     at.push('/');
     at.push_str(token);

@@ -1,4 +1,4 @@
-//! What paths mean, as tables.
+//! Tests of paths, references and templates, as tables.
 
 use super::*;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 struct Document(Value);
 
 impl Roots for Document {
-    fn whole(&self, root: Root) -> Option<Cow<'_, Value>> {
+    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>> {
         self.0.get(root.name()).map(Cow::Borrowed)
     }
-    fn field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
+    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
         self.0.get(root.name())?.get(name).map(Cow::Borrowed)
     }
 }
@@ -64,22 +64,22 @@ fn a_missing_path_is_an_error_that_names_it_unless_it_is_optional() {
 }
 
 #[test]
-fn what_is_no_path_is_refused_with_its_kind() {
-    let refused = |path: &str| Path::parse(path).unwrap_err();
+fn invalid_paths_are_rejected_with_the_kind_of_error() {
+    let error = |path: &str| Path::parse(path).unwrap_err();
     for path in
         ["$.", "$.input[", "$.input[01]", "$.state.list[?(@.x]", "$5.00", "$.input.a-b", "$.input.x(1)"]
     {
-        assert!(matches!(refused(path), PathError::Syntax { .. } | PathError::UnknownRoot { .. }), "{path}");
+        assert!(matches!(error(path), PathError::Syntax { .. } | PathError::UnknownRoot { .. }), "{path}");
     }
     for path in ["$", "$.nobody.x", "$[0]", "$..x", "$[*]"] {
-        assert!(matches!(refused(path), PathError::UnknownRoot { .. }), "{path}");
+        assert!(matches!(error(path), PathError::UnknownRoot { .. }), "{path}");
     }
-    assert!(matches!(refused("$.system.now"), PathError::UnknownSystemField { .. }));
-    assert!(matches!(refused("$.state.list[*]?"), PathError::OptionalQuery { .. }));
+    assert!(matches!(error("$.system.now"), PathError::UnknownSystemField { .. }));
+    assert!(matches!(error("$.state.list[*]?"), PathError::OptionalQuery { .. }));
 }
 
 #[test]
-fn paths_that_could_cost_too_much_are_refused() {
+fn paths_that_could_cost_too_much_are_rejected() {
     for path in [
         "$.state..a..b".to_owned(),
         "$.state[*,*,*,*,*,*,*,*,*,*]".to_owned(),
@@ -110,13 +110,16 @@ fn templates_mix_literals_and_paths() {
     let template = Template::compile(&json!({"a": {"b/c": ["$.state.gone"]}}), &mut errors);
     assert_eq!(
         template.render(&document(), 1_000),
-        Err(Unfilled::Missing(Missing { path: "$.state.gone".to_owned() }))
+        Err(RenderError::Missing(MissingValue { path: "$.state.gone".to_owned() }))
     );
     assert_eq!(template.render_lenient(&document(), 1_000).0, json!({"a": {"b/c": [null]}}));
     assert_eq!(template.paths().first().unwrap().0, "/a/b~1c/0");
     assert!(errors.is_empty());
     let many = Template::compile(&Value::Array(vec![json!("$.state.list"); 1_000]), &mut errors);
-    assert!(matches!(many.render(&document(), 1_000), Err(Unfilled::TooLarge { .. })), "found while filling");
+    assert!(
+        matches!(many.render(&document(), 1_000), Err(RenderError::TooLarge { .. })),
+        "detected while rendering"
+    );
     Template::compile(&json!({"a": ["x", "$oops"]}), &mut errors);
     assert_eq!(errors.first().map(|(at, _)| at.as_str()), Some("/a/1"));
 }

@@ -1,43 +1,44 @@
-//! A validated definition, ready to run: defaults filled in, nothing left to fail but the world.
+//! A validated definition with its defaults filled in, ready to run. It does not know any instance.
 //!
-//! A `Plan` can only be made from a [`Validated`], so what was not validated cannot run. It does not know any instance.
+//! A `Plan` can only be made from a [`ValidatedDefinition`], so a definition that was not validated cannot run.
 
 mod stuck;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use abide_ids::Digest;
 use serde_json::Value;
 
 use crate::definition::{Block, Definition, RetryPolicy, State, StateKind};
 use crate::flow::{self, Flow};
-use crate::ids::{BlockId, PlanHash, StateId, digest};
-use crate::instance::Corrupt;
-use crate::registry::Activity;
+use crate::ids::{BlockId, PlanHash, StateId};
+use crate::instance::CorruptInstance;
+use crate::registry::RegisteredActivity;
 use crate::schema::Mismatch;
 use crate::time::Duration;
-use crate::validate::Validated;
+use crate::validate::ValidatedDefinition;
 
-/// What `advance` runs.
+/// The compiled definition that `advance` runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     definition: Definition,
     hash: PlanHash,
     default_policy: RetryPolicy,
-    activities: BTreeMap<String, Activity>,
+    activities: BTreeMap<String, RegisteredActivity>,
     flow: Arc<Flow>,
     /// States that a branch can enter more than once.
-    repeats: Vec<bool>,
+    repeatable: Vec<bool>,
     stuck_after: Option<Duration>,
 }
 
-impl Validated {
-    /// Fills in the defaults: the task's own, else the activity's, else the configuration's, else the language's.
+impl ValidatedDefinition {
+    /// Fills in the defaults: the task's own value, else the activity's, else the configuration's, else the language's.
     pub fn compile(self) -> Plan {
         let Self { mut definition, activities, .. } = self;
-        let hash = PlanHash(digest(&[definition.source.to_string().as_bytes()]));
+        let hash = PlanHash(Digest::of_parts(&[definition.source.to_string().as_bytes()]));
         let flow = Flow::of(&definition);
-        let repeats = repeating(&definition, &flow);
+        let repeatable = repeatable_states(&definition, &flow);
         let stuck_after = stuck::stuck_after(&definition, &flow);
         let default_policy = definition.configuration.retry_policy.clone().unwrap_or_default();
         let default_timeout = definition.configuration.default_timeout;
@@ -57,7 +58,7 @@ impl Validated {
                 _ => {}
             }
         }
-        Plan { definition, hash, default_policy, activities, flow: flow.into(), repeats, stuck_after }
+        Plan { definition, hash, default_policy, activities, flow: flow.into(), repeatable, stuck_after }
     }
 }
 
@@ -67,22 +68,21 @@ impl Plan {
         &self.definition.id
     }
 
-    /// Its version.
     pub fn version(&self) -> &semver::Version {
         &self.definition.version
     }
 
-    /// Its content.
+    /// The hash of the definition's content.
     pub fn hash(&self) -> PlanHash {
         self.hash
     }
 
-    /// The definition behind it, defaults filled in.
+    /// The definition with its defaults filled in.
     pub fn definition(&self) -> &Definition {
         &self.definition
     }
 
-    /// When a run of it is to be called stuck; `None` if it may wait for ever.
+    /// Time after which a run is reported as stuck; `None` if it may wait forever.
     pub fn stuck_after(&self) -> Option<Duration> {
         self.stuck_after
     }
@@ -94,36 +94,38 @@ impl Plan {
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches) }
     }
 
-    pub(crate) fn state(&self, id: StateId) -> Result<&State, Corrupt> {
+    pub(crate) fn state(&self, id: StateId) -> Result<&State, CorruptInstance> {
         flow::state_of(&self.definition, id)
-            .ok_or_else(|| Corrupt::new(format!("the plan has no state number {}", id.0)))
+            .ok_or_else(|| CorruptInstance::new(format!("the plan has no state with number {}", id.0)))
     }
 
-    pub(crate) fn block(&self, id: BlockId) -> Result<&Block, Corrupt> {
+    pub(crate) fn block(&self, id: BlockId) -> Result<&Block, CorruptInstance> {
         let block = self.definition.blocks.get(id.0 as usize);
-        block.ok_or_else(|| Corrupt::new(format!("the plan has no block number {}", id.0)))
+        block.ok_or_else(|| CorruptInstance::new(format!("the plan has no block with number {}", id.0)))
     }
 
-    /// Where a transition leads.
-    pub(crate) fn target(&self, block: BlockId, name: &str) -> Result<StateId, Corrupt> {
+    /// The target of a transition.
+    pub(crate) fn target(&self, block: BlockId, name: &str) -> Result<StateId, CorruptInstance> {
         let target = self.block(block)?.states.get(name).copied();
-        target.ok_or_else(|| Corrupt::new(format!("the plan has no state {name:?} in block {}", block.0)))
+        target.ok_or_else(|| {
+            CorruptInstance::new(format!("the plan has no state {name:?} in block {}", block.0))
+        })
     }
 
-    /// Where a block starts.
-    pub(crate) fn start_of(&self, block: BlockId) -> Result<StateId, Corrupt> {
+    /// The first state of a block.
+    pub(crate) fn start_state(&self, block: BlockId) -> Result<StateId, CorruptInstance> {
         self.target(block, self.block(block)?.start_at.as_deref().unwrap_or_default())
     }
 
-    pub(crate) fn repeats(&self, state: StateId) -> bool {
-        self.repeats.get(state.0 as usize).copied().unwrap_or(true)
+    pub(crate) fn can_repeat(&self, state: StateId) -> bool {
+        self.repeatable.get(state.0 as usize).copied().unwrap_or(true)
     }
 
-    /// Whether a state's success can lead to another.
-    pub(crate) fn leads_on_to(&self, from: StateId, to: StateId) -> Result<bool, Corrupt> {
+    /// True if the success of a state can lead to another state.
+    pub(crate) fn success_leads_to(&self, from: StateId, to: StateId) -> Result<bool, CorruptInstance> {
         let state = self.state(from)?;
         let Some(next) = &state.next else { return Ok(false) };
-        // `fail` is where errors end, also for those who come from elsewhere.
+        // `fail` and `compensation` are where errors end, including errors of states that are not on this path.
         let target = self.state(to)?;
         if matches!(target.kind, StateKind::Fail { .. } | StateKind::Compensation { .. }) {
             return Ok(false);
@@ -131,8 +133,12 @@ impl Plan {
         Ok(self.flow.reachable([self.target(state.block, next)?]).contains(&to))
     }
 
-    /// The policy of a step: its own, else its activity's, else the configuration's, else the language's.
-    pub(crate) fn policy<'a>(&'a self, own: Option<&'a RetryPolicy>, activity: &str) -> &'a RetryPolicy {
+    /// The retry policy of a step: its own, else its activity's, else the configuration's, else the language's.
+    pub(crate) fn retry_policy<'a>(
+        &'a self,
+        own: Option<&'a RetryPolicy>,
+        activity: &str,
+    ) -> &'a RetryPolicy {
         let registered = || self.activities.get(activity).and_then(|activity| activity.retry_policy.as_ref());
         own.or_else(registered).unwrap_or(&self.default_policy)
     }
@@ -142,12 +148,12 @@ impl Plan {
     }
 }
 
-/// States in a loop, and all that a recovery may enter a second time.
-fn repeating(definition: &Definition, flow: &Flow) -> Vec<bool> {
-    let mut repeats = vec![false; definition.states.len()];
+/// States in a loop, and all states that a recovery may enter a second time.
+fn repeatable_states(definition: &Definition, flow: &Flow) -> Vec<bool> {
+    let mut repeatable = vec![false; definition.states.len()];
     let mut mark = |state: StateId| {
-        if let Some(repeats) = repeats.get_mut(state.0 as usize) {
-            *repeats = true;
+        if let Some(is_repeatable) = repeatable.get_mut(state.0 as usize) {
+            *is_repeatable = true;
         }
     };
     for component in flow.components().iter().filter(|component| flow.is_loop(component)) {
@@ -157,5 +163,5 @@ fn repeating(definition: &Definition, flow: &Flow) -> Vec<bool> {
         definition.configuration.escalation.as_ref().and_then(|escalation| escalation.recover.as_ref());
     let recover = recover.and_then(|name| flow::resolve(definition, BlockId::TOP, name));
     flow.reachable(recover).into_iter().for_each(mark);
-    repeats
+    repeatable
 }

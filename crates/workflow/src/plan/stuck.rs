@@ -1,12 +1,14 @@
-//! When a run that has not ended is to be called stuck: the longest way through its waits, and two hours.
+//! Computes the time after which a run is reported as stuck: the longest path through its waits, plus two hours. It
+//! does not watch runs.
 //!
-//! Counted are the time limits that authors wrote on states, and what event waits and timers wait for. The default timeout of
-//! tasks is not: it bounds the worst case of a step, which is days where the step takes seconds. A loop that waits and a wait
-//! without an end may take for ever; then only the workflow's own timeout says what is too long.
+//! The time limits that authors wrote on states count, and so do the durations of event waits and timers. The default
+//! timeout of tasks does not: it bounds the worst case of a step, which is days where the step takes seconds. A loop
+//! that waits and a wait without an end may take forever; then only the workflow's own timeout defines what is too
+//! long.
 
 use std::collections::BTreeMap;
 
-use crate::definition::{Definition, Moment, State, StateKind};
+use crate::definition::{Definition, State, StateKind, WaitTime};
 use crate::flow::{self, Flow};
 use crate::ids::StateId;
 use crate::time::Duration;
@@ -18,8 +20,8 @@ pub(super) fn stuck_after(definition: &Definition, flow: &Flow) -> Option<Durati
     if definition.configuration.stuck_after.is_some() {
         return definition.configuration.stuck_after;
     }
-    // Components come after all they lead to, inner blocks' states have higher numbers: two passes would do, but the inner
-    // ones must be known first, so blocks are taken from the last to the first.
+    // Within a block, components come after all components they lead to. A state's own time includes its inner blocks,
+    // which have higher numbers, so blocks are processed from the last to the first.
     let mut longest: BTreeMap<StateId, Option<Duration>> = BTreeMap::new();
     let components = flow.components();
     for block in (0..definition.blocks.len()).rev() {
@@ -28,17 +30,17 @@ pub(super) fn stuck_after(definition: &Definition, flow: &Flow) -> Option<Durati
                 flow::state_of(definition, *id).is_some_and(|state| state.block.0 as usize == block)
             };
             if component.first().is_some_and(in_block) {
-                let way = longest_from(definition, flow, component, &longest);
-                longest.extend(component.iter().map(|state| (*state, way)));
+                let longest_path = longest_from(definition, flow, component, &longest);
+                longest.extend(component.iter().map(|state| (*state, longest_path)));
             }
         }
     }
     let top = definition.blocks.first()?;
     let start = top.states.get(top.start_at.as_ref()?)?;
-    let way = longest.get(start).copied().flatten();
-    let limit = match (way, definition.configuration.timeout) {
-        (Some(way), Some(timeout)) => Some(way.min(timeout)),
-        (way, timeout) => way.or(timeout),
+    let longest_path = longest.get(start).copied().flatten();
+    let limit = match (longest_path, definition.configuration.timeout) {
+        (Some(longest_path), Some(timeout)) => Some(longest_path.min(timeout)),
+        (longest_path, timeout) => longest_path.or(timeout),
     };
     limit.map(|limit| limit.plus(MARGIN))
 }
@@ -74,12 +76,14 @@ fn own_time(
         longest.get(block.states.get(block.start_at.as_ref()?)?).copied().flatten()
     };
     match &state.kind {
-        StateKind::WaitUntil(Moment::After(duration)) => Some(*duration),
+        StateKind::WaitUntil(WaitTime::After(duration)) => Some(*duration),
         StateKind::WaitUntil(_) => None,
         StateKind::WaitEvent(_) => state.timeout.or(definition.configuration.default_timeout),
-        StateKind::Parallel { .. } | StateKind::Map { .. } => {
-            state.blocks().iter().map(inner).try_fold(Duration::ZERO, |longest, way| Some(longest.max(way?)))
-        }
+        StateKind::Parallel { .. } | StateKind::Map { .. } => state
+            .blocks()
+            .iter()
+            .map(inner)
+            .try_fold(Duration::ZERO, |longest, inner| Some(longest.max(inner?))),
         StateKind::Workflow(_) => state.timeout,
         _ => Some(state.timeout.unwrap_or(Duration::ZERO)),
     }

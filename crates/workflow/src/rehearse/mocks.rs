@@ -1,4 +1,5 @@
-//! What the mocked world answers, read from the author's files. Every mistake is told with its place.
+//! Mocked outcomes and outside events of a rehearsal, read from the author's files. Every error names its place in the
+//! file. This file does not run anything.
 
 use std::collections::BTreeMap;
 
@@ -9,172 +10,167 @@ use crate::finding::pointer_token;
 use crate::json::{self, JsonError};
 use crate::time::{Duration, TimeError};
 
-/// Answers by name. Each delivery takes the next; the last one is repeated.
+/// Outcomes by name. Each attempt uses the next one; the last one is repeated.
 #[derive(Clone, Debug, Default)]
 pub struct Mocks {
-    /// Of activities.
-    pub activities: BTreeMap<String, Vec<Answer>>,
-    /// Of child workflows.
-    pub workflows: BTreeMap<String, Vec<Answer>>,
-    /// Every delivery of the n-th dispatch (from 0) fails for good, whatever its mock says.
-    pub sabotage: Option<usize>,
+    pub activities: BTreeMap<String, Vec<MockOutcome>>,
+    /// Outcomes of child workflows.
+    pub workflows: BTreeMap<String, Vec<MockOutcome>>,
+    /// Fault injection: every attempt of the n-th call (from 0) fails permanently, regardless of its mock.
+    pub fault_at_call: Option<usize>,
 }
 
-/// One answer.
+/// The outcome of one attempt or child run.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Answer {
-    /// A result after a while.
+pub enum MockOutcome {
+    /// A result, after this time.
     Result(Duration, Value),
-    /// The input given back after a while.
+    /// The input as the result, after this time.
     Echo(Duration),
-    /// An error after a while.
+    /// An error, after this time.
     Error(Duration, Failure),
-    /// Nothing, ever.
+    /// There is never an outcome.
     Never,
 }
 
-/// Something from outside.
+/// An event or a control operation from outside.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stimulus {
     /// An external event.
     Event {
-        /// Its name.
         name: String,
-        /// Its payload.
         data: Value,
     },
-    /// An order.
     Suspend,
-    /// An order.
     Resume,
-    /// An order.
     Terminate,
-    /// An order.
     Rewind,
 }
 
 /// Why a mock or event file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MockError {
-    /// Not JSON.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// Something other than what belongs there.
+    /// A value that is not valid at its place.
     #[error("{}: {message}", if pointer.is_empty() { "the file" } else { pointer.as_str() })]
-    Wrong {
-        /// Where, as a JSON pointer.
+    Invalid {
+        /// JSON pointer into the file.
         pointer: String,
-        /// What is wrong and what belongs there.
         message: String,
     },
-    /// A duration that is none.
+    /// An invalid duration.
     #[error("{pointer}: {source}")]
     Time {
-        /// Where, as a JSON pointer.
+        /// JSON pointer into the file.
         pointer: String,
-        /// What is wrong.
         source: TimeError,
     },
 }
 
 impl Mocks {
-    /// Reads `{"activities": {name: answer | [answer…]}, "workflows": {…}}`.
+    /// Parses `{"activities": {name: outcome | [outcome…]}, "workflows": {…}}`.
     pub fn parse(text: &str) -> Result<Self, MockError> {
         let value = json::parse(text)?;
         let file = object(&value, "", &["activities", "workflows"])?;
         Ok(Self {
-            activities: answers(file, "activities")?,
-            workflows: answers(file, "workflows")?,
-            sabotage: None,
+            activities: parse_outcomes(file, "activities")?,
+            workflows: parse_outcomes(file, "workflows")?,
+            fault_at_call: None,
         })
     }
 }
 
-/// Reads `[{"at": "PT1H", "event": name, "data": …} | {"at": …, "do": "suspend"}]`.
+/// Parses `[{"at": "PT1H", "event": name, "data": …} | {"at": …, "do": "suspend"}]`.
 pub fn parse_stimuli(text: &str) -> Result<Vec<(Duration, Stimulus)>, MockError> {
     let value = json::parse(text)?;
-    let entries = value.as_array().ok_or_else(|| wrong("", "an array of events is expected"))?;
+    let entries = value.as_array().ok_or_else(|| invalid("", "expected an array of events"))?;
     let read = |(position, entry): (usize, &Value)| {
         let at = format!("/{position}");
         let fields = object(entry, &at, &["at", "event", "data", "do"])?;
         let when = duration(fields, "at", &at)?
-            .ok_or_else(|| wrong(&at, "\"at\" is missing: how long after the start"))?;
+            .ok_or_else(|| invalid(&at, "\"at\" is missing: set the time after the start"))?;
         match (text_field(fields, "event", &at)?, text_field(fields, "do", &at)?) {
             (Some(name), None) => {
                 let data = fields.get("data").cloned().unwrap_or_default();
                 Ok((when, Stimulus::Event { name: name.to_owned(), data }))
             }
-            (None, Some(order)) => Ok((when, order_named(order, &at)?)),
-            _ => Err(wrong(&at, "exactly one of \"event\" and \"do\" is expected")),
+            (None, Some(control)) => Ok((when, parse_control(control, &at)?)),
+            _ => Err(invalid(&at, "expected exactly one of \"event\" and \"do\"")),
         }
     };
     entries.iter().enumerate().map(read).collect()
 }
 
-fn order_named(order: &str, at: &str) -> Result<Stimulus, MockError> {
-    match order {
+fn parse_control(control: &str, at: &str) -> Result<Stimulus, MockError> {
+    match control {
         "suspend" => Ok(Stimulus::Suspend),
         "resume" => Ok(Stimulus::Resume),
         "terminate" => Ok(Stimulus::Terminate),
         "rewind" => Ok(Stimulus::Rewind),
-        _ => Err(wrong(&format!("{at}/do"), "suspend, resume, terminate or rewind is expected")),
+        _ => Err(invalid(&format!("{at}/do"), "expected suspend, resume, terminate or rewind")),
     }
 }
 
-fn answers(file: &Map<String, Value>, kind: &str) -> Result<BTreeMap<String, Vec<Answer>>, MockError> {
+fn parse_outcomes(
+    file: &Map<String, Value>,
+    kind: &str,
+) -> Result<BTreeMap<String, Vec<MockOutcome>>, MockError> {
     let Some(named) = file.get(kind) else { return Ok(BTreeMap::new()) };
     let at = format!("/{kind}");
-    let named = named.as_object().ok_or_else(|| wrong(&at, "an object of answers by name is expected"))?;
+    let named = named.as_object().ok_or_else(|| invalid(&at, "expected an object of outcomes by name"))?;
     let read = |(name, value): (&String, &Value)| {
         let at = format!("{at}/{}", pointer_token(name));
-        let answers = match value {
-            Value::Array(list) if list.is_empty() => Err(wrong(&at, "the list of answers is empty")),
+        let outcomes = match value {
+            Value::Array(list) if list.is_empty() => Err(invalid(&at, "the list of outcomes is empty")),
             Value::Array(list) => {
-                list.iter().enumerate().map(|(n, value)| answer(value, &format!("{at}/{n}"))).collect()
+                list.iter().enumerate().map(|(n, value)| parse_outcome(value, &format!("{at}/{n}"))).collect()
             }
-            one => answer(one, &at).map(|answer| vec![answer]),
+            one => parse_outcome(one, &at).map(|outcome| vec![outcome]),
         };
-        Ok((name.clone(), answers?))
+        Ok((name.clone(), outcomes?))
     };
     named.iter().map(read).collect()
 }
 
-fn answer(value: &Value, at: &str) -> Result<Answer, MockError> {
+fn parse_outcome(value: &Value, at: &str) -> Result<MockOutcome, MockError> {
     let fields = object(value, at, &["result", "error", "echo", "never", "after"])?;
     let after = duration(fields, "after", at)?.unwrap_or_default();
     let flag = |name: &str| match fields.get(name) {
         None | Some(Value::Bool(false)) => Ok(false),
         Some(Value::Bool(true)) => Ok(true),
-        Some(_) => Err(wrong(&format!("{at}/{name}"), "true or false is expected")),
+        Some(_) => Err(invalid(&format!("{at}/{name}"), "expected true or false")),
     };
     match (fields.get("result"), fields.get("error"), flag("echo")?, flag("never")?) {
-        (Some(result), None, false, false) => Ok(Answer::Result(after, result.clone())),
+        (Some(result), None, false, false) => Ok(MockOutcome::Result(after, result.clone())),
         (None, Some(error), false, false) => {
-            Ok(Answer::Error(after, failure(error, &format!("{at}/error"))?))
+            Ok(MockOutcome::Error(after, parse_failure(error, &format!("{at}/error"))?))
         }
-        (None, None, true, false) => Ok(Answer::Echo(after)),
-        (None, None, false, true) => Ok(Answer::Never),
-        _ => Err(wrong(at, "exactly one of \"result\", \"error\", \"echo\" and \"never\" is expected")),
+        (None, None, true, false) => Ok(MockOutcome::Echo(after)),
+        (None, None, false, true) => Ok(MockOutcome::Never),
+        _ => Err(invalid(at, "expected exactly one of \"result\", \"error\", \"echo\" and \"never\"")),
     }
 }
 
-fn failure(value: &Value, at: &str) -> Result<Failure, MockError> {
+fn parse_failure(value: &Value, at: &str) -> Result<Failure, MockError> {
     let fields = object(value, at, &["code", "message", "retryable"])?;
-    let code = text_field(fields, "code", at)?.ok_or_else(|| wrong(at, "\"code\" is missing"))?;
+    let code = text_field(fields, "code", at)?.ok_or_else(|| invalid(at, "\"code\" is missing"))?;
     let message = text_field(fields, "message", at)?.unwrap_or_default();
     let retryable = match fields.get("retryable") {
         None => false,
         Some(Value::Bool(retryable)) => *retryable,
-        Some(_) => return Err(wrong(&format!("{at}/retryable"), "true or false is expected")),
+        Some(_) => return Err(invalid(&format!("{at}/retryable"), "expected true or false")),
     };
     Ok(Failure { code: code.to_owned(), message: message.to_owned(), state: None, retryable })
 }
 
 fn object<'a>(value: &'a Value, at: &str, known: &[&str]) -> Result<&'a Map<String, Value>, MockError> {
-    let expected = || format!("an object with {} is expected", known.join(", "));
-    let fields = value.as_object().ok_or_else(|| wrong(at, expected()))?;
+    let expected = || format!("expected an object with {}", known.join(", "));
+    let fields = value.as_object().ok_or_else(|| invalid(at, expected()))?;
     match fields.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(wrong(at, format!("{name:?} is not known here; known are {}", known.join(", ")))),
+        Some(name) => {
+            Err(invalid(at, format!("unknown field {name:?}; known fields are {}", known.join(", "))))
+        }
         None => Ok(fields),
     }
 }
@@ -184,7 +180,7 @@ fn text_field<'a>(
     name: &str,
     at: &str,
 ) -> Result<Option<&'a str>, MockError> {
-    let not_text = || wrong(&format!("{at}/{name}"), "a string is expected");
+    let not_text = || invalid(&format!("{at}/{name}"), "expected a string");
     fields.get(name).map(|value| value.as_str().ok_or_else(not_text)).transpose()
 }
 
@@ -193,8 +189,8 @@ fn duration(fields: &Map<String, Value>, name: &str, at: &str) -> Result<Option<
     text_field(fields, name, at)?.map(|text| Duration::parse(text).map_err(unreadable)).transpose()
 }
 
-fn wrong(pointer: &str, message: impl Into<String>) -> MockError {
-    MockError::Wrong { pointer: pointer.to_owned(), message: message.into() }
+fn invalid(pointer: &str, message: impl Into<String>) -> MockError {
+    MockError::Invalid { pointer: pointer.to_owned(), message: message.into() }
 }
 
 #[cfg(test)]
@@ -202,12 +198,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
-        for (text, said) in [
-            ("[]", "the file: an object with activities, workflows is expected"),
-            (r#"{"activities": {"A": 1}}"#, "/activities/A: an object with result, error"),
-            (r#"{"activities": {"A": {"results": 1}}}"#, "/activities/A: \"results\" is not known here"),
-            (r#"{"activities": {"A": [{"error": "Boom"}]}}"#, "/activities/A/0/error: an object with code"),
+    fn errors_name_their_place_in_the_file() {
+        for (text, expected) in [
+            ("[]", "the file: expected an object with activities, workflows"),
+            (r#"{"activities": {"A": 1}}"#, "/activities/A: expected an object with result, error"),
+            (r#"{"activities": {"A": {"results": 1}}}"#, "/activities/A: unknown field \"results\""),
+            (
+                r#"{"activities": {"A": [{"error": "Boom"}]}}"#,
+                "/activities/A/0/error: expected an object with code",
+            ),
             (
                 r#"{"activities": {"A": {"error": {"message": "x"}}}}"#,
                 "/activities/A/error: \"code\" is missing",
@@ -218,31 +217,34 @@ mod tests {
             ),
             (
                 r#"{"activities": {"A": {"result": 1, "after": -5}}}"#,
-                "/activities/A/after: a string is expected",
+                "/activities/A/after: expected a string",
             ),
-            (r#"{"activities": {"A": {"result": 1, "never": true}}}"#, "/activities/A: exactly one of"),
-            (r#"{"activities": {"A": []}}"#, "/activities/A: the list of answers is empty"),
-            (r#"{"workflows": []}"#, "/workflows: an object of answers by name"),
+            (
+                r#"{"activities": {"A": {"result": 1, "never": true}}}"#,
+                "/activities/A: expected exactly one of",
+            ),
+            (r#"{"activities": {"A": []}}"#, "/activities/A: the list of outcomes is empty"),
+            (r#"{"workflows": []}"#, "/workflows: expected an object of outcomes by name"),
         ] {
             let error = Mocks::parse(text).unwrap_err().to_string();
-            assert!(error.starts_with(said), "{text}: {error}");
+            assert!(error.starts_with(expected), "{text}: {error}");
         }
-        for (text, said) in [
-            ("{}", "the file: an array of events"),
-            (r#"[["PT1H", "Go"]]"#, "/0: an object with at, event"),
+        for (text, expected) in [
+            ("{}", "the file: expected an array of events"),
+            (r#"[["PT1H", "Go"]]"#, "/0: expected an object with at, event"),
             (r#"[{"event": "Go"}]"#, "/0: \"at\" is missing"),
-            (r#"[{"at": "PT1H"}]"#, "/0: exactly one of \"event\" and \"do\""),
-            (r#"[{"at": "PT1H", "do": "stop"}]"#, "/0/do: suspend, resume"),
+            (r#"[{"at": "PT1H"}]"#, "/0: expected exactly one of \"event\" and \"do\""),
+            (r#"[{"at": "PT1H", "do": "stop"}]"#, "/0/do: expected suspend, resume"),
             (r#"[{"at": "1h", "event": "Go"}]"#, "/0/at: \"1h\" is not"),
         ] {
             let error = parse_stimuli(text).unwrap_err().to_string();
-            assert!(error.starts_with(said), "{text}: {error}");
+            assert!(error.starts_with(expected), "{text}: {error}");
         }
     }
 
     #[test]
     fn a_null_result_is_a_result() {
         let mocks = Mocks::parse(r#"{"activities": {"A": {"result": null}}}"#).unwrap();
-        assert_eq!(mocks.activities["A"], [Answer::Result(Duration::ZERO, Value::Null)]);
+        assert_eq!(mocks.activities["A"], [MockOutcome::Result(Duration::ZERO, Value::Null)]);
     }
 }

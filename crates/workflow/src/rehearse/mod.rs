@@ -1,13 +1,13 @@
-//! A rehearsal: definitions run in memory with mocked activities and skipped time. The author's test bench, and the driver of
-//! this crate's own tests.
+//! Rehearsals: definitions run in memory with mocked activities and skipped time. Authors test their workflows with it,
+//! and it drives this crate's own tests.
 //!
-//! It plays the world around `advance` (dispatch, timers, children, time) as simply as the contract allows. It promises
-//! nothing about durability: that is the runtime's.
+//! It simulates the runtime around `advance` (dispatch, timers, children, time) as simply as the contract allows. It
+//! promises nothing about durability: that is the runtime's task.
 
 mod mocks;
-mod world;
+mod virtual_runtime;
 
-pub use mocks::{Answer, MockError, Mocks, Stimulus, parse_stimuli};
+pub use mocks::{MockError, MockOutcome, Mocks, Stimulus, parse_stimuli};
 
 use std::collections::BTreeMap;
 
@@ -15,31 +15,28 @@ use serde_json::Value;
 
 use crate::history::HistoryEvent;
 use crate::ids::InstanceId;
-use crate::instance::{Corrupt, CurrentState, Outcome, Status};
+use crate::instance::{CorruptInstance, CurrentState, Outcome, Status};
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::time::{Duration, Timestamp};
 
-/// Everything a rehearsal needs besides the plan.
+/// A workflow to rehearse, with its input, mocks and limits.
 #[derive(Debug)]
 pub struct Rehearsal<'a> {
-    /// The workflow.
     pub plan: &'a Plan,
-    /// Definitions that `workflow` states may start for real.
+    /// Definitions that `workflow` states really start instead of using a mock.
     pub children: BTreeMap<String, &'a Plan>,
-    /// Answers of activities, and of workflows that are not among the children.
+    /// Outcomes of activities, and of workflows that are not among the children.
     pub mocks: Mocks,
-    /// What happens from outside, and when.
+    /// Events and control operations from outside, each with its time after the start.
     pub stimuli: Vec<(Duration, Stimulus)>,
-    /// The run's input.
     pub input: Value,
-    /// When it starts.
+    /// The virtual time of the start.
     pub start: Timestamp,
-    /// Limits of the run and its turns.
     pub limits: Limits,
-    /// Rebuild the instance from its stored parts after every turn, as after a crash.
+    /// True to rebuild the instance from its stored parts after every turn, as after a crash.
     pub reload: bool,
-    /// Turns after which to give up.
+    /// The rehearsal stops after this number of turns.
     pub turns_max: usize,
 }
 
@@ -59,57 +56,53 @@ impl<'a> Rehearsal<'a> {
         }
     }
 
-    /// Plays it until nothing is left to happen.
-    pub fn play(self) -> Result<Playback, Corrupt> {
-        world::World::new(self).play()
+    /// Runs until nothing more is scheduled.
+    pub fn play(self) -> Result<Playback, CorruptInstance> {
+        virtual_runtime::VirtualRuntime::new(self).play()
     }
 }
 
-/// What happened.
+/// The record of a rehearsal.
 #[derive(Debug)]
 pub struct Playback {
     /// The status of the main instance's last run.
     pub status: Status,
-    /// What it ended with; `None` if it still waits.
+    /// The result of the main run; `None` if it still waits.
     pub outcome: Option<Outcome>,
-    /// Where it still is, if it waits.
-    pub waiting: Vec<CurrentState>,
-    /// All history of all instances, in the order it happened.
+    /// The current states of the main run, if it still waits.
+    pub current_states: Vec<CurrentState>,
+    /// The history of all instances, in the order it happened.
     pub timeline: Vec<(InstanceId, HistoryEvent)>,
-    /// Activity deliveries in order: name, input, attempt.
-    pub deliveries: Vec<Delivered>,
-    /// Activities that were called and had no mock: they answered null. Workflows among them could not be found.
+    /// All attempts of activities, in order.
+    pub attempts: Vec<ActivityAttempt>,
+    /// Activities that were called and had no mock: their result was null. Workflows among them were not found.
     pub unmocked: Vec<String>,
-    /// Mocks that nothing asked for.
+    /// Mocks that were never used.
     pub unused_mocks: Vec<String>,
-    /// Names of events nobody has taken.
-    pub untaken_events: Vec<String>,
-    /// Why outside messages were refused.
+    /// Names of events that no branch consumed.
+    pub unconsumed_events: Vec<String>,
+    /// Why messages from outside were refused.
     pub refusals: Vec<String>,
-    /// Turns played.
+    /// Number of turns.
     pub turns: usize,
-    /// It was given up after `turns_max` turns.
-    pub gave_up: bool,
+    /// True if the rehearsal was stopped after `turns_max` turns.
+    pub turn_limit_reached: bool,
 }
 
-/// One delivery of an activity.
+/// One attempt of an activity call.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Delivered {
-    /// Whose.
+pub struct ActivityAttempt {
     pub instance: InstanceId,
-    /// The activity.
     pub activity: String,
-    /// The step's path.
+    /// The step's path in the definition.
     pub step: String,
-    /// Its input.
     pub input: Value,
-    /// From 0.
+    /// Number of the attempt, from 0.
     pub attempt: u32,
-    /// When.
     pub at: Timestamp,
-    /// Whether it answered with a result.
+    /// True if the attempt returned a result.
     pub succeeded: bool,
 }
 
-/// The time one delivery may take unless the activity or the task says otherwise.
-pub const ATTEMPT_TIMEOUT: Duration = Duration::seconds(10);
+/// Time limit of one attempt, unless the activity or the task sets its own.
+pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::seconds(10);

@@ -1,6 +1,6 @@
-//! Gaps in undoing: work that can be undone but would stay done if a later state fails for good.
+//! Finds gaps in compensation: work that can be compensated but would not be if a later state fails permanently.
 //!
-//! A gap is a warning: leaving work done may be what the author wants.
+//! A gap is only a warning: not compensating may be what the author wants.
 
 use std::collections::BTreeSet;
 
@@ -16,46 +16,46 @@ pub(super) fn check(
     registry: Option<&Registry>,
     findings: &mut Vec<Finding>,
 ) {
-    let is_undo = |state: &State| matches!(state.kind, StateKind::Compensation { .. });
-    let undoable: BTreeSet<StateId> = numbered(definition)
-        .filter(|(_, state)| undoing_activity(state, registry).is_some())
+    let is_compensation = |state: &State| matches!(state.kind, StateKind::Compensation { .. });
+    let compensable: BTreeSet<StateId> = states_with_ids(definition)
+        .filter(|(_, state)| compensating_activity(state, registry).is_some())
         .map(|(id, _)| id)
         .collect();
     let automatic =
         definition.states.iter().any(|state| matches!(state.kind, StateKind::Compensation { steps: None }));
-    // A state that could not be read may be what there is to undo.
-    let all_read = definition.states.iter().all(|state| !state.exits_unread);
-    report_empty(definition, automatic && undoable.is_empty() && all_read, findings);
-    report_never_undone(definition, registry, automatic, findings);
-    if !definition.states.iter().any(is_undo) {
+    // A state that could not be read may be the work to compensate.
+    let all_read = definition.states.iter().all(|state| !state.has_unreadable_exits);
+    report_empty_compensations(definition, automatic && compensable.is_empty() && all_read, findings);
+    report_never_compensated(definition, registry, automatic, findings);
+    if !definition.states.iter().any(is_compensation) {
         return;
     }
-    let after = after_work(definition, flow, &undoable);
-    for (id, state) in numbered(definition).filter(|(id, _)| after.contains(id)) {
-        if caught(definition, id) {
+    let after = states_after_compensable_work(definition, flow, &compensable);
+    for (id, state) in states_with_ids(definition).filter(|(id, _)| after.contains(id)) {
+        if is_caught(definition, id) {
             continue;
         }
         let message = match &state.kind {
             StateKind::Fail { .. } => {
                 format!(
-                    "the run may end at {:?} with work done before it that can be undone and was not",
+                    "the run may end at {:?} although work before it can be compensated and was not",
                     state.name
                 )
             }
             _ if can_fail(definition, state) => {
                 format!(
-                    "if {:?} fails for good, what was done before it and can be undone stays done",
+                    "if {:?} fails permanently, work before it that can be compensated is not compensated",
                     state.name
                 )
             }
             _ => continue,
         };
-        let hint = "lead here through a compensation, or add an onError that leads to one";
+        let hint = "put a compensation state before it, or add an onError that leads to one";
         findings.push(Finding::new(Code::CompensationGap, state.pointer.clone(), message, hint));
     }
 }
 
-fn numbered(definition: &Definition) -> impl Iterator<Item = (StateId, &State)> {
+fn states_with_ids(definition: &Definition) -> impl Iterator<Item = (StateId, &State)> {
     (0_u32..).map(StateId).zip(&definition.states)
 }
 
@@ -63,29 +63,34 @@ fn owner_of(definition: &Definition, state: &State) -> Option<StateId> {
     definition.blocks.get(state.block.0 as usize)?.owner
 }
 
-/// The states that may be entered while work that can be undone is done: what follows it, up to a compensation.
-fn after_work(definition: &Definition, flow: &Flow, undoable: &BTreeSet<StateId>) -> BTreeSet<StateId> {
+/// The states that may be entered after work that can be compensated: all that follow it, up to a compensation.
+fn states_after_compensable_work(
+    definition: &Definition,
+    flow: &Flow,
+    compensable: &BTreeSet<StateId>,
+) -> BTreeSet<StateId> {
     let mut seeds: Vec<StateId> = Vec::new();
     let mut working: BTreeSet<StateId> = BTreeSet::new();
-    // Inner states have higher numbers than their owners, so one pass from the end carries work outwards.
-    for (id, state) in numbered(definition).collect::<Vec<_>>().into_iter().rev() {
+    // Inner states have higher numbers than their owners, so one pass from the end propagates work outwards.
+    for (id, state) in states_with_ids(definition).collect::<Vec<_>>().into_iter().rev() {
         if working.contains(&id) {
-            // Some branch has worked while another failed: every way out of the owner may follow.
+            // One branch may have done work while another failed: every exit of the owner may follow.
             seeds.extend(flow.successors(id));
-        } else if undoable.contains(&id) {
-            // A task that fails has done nothing to undo, so only success leads on.
+        } else if compensable.contains(&id) {
+            // A task that fails has no work to compensate, so only its success leads on.
             seeds.extend(state.next.as_ref().and_then(|next| resolve(definition, state.block, next)));
         } else {
             continue;
         }
         working.extend(owner_of(definition, state));
     }
-    let is_undo = |id: StateId| {
+    let is_compensation = |id: StateId| {
         state_of(definition, id).is_some_and(|state| matches!(state.kind, StateKind::Compensation { .. }))
     };
-    let mut after = flow.reachable_until(seeds, is_undo);
-    // One pass from the start carries it inwards: branches of a state entered afterwards, and siblings of a working branch.
-    for (id, state) in numbered(definition) {
+    let mut after = flow.reachable_until(seeds, is_compensation);
+    // One pass from the start propagates it inwards: to branches of a state entered afterwards, and to siblings of a
+    // branch that did work.
+    for (id, state) in states_with_ids(definition) {
         let inside = owner_of(definition, state)
             .is_some_and(|owner| after.contains(&owner) || working.contains(&owner));
         if inside {
@@ -95,11 +100,11 @@ fn after_work(definition: &Definition, flow: &Flow, undoable: &BTreeSet<StateId>
     after
 }
 
-/// Whether every error of a state is taken by a handler, its own or one around it.
-fn caught(definition: &Definition, id: StateId) -> bool {
+/// True if a handler catches every error of a state: its own or one of an enclosing state.
+fn is_caught(definition: &Definition, id: StateId) -> bool {
     let Some(state) = state_of(definition, id) else { return true };
-    let own = state.on_error.iter().any(ErrorHandler::takes_all);
-    own || owner_of(definition, state).is_some_and(|owner| caught(definition, owner))
+    let own = state.on_error.iter().any(ErrorHandler::handles_all);
+    own || owner_of(definition, state).is_some_and(|owner| is_caught(definition, owner))
 }
 
 fn can_fail(definition: &Definition, state: &State) -> bool {
@@ -114,15 +119,15 @@ fn can_fail(definition: &Definition, state: &State) -> bool {
     }
 }
 
-/// What undoes a task: its own, or the activity's registered pair.
-fn undoing_activity(state: &State, registry: Option<&Registry>) -> Option<String> {
+/// The activity that compensates a task: the task's own, or the one registered for its activity.
+fn compensating_activity(state: &State, registry: Option<&Registry>) -> Option<String> {
     let StateKind::Task(task) = &state.kind else { return None };
     let own = task.compensate_with.as_ref().map(|call| call.activity.clone());
     own.or_else(|| registry?.get(&task.call.activity)?.compensation.clone())
 }
 
-/// A compensation that will never find anything to undo.
-fn report_empty(definition: &Definition, nothing_recorded: bool, findings: &mut Vec<Finding>) {
+/// Reports compensations that will never have anything to compensate.
+fn report_empty_compensations(definition: &Definition, nothing_recorded: bool, findings: &mut Vec<Finding>) {
     for state in &definition.states {
         let empty = match &state.kind {
             StateKind::Compensation { steps: Some(steps) } => steps.is_empty(),
@@ -130,15 +135,16 @@ fn report_empty(definition: &Definition, nothing_recorded: bool, findings: &mut 
             _ => false,
         };
         if empty {
-            let message = format!("compensation {:?} has nothing to undo", state.name);
+            let message = format!("compensation {:?} has nothing to compensate", state.name);
             let hint = "add steps, or compensateWith to the tasks before it";
             findings.push(Finding::new(Code::CompensationEmpty, state.pointer.clone(), message, hint));
         }
     }
 }
 
-/// Tasks whose undoing nothing starts when a state fails: no automatic compensation, no explicit step that names it.
-fn report_never_undone(
+/// Reports tasks that no compensation covers: there is no automatic one, and no explicit step calls their compensating
+/// activity.
+fn report_never_compensated(
     definition: &Definition,
     registry: Option<&Registry>,
     automatic: bool,
@@ -158,10 +164,12 @@ fn report_never_undone(
         .map(|step| step.call.activity.as_str())
         .collect();
     for state in &definition.states {
-        let Some(activity) = undoing_activity(state, registry) else { continue };
+        let Some(activity) = compensating_activity(state, registry) else { continue };
         if !explicit.contains(activity.as_str()) {
-            let message = format!("{activity:?} would undo {:?}, but no compensation runs it", state.name);
-            let hint = "add a compensation state without steps, or with a step for it, and lead errors there";
+            let message =
+                format!("{activity:?} would compensate {:?}, but no compensation calls it", state.name);
+            let hint =
+                "add a compensation state without steps, or with a step for it, and route errors there";
             findings.push(Finding::new(Code::CompensationGap, state.pointer.clone(), message, hint));
         }
     }

@@ -1,4 +1,5 @@
-//! Loops: one in which nothing ever waits would spin; one without a wait state hammers its activities.
+//! Checks loops: one in which nothing ever waits would spin, and one without a wait state calls its activities without
+//! pause. It does not estimate how often a loop runs.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +10,21 @@ use crate::ids::StateId;
 
 pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Finding>) {
     let state = |id: &StateId| state_of(definition, *id);
-    // What is left of a loop without its resting states, if it is still a loop, never rests.
-    let instant = flow.restricted(|id| state(&id).is_some_and(|state| !rests(definition, state)));
+    // A loop that remains a loop without the states that can wait never waits.
+    let instant = flow.restricted(|id| state(&id).is_some_and(|state| !can_wait(definition, state)));
     let mut spinning: BTreeSet<StateId> = BTreeSet::new();
     for component in instant.components().iter().filter(|component| instant.is_loop(component)) {
-        let names = names(component.iter().filter_map(state));
+        let names = joined_names(component.iter().filter_map(state));
         let message = format!("the loop through {names} never waits for anything");
-        let hint = "put a task or a wait into every way round";
+        let hint = "put a task or a wait on every path round the loop";
         report(Code::LoopWithoutRest, component.iter().filter_map(state), message, hint, findings);
         spinning.extend(component);
     }
     let limited = definition.configuration.max_transitions.is_some();
     for component in flow.components().iter().filter(|component| flow.is_loop(component) && !limited) {
-        let paced = component.iter().filter_map(state).any(|state| paces(definition, state));
+        let paced = component.iter().filter_map(state).any(|state| has_wait_state(definition, state));
         if !paced && !component.iter().any(|id| spinning.contains(id)) {
-            let names = names(component.iter().filter_map(state));
+            let names = joined_names(component.iter().filter_map(state));
             let message = format!("the loop through {names} has neither a wait nor a limit");
             let hint = "add a wait state, or set configuration.maxTransitions";
             report(Code::LoopWithoutWait, component.iter().filter_map(state), message, hint, findings);
@@ -31,13 +32,13 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
     }
 }
 
-fn names<'a>(states: impl Iterator<Item = &'a State>) -> String {
+fn joined_names<'a>(states: impl Iterator<Item = &'a State>) -> String {
     let mut names: Vec<&str> = states.map(|state| state.name.as_str()).collect();
     names.sort_unstable();
     names.join(", ")
 }
 
-/// Points at the first state of the loop.
+/// Adds a finding that points at the first state of the loop.
 fn report<'a>(
     code: Code,
     states: impl Iterator<Item = &'a State>,
@@ -50,24 +51,24 @@ fn report<'a>(
     }
 }
 
-/// Whether a run stays in this state for a while, at least sometimes.
-fn rests(definition: &Definition, state: &State) -> bool {
+/// True if a run may wait in this state.
+fn can_wait(definition: &Definition, state: &State) -> bool {
     match &state.kind {
         StateKind::Task(_) | StateKind::WaitUntil(_) | StateKind::WaitEvent(_) | StateKind::Workflow(_) => {
             true
         }
         StateKind::Compensation { steps } => steps.as_ref().is_some_and(|steps| !steps.is_empty()),
-        _ => inner(definition, state).any(|inner| rests(definition, inner)),
+        _ => inner_states(definition, state).any(|inner| can_wait(definition, inner)),
     }
 }
 
-/// Whether it waits for time or for somebody outside.
-fn paces(definition: &Definition, state: &State) -> bool {
+/// True if the state, or one inside it, waits for time or for an external event.
+fn has_wait_state(definition: &Definition, state: &State) -> bool {
     matches!(state.kind, StateKind::WaitUntil(_) | StateKind::WaitEvent(_))
-        || inner(definition, state).any(|inner| paces(definition, inner))
+        || inner_states(definition, state).any(|inner| has_wait_state(definition, inner))
 }
 
-fn inner<'a>(definition: &'a Definition, state: &'a State) -> impl Iterator<Item = &'a State> {
+fn inner_states<'a>(definition: &'a Definition, state: &'a State) -> impl Iterator<Item = &'a State> {
     let blocks = state.blocks().iter().filter_map(|block| definition.blocks.get(block.0 as usize));
     blocks.flat_map(|block| block.states.values()).filter_map(|id| state_of(definition, *id))
 }

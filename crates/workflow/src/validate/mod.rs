@@ -1,7 +1,7 @@
-//! Whether a definition makes sense as a whole. Every finding has a stable code, a place and something to do; errors refuse,
-//! warnings publish.
+//! Validates a definition as a whole; each file checks one kind of rule on the typed definition. Nothing here runs
+//! anything.
 //!
-//! Each file here checks one kind of rule on the typed definition. Nothing here runs anything.
+//! Every finding has a stable code, a place and a hint. An error rejects the definition; a warning does not.
 
 mod activities;
 mod compensation;
@@ -13,21 +13,20 @@ mod timing;
 
 use std::collections::BTreeMap;
 
-use crate::definition::{ActivityCall, Authored, Definition, StateKind};
+use crate::definition::{ActivityCall, Definition, ParsedDefinition, StateKind};
 use crate::finding::{self, Finding, Severity};
 use crate::flow::Flow;
-use crate::registry::{Activity, Registry};
+use crate::registry::{RegisteredActivity, Registry};
 
-/// A definition that may be compiled, with the warnings it publishes with.
+/// A definition without errors, ready to be compiled, with its warnings and notes.
 #[derive(Debug)]
-pub struct Validated {
+pub struct ValidatedDefinition {
     pub(crate) definition: Definition,
-    pub(crate) activities: BTreeMap<String, Activity>,
+    pub(crate) activities: BTreeMap<String, RegisteredActivity>,
     findings: Vec<Finding>,
 }
 
-impl Validated {
-    /// The definition.
+impl ValidatedDefinition {
     pub fn definition(&self) -> &Definition {
         &self.definition
     }
@@ -38,11 +37,11 @@ impl Validated {
     }
 }
 
-/// A definition that may not run, with everything that was found.
+/// The findings about a definition that cannot run.
 #[derive(Debug, thiserror::Error)]
 #[error("the definition has {}", errors(.findings))]
-pub struct Rejected {
-    /// Errors first.
+pub struct ValidationError {
+    /// All findings, errors first.
     pub findings: Vec<Finding>,
 }
 
@@ -53,12 +52,13 @@ fn errors(findings: &[Finding]) -> String {
     }
 }
 
-impl Authored {
-    /// Checks the definition as a whole. With a registry unknown activities are errors; without one their names are noted.
-    pub fn validate(self, registry: Option<&Registry>) -> Result<Validated, Rejected> {
+impl ParsedDefinition {
+    /// Checks the definition as a whole. With a registry, unknown activities are errors; without one, a note lists the
+    /// activities.
+    pub fn validate(self, registry: Option<&Registry>) -> Result<ValidatedDefinition, ValidationError> {
         let Self { definition, mut findings } = self;
         let Some(definition) = definition else {
-            return Err(Rejected { findings });
+            return Err(ValidationError { findings });
         };
         let flow = Flow::of(&definition);
         targets::check(&definition, &flow, &mut findings);
@@ -71,45 +71,54 @@ impl Authored {
         finding::sort(&mut findings);
         findings.dedup();
         if findings.iter().any(|finding| finding.severity() == Severity::Error) {
-            return Err(Rejected { findings });
+            return Err(ValidationError { findings });
         }
-        let known = |name: &str| Some((name.to_owned(), registry?.get(name)?.clone()));
-        let mut activities: BTreeMap<String, Activity> =
-            calls(&definition).into_iter().filter_map(|(_, call, _)| known(&call.activity)).collect();
-        let pairs: Vec<(String, Activity)> =
-            activities.values().filter_map(|activity| known(activity.compensation.as_ref()?)).collect();
-        activities.extend(pairs);
-        Ok(Validated { definition, activities, findings })
+        let registered = |name: &str| Some((name.to_owned(), registry?.get(name)?.clone()));
+        let mut activities: BTreeMap<String, RegisteredActivity> = activity_calls(&definition)
+            .into_iter()
+            .filter_map(|(_, call, _)| registered(&call.activity))
+            .collect();
+        let compensations: Vec<(String, RegisteredActivity)> =
+            activities.values().filter_map(|activity| registered(activity.compensation.as_ref()?)).collect();
+        activities.extend(compensations);
+        Ok(ValidatedDefinition { definition, activities, findings })
     }
 }
 
-/// What a call without an input is given.
+/// The input of a call that has none of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Without {
-    /// Null.
+enum DefaultInput {
     Null,
-    /// The input and the result of the task to be undone.
-    Pair,
+    /// The input and the result of the task to be compensated.
+    TaskInputAndResult,
 }
 
-/// Every activity call of a definition with the place of the call.
-fn calls(definition: &Definition) -> Vec<(String, &ActivityCall, Without)> {
+/// All activity calls of a definition, each with its pointer and its default input.
+fn activity_calls(definition: &Definition) -> Vec<(String, &ActivityCall, DefaultInput)> {
     let mut calls = Vec::new();
     let escalation = definition.configuration.escalation.as_ref();
     if let Some(call) = escalation.and_then(|escalation| escalation.notify.as_ref()) {
-        calls.push(("/configuration/escalation/notify".to_owned(), call, Without::Null));
+        calls.push(("/configuration/escalation/notify".to_owned(), call, DefaultInput::Null));
     }
     for state in &definition.states {
         match &state.kind {
             StateKind::Task(task) => {
-                calls.push((state.pointer.clone(), &task.call, Without::Null));
+                calls.push((state.pointer.clone(), &task.call, DefaultInput::Null));
                 if let Some(call) = &task.compensate_with {
-                    calls.push((format!("{}/compensateWith", state.pointer), call, Without::Pair));
+                    calls.push((
+                        format!("{}/compensateWith", state.pointer),
+                        call,
+                        DefaultInput::TaskInputAndResult,
+                    ));
                 }
             }
             StateKind::Compensation { steps } => {
                 for (position, step) in steps.iter().flatten().enumerate() {
-                    calls.push((format!("{}/steps/{position}", state.pointer), &step.call, Without::Null));
+                    calls.push((
+                        format!("{}/steps/{position}", state.pointer),
+                        &step.call,
+                        DefaultInput::Null,
+                    ));
                 }
             }
             _ => {}

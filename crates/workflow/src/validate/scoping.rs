@@ -1,64 +1,65 @@
-//! What only makes sense in some places: `$.item` inside maps, `continueAsNew` at the top, joins that can be met, handlers that
-//! can be reached.
+//! Checks constructs that are valid only in some places: `$.item` inside maps, `continueAsNew` at the top level, joins
+//! that can be reached, handlers that can match. It does not check the values of paths.
 
-use crate::definition::{ActivityCall, Definition, ErrorHandler, Join, Moment, State, StateKind};
+use crate::definition::{ActivityCall, Definition, ErrorHandler, Join, State, StateKind, WaitTime};
 use crate::finding::{Code, Finding};
 use crate::ids::{BlockId, StateId};
 use crate::path::{Path, Root, Template};
 
 pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
     for state in &definition.states {
-        let mut find = |code, place: &str, message: String, hint: &str| {
+        let mut report = |code, place: &str, message: String, hint: &str| {
             findings.push(Finding::new(code, format!("{}{place}", state.pointer), message, hint));
         };
         if !in_map(definition, state) {
             for (place, path) in paths(state) {
                 if matches!(path.root(), Root::Item | Root::Index) {
                     let message = format!("{} is outside a map", path.text());
-                    find(
+                    report(
                         Code::ItemOutsideMap,
                         &place,
                         message,
-                        "$.item and $.index exist inside a map's iterator only",
+                        "$.item and $.index exist only inside a map's iterator",
                     );
                 }
             }
         }
         if matches!(state.kind, StateKind::ContinueAsNew { .. }) && state.block != BlockId::TOP {
-            let message = "a branch cannot begin the run again".to_owned();
-            find(Code::ContinueInBranch, "", message, "end the branch and continue at the top level");
+            let message = "continueAsNew is not allowed inside a branch".to_owned();
+            report(Code::ContinueInBranch, "", message, "end the branch and continue at the top level");
         }
         if let StateKind::Parallel { branches, join: Join::AtLeast(wanted) } = &state.kind
             && *wanted as usize > branches.len()
         {
-            let message = format!("{wanted} branches are to succeed and there are {}", branches.len());
-            find(Code::JoinTooLarge, "/join/atLeast", message, "ask for at most as many as there are");
+            let message = format!("{wanted} branches must succeed, but there are only {}", branches.len());
+            report(Code::JoinTooLarge, "/join/atLeast", message, "use at most the number of branches");
         }
         for (position, handler) in state.on_error.iter().enumerate() {
             let earlier = state.on_error.get(..position).unwrap_or_default();
-            let taken = |code: &String| earlier.iter().any(|other| other.takes(code));
-            let hidden = if handler.takes_all() {
-                earlier.iter().any(ErrorHandler::takes_all)
+            let handled_earlier = |code: &String| earlier.iter().any(|other| other.handles(code));
+            let hidden = if handler.handles_all() {
+                earlier.iter().any(ErrorHandler::handles_all)
             } else {
-                handler.codes.iter().all(taken)
+                handler.codes.iter().all(handled_earlier)
             };
             if hidden {
-                let message = "earlier handlers take every error this one would".to_owned();
+                let message = "earlier handlers handle every error of this one".to_owned();
                 let hint = "remove it, or put it before them";
-                find(Code::HandlerHidden, &format!("/onError/{position}"), message, hint);
+                report(Code::HandlerHidden, &format!("/onError/{position}"), message, hint);
             }
         }
         for place in misplaced_secrets(state) {
-            let message = "no activity receives this, so the reference would never be resolved".to_owned();
+            let message =
+                "no activity receives this value, so the secret reference would never be resolved".to_owned();
             let hint = "refer to secrets in the input of the activity that needs them";
-            find(Code::MisplacedSecret, &place, message, hint);
+            report(Code::MisplacedSecret, &place, message, hint);
         }
     }
     check_notify(definition, findings);
     check_unused(definition, findings);
 }
 
-/// The escalation channel is told outside any map.
+/// The escalation channel is notified outside any map, so it has no item.
 fn check_notify(definition: &Definition, findings: &mut Vec<Finding>) {
     let notify =
         definition.configuration.escalation.as_ref().and_then(|escalation| escalation.notify.as_ref());
@@ -67,13 +68,13 @@ fn check_notify(definition: &Definition, findings: &mut Vec<Finding>) {
         if matches!(path.root(), Root::Item | Root::Index) {
             let pointer = format!("/configuration/escalation/notify/input{place}");
             let message = format!("{} is outside a map", path.text());
-            let hint = "$.item and $.index exist inside a map's iterator only";
+            let hint = "$.item and $.index exist only inside a map's iterator";
             findings.push(Finding::new(Code::ItemOutsideMap, pointer, message, hint));
         }
     }
 }
 
-/// Fields that say nothing without another.
+/// Reports fields that have no effect without another field.
 fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
     let mut unused = |pointer: String, without: &str| {
         let message = format!("this has no effect without {without}");
@@ -81,7 +82,7 @@ fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
             Code::UnusedField,
             pointer,
             message,
-            "remove this, or add what it needs".to_owned(),
+            "remove it, or add the field it needs".to_owned(),
         ));
     };
     let configuration = &definition.configuration;
@@ -97,12 +98,12 @@ fn check_unused(definition: &Definition, findings: &mut Vec<Finding>) {
             unused(format!("{}/timeoutNext", state.pointer), "a timeout");
         }
         if state.output.is_some() && matches!(state.kind, StateKind::WaitUntil(_)) {
-            unused(format!("{}/output", state.pointer), "a result, which a wait for time does not have");
+            unused(format!("{}/output", state.pointer), "a result, and a wait for time has none");
         }
     }
 }
 
-/// Secret references in what becomes data: outputs, children's inputs, the next run's input.
+/// Secret references in values that become data: outputs, inputs of child runs, the next run's input.
 fn misplaced_secrets(state: &State) -> Vec<String> {
     let (place, template) = match &state.kind {
         StateKind::Workflow(child) => ("/input", child.input.as_ref()),
@@ -110,10 +111,15 @@ fn misplaced_secrets(state: &State) -> Vec<String> {
         StateKind::Succeed { output } => ("/output", output.as_ref()),
         _ => return Vec::new(),
     };
-    template.map(Template::secrets).unwrap_or_default().iter().map(|at| format!("{place}{at}")).collect()
+    template
+        .map(Template::secret_pointers)
+        .unwrap_or_default()
+        .iter()
+        .map(|at| format!("{place}{at}"))
+        .collect()
 }
 
-/// Whether some block around the state belongs to a map.
+/// True if an enclosing block of the state belongs to a map.
 fn in_map(definition: &Definition, state: &State) -> bool {
     let mut block = state.block;
     loop {
@@ -128,7 +134,7 @@ fn in_map(definition: &Definition, state: &State) -> bool {
     }
 }
 
-/// Every path of a state with its place in it.
+/// All paths of a state, each with its place within the state.
 fn paths(state: &State) -> Vec<(String, &Path)> {
     fn template<'a>(at: &str, template: Option<&'a Template>, found: &mut Vec<(String, &'a Path)>) {
         let paths = template.map(Template::paths).unwrap_or_default();
@@ -141,12 +147,12 @@ fn paths(state: &State) -> Vec<(String, &Path)> {
     match &state.kind {
         StateKind::Task(task) => {
             call("", &task.call, &mut found);
-            if let Some(undo) = &task.compensate_with {
-                call("/compensateWith", undo, &mut found);
+            if let Some(compensation) = &task.compensate_with {
+                call("/compensateWith", compensation, &mut found);
             }
         }
-        StateKind::WaitUntil(Moment::AfterPath(path)) => found.push(("/duration".to_owned(), path)),
-        StateKind::WaitUntil(Moment::AtPath(path)) => found.push(("/timestamp".to_owned(), path)),
+        StateKind::WaitUntil(WaitTime::AfterPath(path)) => found.push(("/duration".to_owned(), path)),
+        StateKind::WaitUntil(WaitTime::AtPath(path)) => found.push(("/timestamp".to_owned(), path)),
         StateKind::WaitUntil(_) => {}
         StateKind::WaitEvent(wait) => {
             let paths = wait.matching.iter().flat_map(|condition| condition.paths());

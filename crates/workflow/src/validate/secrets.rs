@@ -1,15 +1,16 @@
-//! Literals that look like secrets. A definition is stored, listed and logged; a secret belongs in `{"secretRef": …}`, which is
-//! resolved at dispatch and never stored.
+//! Finds literals that look like secrets. It searches only values that become data: inputs, outputs and conditions, not
+//! names or descriptions.
 //!
-//! Looks only where values travel: inputs and outputs, not names or descriptions.
+//! A definition is stored, listed and logged. A secret belongs in `{"secretRef": …}`, which is resolved at dispatch and
+//! never stored.
 
 use serde_json::Value;
 
 use crate::definition::Definition;
 use crate::finding::{Code, Finding, pointer_token};
 
-/// Beginnings that only credentials have, and how many letters and digits follow at least.
-const PREFIXES: [(&str, usize); 14] = [
+/// Prefixes that only credentials have, and how many letters and digits follow at least.
+const CREDENTIAL_PREFIXES: [(&str, usize); 14] = [
     ("AKIA", 16),
     ("ASIA", 16),
     ("ghp_", 16),
@@ -26,8 +27,8 @@ const PREFIXES: [(&str, usize); 14] = [
     ("AIza", 30),
 ];
 
-/// Words in a key that say its value is secret.
-const KEYS: [&str; 11] = [
+/// Ends of a key that mark its value as secret.
+const SECRET_KEY_WORDS: [&str; 11] = [
     "accesstoken",
     "authtoken",
     "password",
@@ -42,10 +43,10 @@ const KEYS: [&str; 11] = [
 ];
 
 /// Parts of connection strings that carry a credential.
-const FRAGMENTS: [&str; 4] = ["AccountKey=", "SharedAccessKey=", "Password=", "Pwd="];
+const CONNECTION_STRING_FRAGMENTS: [&str; 4] = ["AccountKey=", "SharedAccessKey=", "Password=", "Pwd="];
 
-/// Fields of a state whose values travel.
-const VALUES: [&str; 5] = ["input", "output", "error", "message", "match"];
+/// Fields of a state whose values become data.
+const VALUE_FIELDS: [&str; 5] = ["input", "output", "error", "message", "match"];
 
 pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
     let notify = "/configuration/escalation/notify/input";
@@ -54,7 +55,7 @@ pub(super) fn check(definition: &Definition, findings: &mut Vec<Finding>) {
     }
     for state in &definition.states {
         let Some(source) = definition.source.pointer(&state.pointer) else { continue };
-        for (name, value) in VALUES.iter().filter_map(|name| Some((name, source.get(name)?))) {
+        for (name, value) in VALUE_FIELDS.iter().filter_map(|name| Some((name, source.get(name)?))) {
             walk(value, &format!("{}/{name}", state.pointer), None, findings);
         }
         if let Some(value) = source.pointer("/compensateWith/input") {
@@ -86,12 +87,12 @@ fn walk(value: &Value, pointer: &str, key: Option<&str>, findings: &mut Vec<Find
             }
         }
         Value::String(text) => {
-            if let Some(why) = looks_secret(text, key) {
+            if let Some(reason) = looks_secret(text, key) {
                 let hint = "store the secret and write {\"secretRef\": \"…\"} here";
                 findings.push(Finding::new(
                     Code::LiteralSecret,
                     pointer,
-                    format!("this looks like a secret: {why}"),
+                    format!("this looks like a secret: {reason}"),
                     hint,
                 ));
             }
@@ -100,8 +101,8 @@ fn walk(value: &Value, pointer: &str, key: Option<&str>, findings: &mut Vec<Find
     }
 }
 
-fn begins_like_a_credential(text: &str) -> bool {
-    PREFIXES.iter().any(|(prefix, letters)| {
+fn has_credential_prefix(text: &str) -> bool {
+    CREDENTIAL_PREFIXES.iter().any(|(prefix, letters)| {
         let rest = text.strip_prefix(prefix);
         rest.is_some_and(|rest| {
             rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').count() >= *letters
@@ -113,10 +114,10 @@ fn looks_secret(text: &str, key: Option<&str>) -> Option<&'static str> {
     if text.starts_with('$') && !text.starts_with("$$") {
         return None;
     }
-    if begins_like_a_credential(text) {
-        return Some("it begins like a credential");
+    if has_credential_prefix(text) {
+        return Some("it starts like a credential");
     }
-    if FRAGMENTS.iter().any(|fragment| text.contains(fragment)) {
+    if CONNECTION_STRING_FRAGMENTS.iter().any(|fragment| text.contains(fragment)) {
         return Some("it is a connection string with a credential");
     }
     let has_credentials = text.split_once("://").is_some_and(|(_, rest)| {
@@ -128,14 +129,15 @@ fn looks_secret(text: &str, key: Option<&str>) -> Option<&'static str> {
     }
     let plain_key: String = key.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).collect();
     let plain_key = plain_key.to_lowercase();
-    if !text.is_empty() && KEYS.iter().any(|name| plain_key.ends_with(name)) {
-        return Some("its key says so");
+    if !text.is_empty() && SECRET_KEY_WORDS.iter().any(|name| plain_key.ends_with(name)) {
+        return Some("its key names a secret");
     }
-    is_random(text).then_some("it is long and random")
+    looks_random(text).then_some("it is long and random")
 }
 
-/// Long, without spaces, of letters and digits mixed, and no character common: base64 of a key looks so, words do not.
-fn is_random(text: &str) -> bool {
+/// True for a long text of mixed letters and digits without spaces and without frequent characters: a key in base64
+/// looks like that, words do not.
+fn looks_random(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     if text.len() < 40 || text.len() > 512 || !text.chars().all(plain) {
         return false;
@@ -147,7 +149,7 @@ fn is_random(text: &str) -> bool {
     entropy_bits(text) > 4.3
 }
 
-/// Shannon entropy per character.
+/// Shannon entropy per character, in bits.
 fn entropy_bits(text: &str) -> f64 {
     let mut counts = std::collections::BTreeMap::new();
     for c in text.chars() {

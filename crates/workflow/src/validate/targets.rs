@@ -1,17 +1,18 @@
-//! Where transitions lead: every target exists, every state can be reached, and from every state there is a way to an end.
+//! Checks transitions: every target exists, every state can be reached, and every state can reach an end. It does not
+//! evaluate conditions.
 //!
-//! A state that is unreachable only because a transition leads nowhere is told as that transition's consequence: mending the
-//! one mends the other.
+//! A state that is unreachable only because a transition has no target is reported as a consequence of that transition:
+//! fixing the one fixes the other.
 
 use std::collections::BTreeSet;
 
-use crate::definition::{Definition, State, closest};
-use crate::finding::{Code, Finding, within};
+use crate::definition::{Definition, State, closest_name};
+use crate::finding::{Code, Finding, is_within};
 use crate::flow::{Flow, resolve, state_of};
 use crate::ids::{BlockId, StateId};
 
-/// Dangling targets told with a suggestion and with what follows from them. A definition may have thousands.
-const TOLD_IN_FULL_MAX: usize = 20;
+/// Number of dangling targets reported with a suggestion and with consequences. A definition may have thousands.
+const DETAILED_FINDINGS_MAX: usize = 20;
 
 pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Finding>) {
     for (number, block) in (0_u32..).zip(&definition.blocks) {
@@ -51,7 +52,7 @@ pub(super) fn check(definition: &Definition, flow: &Flow, findings: &mut Vec<Fin
             .states
             .values()
             .filter_map(|id| state_of(definition, *id))
-            .filter(|state| state.exits_unread)
+            .filter(|state| state.has_unreadable_exits)
             .collect();
         report_unreachable(definition, block_id, &reachable, &unread, &mut dangling, findings);
         report_endless(definition, flow, block_id, &reachable, &open_ended, findings);
@@ -64,27 +65,28 @@ fn dangling_target(
     block: BlockId,
     pointer: String,
     name: &str,
-    told_before: usize,
+    reported_before: usize,
 ) -> Finding {
-    let plain = || format!("add a state {name:?} beside this one, or name one of those there");
+    let plain = || format!("add a state {name:?} to this block, or name an existing one");
     let hint = if name.is_empty() {
         "name the state to go to".to_owned()
-    } else if told_before >= TOLD_IN_FULL_MAX {
+    } else if reported_before >= DETAILED_FINDINGS_MAX {
         plain()
     } else if definition.states.iter().any(|state| state.name == name) {
         format!(
-            "{name:?} is in another block, which no transition can enter or leave: end this branch with a succeed or fail of its own"
+            "{name:?} is in another block, and no transition can cross blocks: end this branch with its own succeed or fail"
         )
     } else {
         let block = definition.blocks.get(block.0 as usize);
         let known = block.into_iter().flat_map(|block| block.states.keys()).map(String::as_str);
-        closest(name, known)
-            .map_or_else(plain, |near| format!("did you mean {near:?}? Else add a state {name:?}"))
+        closest_name(name, known)
+            .map_or_else(plain, |near| format!("did you mean {near:?}? Otherwise add a state {name:?}"))
     };
     Finding::new(Code::DanglingTarget, pointer, format!("there is no state {name:?} to go to"), hint)
 }
 
-/// States nobody leads to: consequences of dangling targets where there are any, else findings of their own.
+/// Reports unreachable states: as consequences of dangling targets if there are any, otherwise as findings of their
+/// own.
 fn report_unreachable(
     definition: &Definition,
     block: BlockId,
@@ -100,24 +102,25 @@ fn report_unreachable(
     for (name, id) in block.states.iter().filter(|(_, id)| !reachable.contains(id)) {
         let Some(state) = state_of(definition, *id) else { continue };
         let consequence = format!("so state {name:?} ({}) cannot be reached", state.pointer);
-        // What is wrong with a state whose exits could not be read has been found already; this follows from it.
+        // A state whose exits could not be read already has a finding; this one follows from it.
         let of_unread =
-            |finding: &&mut Finding| unread.iter().any(|state| within(&finding.pointer, &state.pointer));
-        for finding in findings.iter_mut().filter(of_unread).take(TOLD_IN_FULL_MAX) {
-            finding.follows(&consequence);
+            |finding: &&mut Finding| unread.iter().any(|state| is_within(&finding.pointer, &state.pointer));
+        for finding in findings.iter_mut().filter(of_unread).take(DETAILED_FINDINGS_MAX) {
+            finding.add_consequence(&consequence);
         }
         if dangling.is_empty() && unread.is_empty() {
             let message = format!("no transition leads to state {name:?}");
-            let hint = "let a state lead to it, or remove it";
+            let hint = "add a transition to it, or remove it";
             findings.push(Finding::new(Code::UnreachableState, state.pointer.clone(), message, hint));
         }
-        for finding in dangling.iter_mut().take(TOLD_IN_FULL_MAX) {
-            finding.follows(&consequence);
+        for finding in dangling.iter_mut().take(DETAILED_FINDINGS_MAX) {
+            finding.add_consequence(&consequence);
         }
     }
 }
 
-/// Reachable states from which no terminal state can be reached. A dangling target may have been meant as the way out.
+/// Reports reachable states that cannot reach a terminal state. A dangling target counts as an exit: it may have been
+/// meant as one.
 fn report_endless(
     definition: &Definition,
     flow: &Flow,
@@ -135,12 +138,12 @@ fn report_endless(
     for id in block.states.values().filter(|id| reachable.contains(id) && !can_end.contains(id)) {
         let Some(state) = state_of(definition, *id) else { continue };
         let message = format!("from state {:?} no succeed, fail or continueAsNew can be reached", state.name);
-        let hint = "add a way out; a loop that is to go on for ever ends each round with continueAsNew";
+        let hint = "add a way out; a loop that is meant to run forever ends each round with continueAsNew";
         findings.push(Finding::new(Code::NoWayToEnd, state.pointer.clone(), message, hint));
     }
 }
 
-/// A state whose `next` could not be read has a finding already.
+/// True for a state whose `next` could not be read; it already has a finding.
 fn has_no_exit(state: &State) -> bool {
     state.targets().is_empty()
 }

@@ -1,7 +1,8 @@
-//! Whether time limits make sense: none is zero, none longer than the workflow's, and retries fit into them.
+//! Checks time limits: none is zero, none is longer than the workflow's, and the waits between retries fit into them.
+//! It does not know how long activities take.
 
 use crate::advance::nominal_delay;
-use crate::definition::{Definition, Moment, RetryPolicy, State, StateKind};
+use crate::definition::{Definition, RetryPolicy, State, StateKind, WaitTime};
 use crate::finding::{Code, Finding};
 use crate::registry::Registry;
 use crate::time::Duration;
@@ -14,17 +15,21 @@ pub(super) fn check(definition: &Definition, registry: Option<&Registry>, findin
         ("timeout", configuration.timeout),
         ("stuckAfter", configuration.stuck_after),
     ] {
-        zero(findings, &at(name), limit);
+        report_zero_limit(findings, &at(name), limit);
     }
     if let (Some(default), Some(whole)) = (configuration.default_timeout, configuration.timeout)
         && default > whole
     {
-        let message = format!("steps may take {default} by default, the whole workflow only {whole}");
+        let message = format!("a step may take {default} by default, but the whole workflow only {whole}");
         let hint = "shorten configuration.defaultTimeout or lengthen configuration.timeout";
         findings.push(Finding::new(Code::TimeoutBeyondWorkflow, at("defaultTimeout"), message, hint));
     }
     if let Some(escalation) = &configuration.escalation {
-        zero(findings, "/configuration/escalation/recoverWithin", Some(escalation.recover_within));
+        report_zero_limit(
+            findings,
+            "/configuration/escalation/recoverWithin",
+            Some(escalation.recover_within),
+        );
     }
     check_policy(findings, "/configuration", configuration.retry_policy.as_ref());
     for state in &definition.states {
@@ -39,16 +44,16 @@ fn check_state(
     findings: &mut Vec<Finding>,
 ) {
     let pointer = &state.pointer;
-    zero(findings, &format!("{pointer}/timeout"), state.timeout);
+    report_zero_limit(findings, &format!("{pointer}/timeout"), state.timeout);
     if let (Some(own), Some(whole)) = (state.timeout, definition.configuration.timeout)
         && own > whole
     {
-        let message = format!("state {:?} may take {own}, the whole workflow only {whole}", state.name);
+        let message = format!("state {:?} may take {own}, but the whole workflow only {whole}", state.name);
         let hint = "shorten this timeout or lengthen configuration.timeout";
         findings.push(Finding::new(Code::TimeoutBeyondWorkflow, format!("{pointer}/timeout"), message, hint));
     }
     match &state.kind {
-        StateKind::WaitUntil(Moment::After(duration))
+        StateKind::WaitUntil(WaitTime::After(duration))
             if definition.configuration.timeout.is_some_and(|whole| *duration > whole) =>
         {
             let message =
@@ -62,7 +67,7 @@ fn check_state(
             ));
         }
         StateKind::Task(task) => {
-            zero(findings, &format!("{pointer}/attemptTimeout"), task.attempt_timeout);
+            report_zero_limit(findings, &format!("{pointer}/attemptTimeout"), task.attempt_timeout);
             check_policy(findings, pointer, task.retry_policy.as_ref());
             let registered =
                 registry.and_then(|registry| registry.get(&task.call.activity)?.retry_policy.as_ref());
@@ -74,8 +79,8 @@ fn check_state(
         StateKind::Compensation { steps } => {
             for (position, step) in steps.iter().flatten().enumerate() {
                 let at = format!("{pointer}/steps/{position}");
-                zero(findings, &format!("{at}/timeout"), step.timeout);
-                zero(findings, &format!("{at}/attemptTimeout"), step.attempt_timeout);
+                report_zero_limit(findings, &format!("{at}/timeout"), step.timeout);
+                report_zero_limit(findings, &format!("{at}/attemptTimeout"), step.attempt_timeout);
                 check_policy(findings, &at, step.retry_policy.as_ref());
             }
         }
@@ -85,11 +90,15 @@ fn check_state(
 
 fn check_policy(findings: &mut Vec<Finding>, pointer: &str, policy: Option<&RetryPolicy>) {
     let Some(policy) = policy else { return };
-    zero(findings, &format!("{pointer}/retryPolicy/initialInterval"), Some(policy.initial_interval));
-    zero(findings, &format!("{pointer}/retryPolicy/maxInterval"), policy.max_interval);
+    report_zero_limit(
+        findings,
+        &format!("{pointer}/retryPolicy/initialInterval"),
+        Some(policy.initial_interval),
+    );
+    report_zero_limit(findings, &format!("{pointer}/retryPolicy/maxInterval"), policy.max_interval);
 }
 
-/// The waits alone, without the time the activity takes.
+/// Adds up the waits alone, without the time the activity takes.
 fn check_retries_fit(
     definition: &Definition,
     state: &State,
@@ -106,7 +115,7 @@ fn check_retries_fit(
         waits = waits.plus(nominal_delay(policy, failures));
         if waits > timeout {
             let message = format!(
-                "{} attempts cannot all happen within {timeout}: the waits before attempt {} add up to {waits}",
+                "{} attempts do not fit into {timeout}: the waits before attempt {} add up to {waits}",
                 policy.max_attempts,
                 failures + 1
             );
@@ -118,13 +127,13 @@ fn check_retries_fit(
     }
 }
 
-fn zero(findings: &mut Vec<Finding>, pointer: &str, limit: Option<Duration>) {
+fn report_zero_limit(findings: &mut Vec<Finding>, pointer: &str, limit: Option<Duration>) {
     if limit == Some(Duration::ZERO) {
-        let hint = "leave it out, or give it a length";
+        let hint = "omit it, or set a duration";
         findings.push(Finding::new(
             Code::ZeroTimeout,
             pointer,
-            "this is zero: it would be over at once",
+            "a time limit of zero would expire at once",
             hint,
         ));
     }

@@ -1,13 +1,13 @@
-//! The bench every case is played on: a definition, mocks and events in; a story of one line per fact out.
+//! The test bench that plays every case: a definition, mocks and events in; a story with one line per fact out.
 
 use std::collections::BTreeMap;
 
 use abide_workflow::history::{BranchOutcome, Fact, HistoryEvent, Note};
 use abide_workflow::rehearse::{Mocks, Playback, Rehearsal, parse_stimuli};
-use abide_workflow::{Authored, Failure, Finding, Limits, Plan, Registry, Severity, TurnLimits};
+use abide_workflow::{Failure, Finding, Limits, ParsedDefinition, Plan, Registry, Severity, TurnLimits};
 use serde_json::{Value, json};
 
-/// One case: what is played.
+/// One case: a definition with its mocks, events, input and limits.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) definition: Value,
@@ -19,7 +19,7 @@ pub(crate) struct Case {
     pub(crate) limits: Limits,
 }
 
-/// A definition of these states that starts at `start`.
+/// A definition with these states that starts at `start`.
 pub(crate) fn definition(start: &str, states: Value) -> Value {
     json!({
         "$schema": "workflow-schema-v1.json", "id": "case", "version": "1.0.0",
@@ -27,7 +27,7 @@ pub(crate) fn definition(start: &str, states: Value) -> Value {
     })
 }
 
-/// A case of these states.
+/// A case with these states and defaults for everything else.
 pub(crate) fn case(start: &str, states: Value) -> Case {
     Case {
         definition: definition(start, states),
@@ -51,13 +51,13 @@ impl Case {
         self
     }
 
-    pub(crate) fn mock(mut self, activity: &str, answers: Value) -> Self {
-        self.mocks["activities"][activity] = answers;
+    pub(crate) fn mock(mut self, activity: &str, outcomes: Value) -> Self {
+        self.mocks["activities"][activity] = outcomes;
         self
     }
 
-    pub(crate) fn mock_workflow(mut self, workflow: &str, answers: Value) -> Self {
-        self.mocks["workflows"][workflow] = answers;
+    pub(crate) fn mock_workflow(mut self, workflow: &str, outcomes: Value) -> Self {
+        self.mocks["workflows"][workflow] = outcomes;
         self
     }
 
@@ -66,8 +66,8 @@ impl Case {
         self
     }
 
-    pub(crate) fn order(mut self, at: &str, order: &str) -> Self {
-        self.events.push(json!({"at": at, "do": order}));
+    pub(crate) fn control(mut self, at: &str, operation: &str) -> Self {
+        self.events.push(json!({"at": at, "do": operation}));
         self
     }
 
@@ -93,7 +93,7 @@ impl Case {
         compile(&self.definition, registry.as_ref())
     }
 
-    /// Plays it once.
+    /// Plays the case once.
     pub(crate) fn play(&self, turn: TurnLimits, reload: bool) -> Playback {
         let plan = self.plan();
         let children: Vec<Plan> = self.children.iter().map(|child| compile(child, None)).collect();
@@ -113,52 +113,52 @@ impl Case {
 }
 
 pub(crate) fn compile(definition: &Value, registry: Option<&Registry>) -> Plan {
-    match Authored::parse(&definition.to_string()).validate(registry) {
+    match ParsedDefinition::parse(&definition.to_string()).validate(registry) {
         Ok(validated) => validated.compile(),
-        Err(rejected) => panic!("the case's definition is refused: {:#?}", rejected.findings),
+        Err(rejected) => panic!("the case's definition is rejected: {:#?}", rejected.findings),
     }
 }
 
-/// The one check: the case, played any way, tells this story.
+/// Checks that the case gives this story in all modes.
 #[track_caller]
 pub(crate) fn check(rule: &str, case: &Case, expected: &[&str]) {
     let default = case.limits.turn;
-    for (way, turn, reload) in [
+    for (mode, turn, reload) in [
         ("plainly", default, false),
         ("reloaded", default, true),
         ("in smallest turns", TurnLimits::FLOOR, true),
     ] {
         let playback = case.play(turn, reload);
         let story = story(&playback);
-        assert!(!playback.gave_up, "{rule}: given up when played {way}: {story:#?}");
+        assert!(!playback.turn_limit_reached, "{rule}: turn limit reached when played {mode}: {story:#?}");
         let expected: Vec<String> = expected.iter().map(|line| (*line).to_owned()).collect();
-        assert_eq!(story, expected, "{rule}, played {way}\nstory was: {story:#?}");
+        assert_eq!(story, expected, "{rule}, played {mode}\nstory was: {story:#?}");
     }
 }
 
-/// A definition is refused, or warned of, with this code at this place; and nothing else of that severity.
+/// Checks that validation finds exactly these codes at these places, notes aside.
 #[track_caller]
 pub(crate) fn finds(rule: &str, definition: &Value, registry: Option<&Value>, expected: &[(&str, &str)]) {
-    let severity_of = |finding: &Finding| finding.severity() > Severity::Note;
-    let found = findings(definition, registry);
-    let found: Vec<(&str, &str)> = found
+    let is_serious = |finding: &Finding| finding.severity() > Severity::Note;
+    let findings = findings(definition, registry);
+    let findings: Vec<(&str, &str)> = findings
         .iter()
-        .filter(|finding| severity_of(finding))
+        .filter(|finding| is_serious(finding))
         .map(|finding| (finding.code.as_str(), finding.pointer.as_str()))
         .collect();
-    assert_eq!(found, expected, "{rule}");
+    assert_eq!(findings, expected, "{rule}");
 }
 
 pub(crate) fn findings(definition: &Value, registry: Option<&Value>) -> Vec<Finding> {
     let registry =
         registry.map(|activities| Registry::parse(&json!({"activities": activities}).to_string()).unwrap());
-    match Authored::parse(&definition.to_string()).validate(registry.as_ref()) {
+    match ParsedDefinition::parse(&definition.to_string()).validate(registry.as_ref()) {
         Ok(validated) => validated.findings().to_vec(),
         Err(rejected) => rejected.findings,
     }
 }
 
-/// One line per fact that says something about the language. Children's lines are indented.
+/// One line per fact that matters for the language. Lines of child runs are indented.
 pub(crate) fn story(playback: &Playback) -> Vec<String> {
     let mut positions = BTreeMap::new();
     let mut lines = Vec::new();
@@ -172,7 +172,7 @@ pub(crate) fn story(playback: &Playback) -> Vec<String> {
     }
     lines.extend(playback.refusals.iter().map(|refusal| format!("refused: {refusal}")));
     if playback.outcome.is_none() {
-        lines.extend(playback.waiting.iter().map(|state| format!("waits in {}", state.state)));
+        lines.extend(playback.current_states.iter().map(|state| format!("waits in {}", state.state)));
     }
     lines
 }
@@ -215,14 +215,14 @@ fn line(event: &HistoryEvent, position: impl Fn(abide_workflow::ids::BranchId) -
         Fact::ExecutionResumed { .. } => "resumed".to_owned(),
         Fact::ExecutionRewound { redrive, .. } => format!("rewound {redrive}"),
         Fact::ExecutionCompleted { result } => format!("Completed {result}"),
-        Fact::ExecutionFailed { error } => format!("Failed {}", told(error)),
+        Fact::ExecutionFailed { error } => format!("Failed {}", failure_line(error)),
         Fact::ExecutionTerminated { .. } => "Terminated".to_owned(),
         Fact::ContinueAsNew { input } => format!("ContinuedAsNew {input}"),
         Fact::GenericEvent { note } => note_line(note),
     })
 }
 
-fn told(error: &Failure) -> String {
+fn failure_line(error: &Failure) -> String {
     format!("{} in {}", error.code, error.state.as_deref().unwrap_or("?"))
 }
 
@@ -237,13 +237,15 @@ fn note_line(note: &Note) -> String {
         Note::EscalationNotifyFailed { error } => format!("note: notify failed {}", error.code),
         Note::RecoveryStarted { state } => format!("note: recovery in {state}"),
         Note::RecoveryFailed { error } => format!("note: recovery failed {}", error.code),
-        Note::CompensationStarted { steps, .. } => format!("note: undoing {steps}"),
+        Note::CompensationStarted { steps, .. } => format!("note: compensating {steps}"),
         Note::CompensationStepFailed { activity, error, .. } => {
-            format!("note: {activity} cannot undo {}", error.code)
+            format!("note: {activity} failed to compensate: {}", error.code)
         }
-        Note::CompensationInputIncomplete { step, .. } => format!("note: input to undo {step} is incomplete"),
+        Note::CompensationInputIncomplete { step, .. } => {
+            format!("note: compensation input of {step} is incomplete")
+        }
         Note::CompensationCompleted { succeeded, failed, .. } => {
-            format!("note: undone {succeeded}, failed {failed}")
+            format!("note: compensated {succeeded}, failed {failed}")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What data, senders and stored bytes can do to a run, and what they cannot: each test is named after a bound that holds.
+//! Bounds on what data, senders and stored bytes can do to a run: each test is named after a bound that holds.
 
 use abide_workflow::{CommandId, Message, Status};
 use serde_json::{Value, json};
@@ -7,45 +7,48 @@ use crate::bench::{case, story};
 use crate::by_hand::Run;
 
 #[test]
-fn an_order_reaches_a_run_that_spins() {
-    // The input is never there, so the task is never sent and nothing ever rests.
+fn a_control_operation_reaches_a_run_that_spins() {
+    // The input never has a value, so the task is never called and the run never waits.
     let mut spins = case("T", json!({"T": {"type": "task", "activity": "A", "input": "$.state.gone", "onError": "T", "next": "E"}, "E": {"type": "succeed"}}))
         .configuration(json!({"maxTransitions": 4_000_000_000_u32}));
     spins.limits.transitions_max = 1_000;
-    let playback = spins.clone().order("PT1S", "terminate").play(spins.limits.turn, false);
+    let playback = spins.clone().control("PT1S", "terminate").play(spins.limits.turn, false);
     assert_eq!(story(&playback).last().unwrap(), "Terminated");
 }
 
 #[test]
-fn a_failure_counts_once_however_often_it_comes() {
+fn a_repeated_failure_counts_once() {
     let mut run = Run::of(
         "A",
         json!({"A": {"type": "task", "activity": "A", "next": "E"}, "E": {"type": "succeed"}}),
         json!({}),
     );
-    let dispatch = run.turn(&[]).commands[0].id;
+    let command = run.turn(&[]).commands[0].id;
     let failed = |attempt| Message::ActivityFailed {
-        command: dispatch,
+        command,
         attempt,
         failure: abide_workflow::Failure::retryable("Busy", ""),
     };
     let turn = run.turn(&[failed(0), failed(0), failed(0), failed(0)]);
     assert_eq!(turn.commands.len(), 1, "{:?}", turn.commands);
     assert_eq!(turn.status, Status::Running);
-    assert_eq!(run.turn(&[failed(1)]).commands.len(), 1, "the attempt that is out counts");
+    assert_eq!(run.turn(&[failed(1)]).commands.len(), 1, "the current attempt counts");
 }
 
 #[test]
-fn an_answer_of_another_kind_is_not_for_whoever_has_its_number() {
+fn a_result_of_another_kind_does_not_reach_the_branch_with_its_number() {
     let mut task = Run::of(
         "A",
         json!({"A": {"type": "task", "activity": "A", "next": "E"}, "E": {"type": "succeed"}}),
         json!({}),
     );
     let command = task.turn(&[]).commands[0].id;
-    let kid = Message::ChildCompleted { command, output: json!(1).into() };
-    let lost = Message::ChildFailed { command, failure: abide_workflow::Failure::last("X", "") };
-    assert_eq!(task.turn(&[kid, lost, Message::TimerFired { timer: command }]).status, Status::Running);
+    let completed = Message::ChildCompleted { command, output: json!(1).into() };
+    let failed = Message::ChildFailed { command, failure: abide_workflow::Failure::permanent("X", "") };
+    assert_eq!(
+        task.turn(&[completed, failed, Message::TimerFired { timer: command }]).status,
+        Status::Running
+    );
     let mut wait = Run::of(
         "W",
         json!({"W": {"type": "wait", "waitType": "duration", "duration": "PT1H", "next": "E"}, "E": {"type": "succeed"}}),
@@ -64,20 +67,20 @@ fn an_answer_of_another_kind_is_not_for_whoever_has_its_number() {
 }
 
 #[test]
-fn rewind_does_not_repeat_what_was_answered_after_an_error_was_left_behind() {
+fn rewind_does_not_repeat_steps_completed_after_a_caught_error() {
     let states = json!({
         "Opt": {"type": "task", "activity": "Opt", "onError": "Pay", "next": "Pay"},
         "Pay": {"type": "task", "activity": "Pay", "next": "Refused"},
         "Refused": {"type": "fail", "error": "ShipmentRefused"},
     });
-    let case = case("Opt", states).mock("Opt", json!({"error": {"code": "X"}})).order("PT1H", "rewind");
+    let case = case("Opt", states).mock("Opt", json!({"error": {"code": "X"}})).control("PT1H", "rewind");
     let playback = case.play(case.limits.turn, true);
-    assert_eq!(playback.deliveries.iter().filter(|delivery| delivery.activity == "Pay").count(), 1);
+    assert_eq!(playback.attempts.iter().filter(|attempt| attempt.activity == "Pay").count(), 1);
     assert!(story(&playback).last().unwrap().starts_with("refused: there is no failed state"));
 }
 
 #[test]
-fn rewind_of_a_wide_fan_out_is_cut_into_turns_and_keeps_the_order_of_waiters() {
+fn rewind_of_a_wide_fan_out_takes_several_turns_and_keeps_the_order_of_waiters() {
     let states = json!({
         "Fan": {"type": "parallel", "next": "E", "branches": [
             {"startAt": "Each", "states": {"D": {"type": "succeed"}, "Each": {"type": "map", "items": "$.input.items", "next": "D", "iterator": {"startAt": "G", "states": {
@@ -90,14 +93,14 @@ fn rewind_of_a_wide_fan_out_is_cut_into_turns_and_keeps_the_order_of_waiters() {
     loop {
         let turn = run.turn(&[]);
         bad = bad.or(turn.commands.first().map(|command| command.id));
-        if !turn.unfinished {
+        if !turn.has_more_work {
             break;
         }
     }
     let mut inbox = vec![Message::ActivityFailed {
         command: bad.unwrap(),
         attempt: 0,
-        failure: abide_workflow::Failure::last("X", ""),
+        failure: abide_workflow::Failure::permanent("X", ""),
     }];
     while run.instance.status() != Status::Failed {
         run.turn(&std::mem::take(&mut inbox));
@@ -108,7 +111,7 @@ fn rewind_of_a_wide_fan_out_is_cut_into_turns_and_keeps_the_order_of_waiters() {
         let turn = run.turn(&std::mem::take(&mut inbox));
         turns += 1;
         assert!(turn.changes.len() <= 1_100, "{} parts in one turn", turn.changes.len());
-        if !turn.unfinished {
+        if !turn.has_more_work {
             break;
         }
     }
@@ -118,11 +121,11 @@ fn rewind_of_a_wide_fan_out_is_cut_into_turns_and_keeps_the_order_of_waiters() {
         abide_workflow::history::Fact::StateLeft { branch, .. } => Some(branch.0),
         _ => None,
     });
-    assert_eq!(first, Some(2), "the first item's branch waited longest before and does after");
+    assert_eq!(first, Some(2), "the first item's branch waited longest before the rewind and still does");
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_never_held_nor_recorded_whole() {
+fn values_beyond_the_limits_are_never_held_or_recorded_in_full() {
     let mut deep = json!(1);
     for _ in 0..200 {
         deep = json!([deep]);
@@ -132,8 +135,8 @@ fn what_is_too_large_or_too_deep_is_never_held_nor_recorded_whole() {
     for (payload, code) in [(deep.clone(), "DepthExceeded"), (large.clone(), "PayloadTooLarge")] {
         let mut run = Run::of("A", states.clone(), json!({}));
         let command = run.turn(&[]).commands[0].id;
-        let answer = Message::ActivityCompleted { command, result: payload.clone().into() };
-        let held = run.turn(&[Message::Suspend { reason: "r".repeat(100_000) }, answer.clone()]);
+        let result = Message::ActivityCompleted { command, result: payload.clone().into() };
+        let held = run.turn(&[Message::Suspend { reason: "r".repeat(100_000) }, result.clone()]);
         let bytes: usize = held.changes.iter().filter_map(|change| change.value.as_ref()).map(Vec::len).sum();
         assert!(bytes < 10_000, "{bytes}");
         let ended = run.turn(&[Message::Resume { reason: String::new() }]);
@@ -147,12 +150,12 @@ fn what_is_too_large_or_too_deep_is_never_held_nor_recorded_whole() {
         assert_eq!(failed.status, Status::Failed);
         let bytes: usize =
             failed.changes.iter().filter_map(|change| change.value.as_ref()).map(Vec::len).sum();
-        assert!(bytes < 10_000, "an input that cannot be kept is not stored: {bytes}");
+        assert!(bytes < 10_000, "an input beyond the limits is not stored: {bytes}");
     }
 }
 
 #[test]
-fn templates_that_multiply_data_are_refused_while_they_are_filled() {
+fn a_template_that_multiplies_data_is_rejected_while_rendering() {
     let output: Vec<Value> = vec![json!("$.input.b"); 4_000];
     let mut run =
         Run::of("E", json!({"E": {"type": "succeed", "output": output}}), json!({"b": "x".repeat(900_000)}));
@@ -160,7 +163,7 @@ fn templates_that_multiply_data_are_refused_while_they_are_filled() {
 }
 
 #[test]
-fn a_run_at_its_data_limit_begins_no_work_it_could_not_record() {
+fn a_run_at_its_data_limit_starts_no_task_whose_compensation_it_could_not_record() {
     let states = json!({
         "Work": {"type": "task", "activity": "Work", "input": "$.input.big", "compensateWith": {"activity": "Undo", "input": "$.input.big"}, "next": "Pause"},
         "Pause": {"type": "wait", "waitType": "duration", "duration": "PT1S", "next": "Pick"},
@@ -172,11 +175,11 @@ fn a_run_at_its_data_limit_begins_no_work_it_could_not_record() {
         .limits(|limits| limits.data_bytes_max = 10_000);
     let playback = case.play(case.limits.turn, true);
     assert_eq!(story(&playback).last().unwrap(), "Failed DataLimitExceeded in Work");
-    assert_eq!(playback.deliveries.len(), 10);
+    assert_eq!(playback.attempts.len(), 10);
 }
 
 #[test]
-fn a_pair_is_run_even_where_input_and_result_together_exceed_a_payload() {
+fn a_registered_compensation_runs_even_if_input_and_result_together_exceed_a_payload() {
     let states = json!({
         "Work": {"type": "task", "activity": "Work", "input": "$.input.big", "next": "Bad"},
         "Bad": {"type": "task", "activity": "Bad", "onError": "Undo", "next": "E"},
@@ -187,11 +190,11 @@ fn a_pair_is_run_even_where_input_and_result_together_exceed_a_payload() {
         .input(json!({"big": "x".repeat(700_000)}))
         .mock("Work", json!({"result": "y".repeat(700_000)})).mock("Bad", json!({"error": {"code": "X"}}));
     let playback = case.play(case.limits.turn, true);
-    assert!(playback.deliveries.iter().any(|delivery| delivery.activity == "Back"), "{:?}", playback.status);
+    assert!(playback.attempts.iter().any(|attempt| attempt.activity == "Back"), "{:?}", playback.status);
 }
 
 #[test]
-fn a_late_result_is_recorded_whole_if_small_and_by_its_size_if_not() {
+fn a_late_result_is_recorded_in_full_if_small_and_by_its_size_if_large() {
     let states = json!({"A": {"type": "task", "activity": "A", "next": "E"}, "E": {"type": "succeed"}});
     let mut run = Run::of("A", states, json!({}));
     run.turn(&[]);

@@ -1,7 +1,8 @@
-//! A run driven turn by turn, for what a story cannot show: commands, changed parts, messages out of order.
+//! A run driven turn by turn, for tests of details that a story does not show: commands, changed parts, messages out of
+//! order.
 
 use abide_workflow::{
-    Instance, InstanceId, Limits, Message, Origin, Plan, RunNumber, Timestamp, Turn, advance,
+    Instance, InstanceId, Limits, Message, Plan, RunNumber, RunOrigin, Timestamp, Turn, advance,
 };
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn of(start: &str, states: Value, input: Value) -> Self {
         let plan = case(start, states).plan();
-        let mut origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
+        let mut origin = RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
         origin.input = input.into();
         Self {
             instance: Instance::pending(origin, Timestamp(0)),

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use abide_workflow::ids::BranchId;
 use abide_workflow::instance::{FORMAT, SlotName};
 use abide_workflow::{
-    Corrupt, Instance, InstanceId, Limits, Message, Origin, PartKey, Plan, RunNumber, Timestamp, advance,
+    CorruptInstance, Instance, InstanceId, Limits, Message, PartKey, Plan, RunNumber, RunOrigin, Timestamp,
+    advance,
 };
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::bench::case;
 
-/// A run with every kind of part: branches, slots of all names, buffered and held messages, compensations, an outcome.
+/// A plan whose runs have every kind of part: branches, slots of all names, buffered and held messages, compensations,
+/// an outcome.
 fn plan() -> Plan {
     let states = json!({
         "Make": {"type": "task", "activity": "Make", "output": "$.state.made", "onError": "Fan", "next": "Fan",
@@ -24,10 +26,10 @@ fn plan() -> Plan {
     case("Make", states).configuration(json!({"timeout": "PT9H"})).plan()
 }
 
-/// Its stored parts after two turns.
+/// The stored parts of a run of this plan after two turns.
 fn parts() -> BTreeMap<PartKey, Vec<u8>> {
     let plan = plan();
-    let mut origin = Origin::new(InstanceId::new("pinned").unwrap(), RunNumber(3), &plan);
+    let mut origin = RunOrigin::new(InstanceId::new("pinned").unwrap(), RunNumber(3), &plan);
     origin.input = json!({"items": [0, 1, 2]}).into();
     let mut instance = Instance::pending(origin, Timestamp(1_000));
     let mut stored = BTreeMap::new();
@@ -47,13 +49,13 @@ fn parts() -> BTreeMap<PartKey, Vec<u8>> {
     stored
 }
 
-fn load(parts: &BTreeMap<PartKey, Vec<u8>>) -> Result<Instance, Corrupt> {
+fn load(parts: &BTreeMap<PartKey, Vec<u8>>) -> Result<Instance, CorruptInstance> {
     Instance::load(parts.iter().map(|(key, bytes)| (key.clone(), bytes.as_slice())))
 }
 
 #[test]
-fn stored_bytes_are_as_they_were() {
-    let told: Vec<String> = parts()
+fn stored_bytes_have_not_changed() {
+    let encoded: Vec<String> = parts()
         .iter()
         .map(|(key, bytes)| {
             let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -62,14 +64,14 @@ fn stored_bytes_are_as_they_were() {
         .collect();
     let pinned = include_str!("instance-format-1.txt");
     assert_eq!(
-        told.join("\n"),
+        encoded.join("\n"),
         pinned.trim_end(),
         "a changed encoding needs a new format number and a reader for the old one"
     );
 }
 
 #[test]
-fn missing_newer_and_left_over_bytes_are_told_apart() {
+fn missing_newer_and_trailing_bytes_have_different_errors() {
     let whole = parts();
     assert!(load(&whole).is_ok());
     let reason = |change: &dyn Fn(&mut BTreeMap<PartKey, Vec<u8>>)| {
@@ -78,22 +80,22 @@ fn missing_newer_and_left_over_bytes_are_told_apart() {
         load(&parts).unwrap_err().reason
     };
     assert!(reason(&|parts| drop(parts.remove(&PartKey::Header))).contains("header is missing"));
-    assert!(reason(&|parts| drop(parts.remove(&PartKey::Branch(BranchId(0))))).contains("no parent"));
+    assert!(reason(&|parts| drop(parts.remove(&PartKey::Branch(BranchId(0))))).contains("invalid parent"));
     assert!(reason(&|parts| parts.get_mut(&PartKey::Header).unwrap()[0] = FORMAT + 1).contains("newer"));
-    assert!(reason(&|parts| parts.get_mut(&PartKey::Header).unwrap().push(0)).contains("left over"));
-    assert!(reason(&|parts| parts.get_mut(&PartKey::Header).unwrap().clear()).contains("no bytes"));
+    assert!(reason(&|parts| parts.get_mut(&PartKey::Header).unwrap().push(0)).contains("bytes remain"));
+    assert!(reason(&|parts| parts.get_mut(&PartKey::Header).unwrap().clear()).contains("empty part"));
 }
 
 #[test]
-fn keys_are_read_back_as_they_were_written() {
+fn keys_survive_encoding_and_decoding() {
     for key in [
         PartKey::Origin,
         PartKey::Header,
         PartKey::Outcome,
         PartKey::Branch(BranchId(7)),
-        PartKey::Undo(9),
-        PartKey::Held(u64::MAX),
-        PartKey::Buffered("gö".to_owned(), 3),
+        PartKey::Compensation(9),
+        PartKey::HeldMessage(u64::MAX),
+        PartKey::BufferedEvent("gö".to_owned(), 3),
         PartKey::Slot(BranchId(1), SlotName::State("a b".to_owned())),
         PartKey::Slot(BranchId(1), SlotName::Event),
         PartKey::Slot(BranchId(1), SlotName::Error),
@@ -113,13 +115,13 @@ proptest! {
         let bytes = parts.get_mut(&key).unwrap();
         let position = at % bytes.len();
         bytes[position] = byte;
-        // What still loads must still run or be refused, without a panic.
+        // An instance that still loads must run or return an error, without a panic.
         if let Ok(mut instance) = load(&parts) {
             let event = |name: &str| Message::EventRaised { name: name.to_owned(), payload: json!(1).into() };
             let resume = Message::Resume { reason: String::new() };
-            let answer = Message::ActivityCompleted { command: abide_workflow::CommandId(2), result: json!(1).into() };
+            let completed = Message::ActivityCompleted { command: abide_workflow::CommandId(2), result: json!(1).into() };
             let timer = Message::TimerFired { timer: abide_workflow::CommandId(1) };
-            for message in [resume, event("Go"), answer, timer, Message::Terminate { reason: String::new() }] {
+            for message in [resume, event("Go"), completed, timer, Message::Terminate { reason: String::new() }] {
                 if advance(&plan(), &mut instance, &[message], Timestamp(3_000), &Limits::default()).is_err() {
                     break;
                 }
@@ -128,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn any_key_bytes_are_read_or_refused(bytes: Vec<u8>) {
+    fn any_key_bytes_are_decoded_or_rejected(bytes: Vec<u8>) {
         if let Ok(key) = PartKey::from_bytes(&bytes) {
             prop_assert_eq!(key.to_bytes(), bytes);
         }

@@ -1,4 +1,5 @@
-//! `compensation`: explicit steps, or what completed tasks recorded, newest first; failing ones do not stop the rest.
+//! The `compensation` state: explicit steps, or the compensations recorded by completed tasks, newest first; a failed
+//! step does not stop the others.
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ fn automatic() -> Value {
 const FINAL: fn() -> Value = || json!({"error": {"code": "Boom"}});
 
 #[test]
-fn completed_tasks_are_undone_newest_first_and_only_those() {
+fn only_completed_tasks_are_compensated_newest_first() {
     let base =
         case("A", saga(automatic())).mock("DoA", json!({"result": 1})).mock("DoB", json!({"result": 2}));
     check(
@@ -41,12 +42,12 @@ fn completed_tasks_are_undone_newest_first_and_only_those() {
             "! Boom",
             "Boom -> Undo",
             "Undo",
-            "note: undoing 2",
+            "note: compensating 2",
             "UndoB({\"b\":2})",
             "= null",
             "UndoA({\"a\":1})",
             "= null",
-            "note: undone 2, failed 0",
+            "note: compensated 2, failed 0",
             "Failed",
             "Boom is not caught",
             "Failed Boom in C",
@@ -64,10 +65,10 @@ fn completed_tasks_are_undone_newest_first_and_only_those() {
             "! Boom",
             "Boom -> Undo",
             "Undo",
-            "note: undoing 1",
+            "note: compensating 1",
             "UndoA({\"a\":1})",
             "= null",
-            "note: undone 1, failed 0",
+            "note: compensated 1, failed 0",
             "Failed",
             "Boom is not caught",
             "Failed Boom in B",
@@ -82,8 +83,8 @@ fn completed_tasks_are_undone_newest_first_and_only_those() {
             "! Boom",
             "Boom -> Undo",
             "Undo",
-            "note: undoing 0",
-            "note: undone 0, failed 0",
+            "note: compensating 0",
+            "note: compensated 0, failed 0",
             "Failed",
             "Boom is not caught",
             "Failed Boom in A",
@@ -97,26 +98,27 @@ fn completed_tasks_are_undone_newest_first_and_only_those() {
 }
 
 #[test]
-fn a_compensation_is_retried_and_one_that_finally_fails_does_not_stop_the_rest() {
+fn a_compensation_is_retried_and_a_permanent_failure_does_not_stop_the_others() {
     let case = case("A", saga(automatic()))
         .mock("DoA", json!({"result": 1}))
         .mock("DoB", json!({"result": 2}))
         .mock("DoC", FINAL())
         .mock("UndoB", json!([{"error": {"code": "Busy", "retryable": true}}, {"error": {"code": "Stuck"}}]));
-    let told = story(&case.play(case.limits.turn, true));
-    let undoing: Vec<&str> = told.iter().map(String::as_str).skip_while(|line| *line != "Undo").collect();
+    let lines = story(&case.play(case.limits.turn, true));
+    let compensation: Vec<&str> =
+        lines.iter().map(String::as_str).skip_while(|line| *line != "Undo").collect();
     assert_eq!(
-        undoing,
+        compensation,
         [
             "Undo",
-            "note: undoing 2",
+            "note: compensating 2",
             "UndoB({\"b\":2})",
             "! Busy, again",
             "! Stuck",
-            "note: UndoB cannot undo Stuck",
+            "note: UndoB failed to compensate: Stuck",
             "UndoA({\"a\":1})",
             "= null",
-            "note: undone 1, failed 1",
+            "note: compensated 1, failed 1",
             "Failed",
             "Boom is not caught",
             "Failed Boom in C",
@@ -141,13 +143,13 @@ fn explicit_steps_run_in_their_order_whatever_was_recorded() {
             "! Boom",
             "Boom -> Undo",
             "Undo",
-            "note: undoing 2",
+            "note: compensating 2",
             "First({\"a\":1})",
             "= null",
-            "note: input to undo Undo/steps/1 is incomplete",
+            "note: compensation input of Undo/steps/1 is incomplete",
             "Second({\"b\":null})",
             "= null",
-            "note: undone 2, failed 0",
+            "note: compensated 2, failed 0",
             "Failed",
             "Boom is not caught",
             "Failed Boom in B",
@@ -156,7 +158,7 @@ fn explicit_steps_run_in_their_order_whatever_was_recorded() {
 }
 
 #[test]
-fn a_registered_pair_undoes_with_what_the_task_was_given_and_gave() {
+fn a_registered_compensation_gets_the_task_s_input_and_result() {
     let states = json!({
         "A": {"type": "task", "activity": "Create", "input": {"id": "$.input.id", "at": "$.system.currentTime"}, "next": "B"},
         "B": {"type": "task", "activity": "Check", "onError": "Undo", "next": "End"},
@@ -170,13 +172,13 @@ fn a_registered_pair_undoes_with_what_the_task_was_given_and_gave() {
         .input(json!({"id": 7}))
         .mock("Create", json!({"after": "PT5S", "result": "rec-1"}))
         .mock("Check", FINAL());
-    let told = story(&case.play(case.limits.turn, true));
+    let lines = story(&case.play(case.limits.turn, true));
     let given = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"id\":7}";
-    assert!(told.contains(&format!("Remove({{\"input\":{given},\"output\":\"rec-1\"}})")), "{told:#?}");
+    assert!(lines.contains(&format!("Remove({{\"input\":{given},\"output\":\"rec-1\"}})")), "{lines:#?}");
 }
 
 #[test]
-fn work_of_joined_and_of_cancelled_branches_is_undone_too() {
+fn work_of_joined_and_of_cancelled_branches_is_compensated_too() {
     let branch = |activity: &str| {
         json!({"startAt": "Do", "states": {
         "Do": {"type": "task", "activity": activity, "next": "More", "compensateWith": {"activity": "Undo", "input": activity}},
@@ -191,17 +193,21 @@ fn work_of_joined_and_of_cancelled_branches_is_undone_too() {
     });
     let base =
         case("Fan", states).mock("A", json!({"result": 1})).mock("B", json!({"after": "PT1S", "result": 2}));
-    let undone = |case: &crate::bench::Case| {
-        let told = story(&case.play(case.limits.turn, true));
-        told.into_iter().filter(|line| line.starts_with("Undo(")).collect::<Vec<_>>()
+    let undo_calls = |case: &crate::bench::Case| {
+        let lines = story(&case.play(case.limits.turn, true));
+        lines.into_iter().filter(|line| line.starts_with("Undo(")).collect::<Vec<_>>()
     };
-    assert_eq!(undone(&base.clone().mock("Next", FINAL())), ["Undo(\"B\")", "Undo(\"A\")"], "after the join");
-    let cut = base.mock("BMore", FINAL()).mock("AMore", json!({"never": true}));
-    assert_eq!(undone(&cut), ["Undo(\"B\")", "Undo(\"A\")"], "after a branch was cancelled");
+    assert_eq!(
+        undo_calls(&base.clone().mock("Next", FINAL())),
+        ["Undo(\"B\")", "Undo(\"A\")"],
+        "after the join"
+    );
+    let cancelled = base.mock("BMore", FINAL()).mock("AMore", json!({"never": true}));
+    assert_eq!(undo_calls(&cancelled), ["Undo(\"B\")", "Undo(\"A\")"], "after a branch was cancelled");
 }
 
 #[test]
-fn a_compensation_inside_a_branch_undoes_that_branch_only() {
+fn a_compensation_inside_a_branch_compensates_only_that_branch() {
     let branch = json!({"startAt": "Do", "states": {
         "Do": {"type": "task", "activity": "Do", "input": "$.index", "next": "Check", "compensateWith": {"activity": "Undo", "input": "$.index"}},
         "Check": {"type": "task", "activity": "Check", "onError": "Back", "next": "Done"},
@@ -215,13 +221,13 @@ fn a_compensation_inside_a_branch_undoes_that_branch_only() {
         .input(json!({"items": [0, 1]}))
         .mock("Do", json!({"result": null}))
         .mock("Check", json!([{"result": 1}, {"error": {"code": "Boom"}}]));
-    let told = story(&case.play(case.limits.turn, true));
-    let undone: Vec<&String> = told.iter().filter(|line| line.starts_with("Undo(")).collect();
-    assert_eq!(undone, ["Undo(1)"]);
+    let lines = story(&case.play(case.limits.turn, true));
+    let undo_calls: Vec<&String> = lines.iter().filter(|line| line.starts_with("Undo(")).collect();
+    assert_eq!(undo_calls, ["Undo(1)"]);
 }
 
 #[test]
-fn a_task_whose_result_cannot_be_kept_is_still_undone() {
+fn a_task_whose_result_cannot_be_stored_is_still_compensated() {
     let states = json!({
         "A": {"type": "task", "activity": "Do", "output": "$.state.a", "onError": "Undo", "next": "End",
               "compensateWith": {"activity": "Undo", "input": "$.state.a"}},
@@ -231,19 +237,19 @@ fn a_task_whose_result_cannot_be_kept_is_still_undone() {
     let case = case("A", states)
         .mock("Do", json!({"result": "x".repeat(500)}))
         .limits(|limits| limits.data_bytes_max = 100);
-    let told = story(&case.play(case.limits.turn, true));
-    assert!(told.contains(&"DataLimitExceeded -> Undo".to_owned()), "{told:?}");
-    assert!(told.contains(&"note: input to undo A is incomplete".to_owned()), "{told:?}");
-    assert!(told.contains(&"Undo(null)".to_owned()), "{told:?}");
+    let lines = story(&case.play(case.limits.turn, true));
+    assert!(lines.contains(&"DataLimitExceeded -> Undo".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"note: compensation input of A is incomplete".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"Undo(null)".to_owned()), "{lines:?}");
 }
 
 #[test]
-fn gaps_and_empty_compensations_are_warned_of() {
+fn gaps_and_empty_compensations_are_warnings() {
     finds("no gap", &definition("A", saga(automatic())), None, &[]);
     let mut gap = saga(automatic());
     gap["C"].as_object_mut().unwrap().remove("onError");
     finds(
-        "a later task without a way to undo",
+        "a later task whose errors are not compensated",
         &definition("A", gap),
         None,
         &[("compensation-gap", "/states/C")],
@@ -251,7 +257,7 @@ fn gaps_and_empty_compensations_are_warned_of() {
     let mut partly = saga(automatic());
     partly["C"]["onError"] = json!([{"match": ["X"], "next": "Undo"}]);
     finds(
-        "a later task that undoes on some errors only",
+        "a later task that compensates on some errors only",
         &definition("A", partly),
         None,
         &[("compensation-gap", "/states/C")],
@@ -270,7 +276,7 @@ fn gaps_and_empty_compensations_are_warned_of() {
     let mut timed = definition("A", never);
     timed["configuration"] = json!({"timeout": "PT1H"});
     finds(
-        "a workflow timeout undoes, but no other failure does",
+        "a workflow timeout compensates, but no other failure does",
         &timed,
         None,
         &[("compensation-gap", "/states/A"), ("compensation-gap", "/states/B")],
@@ -294,7 +300,7 @@ fn gaps_and_empty_compensations_are_warned_of() {
     );
     other["A"].as_object_mut().unwrap().remove("compensateWith");
     finds(
-        "a registered pair that no step names",
+        "a registered compensation that no step calls",
         &definition("A", other),
         Some(&registry),
         &[("compensation-gap", "/states/A")],

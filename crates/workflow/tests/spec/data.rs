@@ -1,11 +1,11 @@
-//! Data: roots, assignment, precision, and what a run knows of itself.
+//! Data: roots, assignment, precision, and the system fields of a run.
 
 use serde_json::json;
 
 use crate::bench::{case, check, definition, finds, story};
 
 #[test]
-fn the_system_root_tells_ids_and_times() {
+fn the_system_root_has_ids_and_times() {
     let output = json!([
         "$.system.instanceId",
         "$.system.executionId",
@@ -42,8 +42,7 @@ fn new_ids_are_the_same_for_every_attempt_and_different_for_every_visit() {
     let case = case("Work", states)
         .mock("Work", json!([{"error": {"code": "Busy", "retryable": true}}, {"result": 1}, {"result": 2}]));
     let playback = case.play(case.limits.turn, true);
-    let inputs: Vec<&serde_json::Value> =
-        playback.deliveries.iter().map(|delivery| &delivery.input).collect();
+    let inputs: Vec<&serde_json::Value> = playback.attempts.iter().map(|attempt| &attempt.input).collect();
     assert_eq!(inputs.len(), 3);
     assert_eq!(inputs[0][0], inputs[0][1]);
     assert_eq!(inputs[0], inputs[1], "a retry");

@@ -1,4 +1,4 @@
-//! `succeed`, `fail` and `continueAsNew`: how runs end.
+//! The `succeed`, `fail` and `continueAsNew` states: how runs end.
 
 use serde_json::json;
 
@@ -21,19 +21,19 @@ fn succeed_gives_its_output_or_null() {
 }
 
 #[test]
-fn fail_says_its_own_words_or_the_last_caught_error() {
+fn fail_uses_its_own_error_or_the_last_caught_one() {
     check(
-        "own words",
+        "its own error",
         &case("End", json!({"End": {"type": "fail", "error": "NoGood", "message": "because"}})),
         &["End", "NoGood is not caught", "Failed NoGood in End"],
     );
     check(
-        "words from data",
+        "an error from data",
         &case("End", json!({"End": {"type": "fail", "error": "$.input.code"}})).input(json!({"code": "X1"})),
         &["End", "X1 is not caught", "Failed X1 in End"],
     );
     check(
-        "no words",
+        "no error",
         &case("End", json!({"End": {"type": "fail"}})),
         &["End", "Failed is not caught", "Failed Failed in End"],
     );

@@ -1,4 +1,4 @@
-//! `onError`: who takes an error, what it sees, and where it goes when nobody does.
+//! `onError`: the handler that catches an error, the data it sees, and the end of an uncaught error.
 
 use serde_json::{Value, json};
 
@@ -18,12 +18,12 @@ fn fails(code: &str) -> Value {
 }
 
 #[test]
-fn the_first_handler_that_takes_the_code_wins() {
+fn the_first_handler_that_matches_the_code_wins() {
     let handlers = json!([{"match": ["X", "Y"], "next": "A"}, {"next": "B", "output": "$.state.why"}]);
-    let taken = case("Work", task(handlers.clone())).mock("Work", fails("Y"));
+    let by_code = case("Work", task(handlers.clone())).mock("Work", fails("Y"));
     check(
         "by code",
-        &taken,
+        &by_code,
         &["Work", "Work(null)", "! Y", "Y -> A", "A", "Completed [\"a\",\"Y\",\"no luck\",\"Work\",false]"],
     );
     let rest = case("Work", task(handlers)).mock("Work", fails("Z"));
@@ -31,7 +31,7 @@ fn the_first_handler_that_takes_the_code_wins() {
 }
 
 #[test]
-fn a_name_alone_takes_every_error() {
+fn a_state_name_alone_catches_every_error() {
     let mut states = task(json!("A"));
     states.as_object_mut().unwrap().remove("B");
     check(
@@ -42,7 +42,7 @@ fn a_name_alone_takes_every_error() {
 }
 
 #[test]
-fn a_star_takes_every_error() {
+fn a_star_catches_every_error() {
     let mut states = task(json!([{"match": ["*"], "next": "B"}]));
     states.as_object_mut().unwrap().remove("A");
     check(
@@ -53,7 +53,7 @@ fn a_star_takes_every_error() {
 }
 
 #[test]
-fn an_error_nobody_takes_fails_the_run() {
+fn an_uncaught_error_fails_the_run() {
     let mut states = task(json!([{"match": ["X"], "next": "A"}]));
     states.as_object_mut().unwrap().remove("B");
     check(
@@ -101,7 +101,7 @@ fn a_result_that_cannot_be_written_is_an_error_of_the_state() {
 }
 
 #[test]
-fn handlers_that_cannot_work_are_found() {
+fn handlers_that_cannot_work_are_findings() {
     let hidden = json!([{"next": "A"}, {"match": ["X"], "next": "B"}]);
     finds("hidden", &definition("Work", task(hidden)), None, &[("handler-hidden", "/states/Work/onError/1")]);
     let twice = json!([{"match": ["X", "Y"], "next": "A"}, {"match": ["X"], "next": "B"}]);

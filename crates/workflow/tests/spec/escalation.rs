@@ -1,4 +1,4 @@
-//! The workflow's own timeout: recorded, notified, recovered or undone, failed.
+//! Escalation after the workflow's own timeout: recorded, notified, recovered or compensated, failed.
 
 use serde_json::{Value, json};
 
@@ -20,38 +20,50 @@ fn escalates(rule: &str, case: &crate::bench::Case, rest: &[&str]) {
 }
 
 #[test]
-fn without_escalation_what_was_done_is_undone_and_the_run_fails() {
+fn without_escalation_the_run_compensates_and_fails() {
     let case = case("Make", states())
         .configuration(json!({"timeout": "PT1H"}))
         .mock("Make", json!({"result": null}));
     escalates(
-        "undo",
+        "compensate",
         &case,
-        &["note: undoing 1", "Unmake(1)", "= null", "note: undone 1, failed 0", "Failed Timeout in Gate"],
+        &[
+            "note: compensating 1",
+            "Unmake(1)",
+            "= null",
+            "note: compensated 1, failed 0",
+            "Failed Timeout in Gate",
+        ],
     );
 }
 
 #[test]
-fn the_channel_is_told_and_failing_to_tell_stops_nothing() {
+fn the_channel_is_notified_and_a_failed_notification_stops_nothing() {
     let configuration = json!({"timeout": "PT1H", "escalation": {"notify": {"activity": "Page", "input": {"error": "$.error.code", "id": "$.system.instanceId"}}}});
-    let told = case("Make", states()).configuration(configuration.clone());
-    let undo =
-        ["note: undoing 1", "Unmake(1)", "= null", "note: undone 1, failed 0", "Failed Timeout in Gate"];
+    let notified = case("Make", states()).configuration(configuration.clone());
+    let compensation = [
+        "note: compensating 1",
+        "Unmake(1)",
+        "= null",
+        "note: compensated 1, failed 0",
+        "Failed Timeout in Gate",
+    ];
     let page = "Page({\"error\":\"Timeout\",\"id\":\"rehearsal\"})";
-    escalates("told", &told, &[&[page, "= null"][..], &undo].concat());
-    let deaf = told.mock("Page", json!({"error": {"code": "NoLine"}}));
-    escalates("not told", &deaf, &[&[page, "! NoLine", "note: notify failed NoLine"][..], &undo].concat());
+    escalates("notified", &notified, &[&[page, "= null"][..], &compensation].concat());
+    let failing = notified.mock("Page", json!({"error": {"code": "NoLine"}}));
+    let failed = [page, "! NoLine", "note: notify failed NoLine"];
+    escalates("not notified", &failing, &[&failed[..], &compensation].concat());
 }
 
 #[test]
-fn telling_the_channel_is_retried_by_the_policy_of_its_activity() {
+fn the_notification_is_retried_by_the_policy_of_its_activity() {
     let case = case("Make", states())
         .configuration(json!({"timeout": "PT1H", "escalation": {"notify": {"activity": "Page"}}}))
         .registry(json!([{"name": "Page", "category": "messaging", "retryPolicy": {"maxAttempts": 5}},
             {"name": "Make", "category": "other"}, {"name": "Unmake", "category": "other"}]))
         .mock("Page", json!({"error": {"code": "NoLine", "retryable": true}}));
     let playback = case.play(case.limits.turn, true);
-    assert_eq!(playback.deliveries.iter().filter(|delivery| delivery.activity == "Page").count(), 5);
+    assert_eq!(playback.attempts.iter().filter(|attempt| attempt.activity == "Page").count(), 5);
 }
 
 #[test]
@@ -69,7 +81,7 @@ fn a_recovery_state_may_save_the_run() {
             .flat_map(|line| if line == "Save(null)" { vec!["Save", line] } else { vec![line] })
             .collect::<Vec<_>>(),
     );
-    let undo = ["note: undoing 1", "Unmake(1)", "= null", "note: undone 1, failed 0"];
+    let compensation = ["note: compensating 1", "Unmake(1)", "= null", "note: compensated 1, failed 0"];
     let lost = base.clone().mock("Save", json!({"error": {"code": "Lost"}}));
     escalates(
         "not saved",
@@ -84,16 +96,16 @@ fn a_recovery_state_may_save_the_run() {
                 "Lost is not caught",
                 "note: recovery failed Lost",
             ][..],
-            &undo,
+            &compensation,
             &["Failed Timeout in Save"],
         ]
         .concat(),
     );
     let slow = base.mock("Save", json!({"never": true}));
     let playback = slow.play(slow.limits.turn, true);
-    let told = crate::bench::story(&playback);
-    assert!(told.contains(&"note: recovery failed Timeout".to_owned()), "{told:?}");
-    assert_eq!(told.last().unwrap(), "Failed Timeout in Save");
+    let lines = crate::bench::story(&playback);
+    assert!(lines.contains(&"note: recovery failed Timeout".to_owned()), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), "Failed Timeout in Save");
 }
 
 #[test]
@@ -107,7 +119,7 @@ fn a_run_that_ends_in_time_cancels_its_timeout() {
 }
 
 #[test]
-fn a_run_that_is_undoing_already_is_not_cut_short() {
+fn a_run_that_is_compensating_is_not_interrupted() {
     let states = json!({
         "Make": {"type": "task", "activity": "Make", "onError": "Undo", "next": "End"},
         "Undo": {"type": "compensation", "steps": [{"activity": "Slow", "attemptTimeout": "P1D"}], "next": "Failed"},
@@ -118,7 +130,7 @@ fn a_run_that_is_undoing_already_is_not_cut_short() {
         .mock("Make", json!({"error": {"code": "Boom"}}))
         .mock("Slow", json!({"after": "PT2H", "result": 1}));
     check(
-        "undoing",
+        "compensating",
         &case,
         &[
             "timer PT1H",
@@ -127,12 +139,12 @@ fn a_run_that_is_undoing_already_is_not_cut_short() {
             "! Boom",
             "Boom -> Undo",
             "Undo",
-            "note: undoing 1",
+            "note: compensating 1",
             "Slow(null)",
             "fired",
             "timer PT1H",
             "= 1",
-            "note: undone 1, failed 0",
+            "note: compensated 1, failed 0",
             "Failed",
             "Boom is not caught",
             "Failed Boom in Make",
@@ -141,7 +153,7 @@ fn a_run_that_is_undoing_already_is_not_cut_short() {
 }
 
 #[test]
-fn branches_are_cancelled_before_the_channel_is_told() {
+fn branches_are_cancelled_before_the_channel_is_notified() {
     let branch = json!({"startAt": "Gate", "states": {
         "Gate": {"type": "wait", "waitType": "externalEvent", "eventName": "Never", "next": "Done"}, "Done": {"type": "succeed"}}});
     let states = json!({
@@ -162,15 +174,15 @@ fn branches_are_cancelled_before_the_channel_is_told() {
             "branch 0 cancelled",
             "Page(null)",
             "= null",
-            "note: undoing 0",
-            "note: undone 0, failed 0",
+            "note: compensating 0",
+            "note: compensated 0, failed 0",
             "Failed Timeout in Fan",
         ],
     );
 }
 
 #[test]
-fn escalations_that_make_no_sense_are_found() {
+fn invalid_escalations_are_findings() {
     let with = |configuration: Value| {
         let mut definition = definition("Make", states());
         definition["states"]["Make"].as_object_mut().unwrap().remove("compensateWith");
@@ -210,7 +222,7 @@ fn escalations_that_make_no_sense_are_found() {
     let mut wait = with(json!({"timeout": "PT1H"}));
     wait["states"]["Gate"] = json!({"type": "wait", "waitType": "duration", "duration": "PT2H", "output": "$.state.x", "next": "End"});
     finds(
-        "a wait longer than the workflow, and an output of nothing",
+        "a wait longer than the workflow, and an output without a result",
         &wait,
         None,
         &[("timeout-beyond-workflow", "/states/Gate/duration"), ("unused-field", "/states/Gate/output")],

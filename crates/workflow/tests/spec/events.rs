@@ -1,4 +1,4 @@
-//! External events: waited for, early, late, matched, buffered in order per name.
+//! External events: awaited, early, late, matched, buffered in order per name.
 
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ fn a_timeout_without_timeout_next_raises_timeout() {
 }
 
 #[test]
-fn whoever_has_waited_longest_gets_the_event() {
+fn the_branch_that_has_waited_longest_gets_the_event() {
     let branch = |pause: &str| {
         json!({"startAt": "Pause", "states": {
             "Pause": {"type": "wait", "waitType": "duration", "duration": pause, "next": "Gate"},
@@ -167,7 +167,7 @@ fn events_for_a_finished_run_are_refused_clearly() {
             "event Go 1",
             "End",
             "Completed 1",
-            "refused: the run has ended (Completed) and takes no more messages",
+            "refused: the run has ended (Completed) and accepts no more messages",
         ],
     );
 }
@@ -180,7 +180,7 @@ fn events_survive_continue_as_new() {
         "Again": {"type": "continueAsNew", "input": {"last": "$.event"}},
         "End": {"type": "succeed", "output": "$.input.last"},
     });
-    // All three arrive before the first wait is over: the second and third are buffered across two runs.
+    // All three arrive before the first wait ends: the second and third are buffered across two runs.
     let mut states = states;
     states["Start"] = json!({"type": "wait", "waitType": "duration", "duration": "PT1H", "next": "Gate"});
     let case = case("Start", states).event("PT1M", "Go", json!("a")).event("PT2M", "Go", json!("b")).event(
@@ -221,7 +221,7 @@ fn events_survive_continue_as_new() {
 }
 
 #[test]
-fn a_full_buffer_refuses_noise_but_not_what_is_waited_for() {
+fn a_full_buffer_refuses_unexpected_events_but_not_awaited_ones() {
     let case = case("Gate", gate())
         .limits(|limits| limits.buffered_max = 1)
         .event("PT1S", "Noise", json!(1))
@@ -236,7 +236,7 @@ fn a_full_buffer_refuses_noise_but_not_what_is_waited_for() {
             "event Go 3",
             "End",
             "Completed 3",
-            "refused: 1 messages are buffered already; the limit is 1",
+            "refused: 1 messages are already buffered; the limit is 1",
         ],
     );
 }

@@ -1,12 +1,13 @@
-//! The examples: valid without a warning, every case as its author expects, and no failure of any task leaves work undone.
+//! The examples: valid without a warning, every case ends as its author expects, and no failure of a task leaves work
+//! without its compensation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use abide_workflow::history::Fact;
-use abide_workflow::rehearse::{Delivered, Mocks, Playback, Rehearsal, parse_stimuli};
-use abide_workflow::{Authored, Outcome, Plan, Registry, Status, TurnLimits};
+use abide_workflow::rehearse::{ActivityAttempt, Mocks, Playback, Rehearsal, parse_stimuli};
+use abide_workflow::{Outcome, ParsedDefinition, Plan, Registry, Status, TurnLimits};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -47,7 +48,13 @@ impl Example {
         folders(&self.folder.join("cases"))
     }
 
-    fn play(&self, case: &Path, sabotage: Option<usize>, turn: Option<TurnLimits>, reload: bool) -> Playback {
+    fn play(
+        &self,
+        case: &Path,
+        fault_at_call: Option<usize>,
+        turn: Option<TurnLimits>,
+        reload: bool,
+    ) -> Playback {
         let optional =
             |name: &str| Some(case.join(name)).filter(|path| path.exists()).map(|path| read(&path));
         let expected = expected(case);
@@ -66,7 +73,7 @@ impl Example {
             ..Rehearsal::new(&self.plan)
         };
         self.plan.check_input(&rehearsal.input).unwrap();
-        rehearsal.mocks.sabotage = sabotage;
+        rehearsal.mocks.fault_at_call = fault_at_call;
         if let Some(turn) = turn {
             rehearsal.limits.turn = turn;
         }
@@ -75,7 +82,7 @@ impl Example {
 }
 
 fn compile(path: &Path, registry: &Registry) -> Plan {
-    match Authored::parse(&read(path)).validate(Some(registry)) {
+    match ParsedDefinition::parse(&read(path)).validate(Some(registry)) {
         Ok(validated) => {
             assert_eq!(validated.findings(), [], "{}", path.display());
             validated.compile()
@@ -112,7 +119,7 @@ pub(crate) fn definitions() -> Vec<String> {
 }
 
 #[test]
-fn every_case_ends_as_its_author_expects_any_way_it_is_played() {
+fn every_case_ends_as_its_author_expects_however_it_is_played() {
     for example in examples() {
         assert!(example.cases().len() >= 2, "{}", example.folder.display());
         for case in example.cases() {
@@ -120,11 +127,11 @@ fn every_case_ends_as_its_author_expects_any_way_it_is_played() {
             for (turn, reload) in [(None, false), (None, true), (Some(TurnLimits::FLOOR), true)] {
                 let playback = example.play(&case, None, turn, reload);
                 let name = case.display();
-                let told = crate::bench::story(&playback);
+                let lines = crate::bench::story(&playback);
                 assert_eq!(
                     playback.status.to_string(),
                     expected["status"].as_str().unwrap(),
-                    "{name}: {told:#?}"
+                    "{name}: {lines:#?}"
                 );
                 match &playback.outcome {
                     Some(Outcome::Completed(output)) if expected.get("output").is_some() => {
@@ -137,7 +144,7 @@ fn every_case_ends_as_its_author_expects_any_way_it_is_played() {
                 }
                 if let Some(activities) = expected["activities"].as_array() {
                     let called: Vec<&str> =
-                        playback.deliveries.iter().map(|delivery| delivery.activity.as_str()).collect();
+                        playback.attempts.iter().map(|attempt| attempt.activity.as_str()).collect();
                     assert_eq!(
                         called,
                         activities.iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>(),
@@ -168,71 +175,69 @@ fn every_case_ends_as_its_author_expects_any_way_it_is_played() {
 
 #[test]
 fn failing_each_task_at_each_visit_still_ends_with_completed_compensations() {
-    let mut sabotaged = 0;
+    let mut faults = 0;
     for example in examples() {
         for case in example.cases() {
-            let dispatches = example
+            let calls = example
                 .play(&case, None, None, false)
-                .deliveries
+                .attempts
                 .iter()
-                .filter(|delivery| delivery.attempt == 0)
+                .filter(|attempt| attempt.attempt == 0)
                 .count();
-            for n in 0..dispatches {
-                sabotaged += 1;
+            for n in 0..calls {
+                faults += 1;
                 let playback = example.play(&case, Some(n), None, true);
-                let name = format!("{} with dispatch {n} made to fail", case.display());
-                let told = crate::bench::story(&playback);
-                assert!(!playback.gave_up, "{name}: {told:#?}");
+                let name = format!("{} with a fault at call {n}", case.display());
+                let lines = crate::bench::story(&playback);
+                assert!(!playback.turn_limit_reached, "{name}: {lines:#?}");
                 let ended = playback.outcome.is_some() || expected(&case)["status"] == "Running";
-                assert!(ended, "{name} hangs: {told:#?}");
+                assert!(ended, "{name} hangs: {lines:#?}");
                 if playback.status == Status::Failed {
-                    check_undone(&example, &playback, &name);
+                    check_compensated(&example, &playback, &name);
                 }
             }
         }
     }
-    assert!(sabotaged > 50, "{sabotaged}");
+    assert!(faults > 50, "{faults}");
 }
 
-/// Everything that was done and has a registered opposite was undone, or its undoing was tried and finally failed.
-fn check_undone(example: &Example, playback: &Playback, name: &str) {
-    let mut left: BTreeMap<String, i64> = BTreeMap::new();
-    // A child that completed is its parent's to undo, as a whole.
+/// Checks that all work with a registered compensation was compensated, or that the compensation failed permanently.
+fn check_compensated(example: &Example, playback: &Playback, name: &str) {
+    let mut expected: BTreeMap<String, i64> = BTreeMap::new();
+    // The work of a child that completed is for its parent to compensate, as a whole.
     let failed: BTreeSet<&str> = playback
         .timeline
         .iter()
         .filter(|(_, event)| matches!(event.fact, Fact::ExecutionFailed { .. }))
         .map(|(instance, _)| instance.as_str())
         .collect();
-    let mine = |delivery: &&Delivered| delivery.succeeded && failed.contains(delivery.instance.as_str());
-    for delivery in playback.deliveries.iter().filter(mine) {
+    let of_failed_run =
+        |attempt: &&ActivityAttempt| attempt.succeeded && failed.contains(attempt.instance.as_str());
+    for attempt in playback.attempts.iter().filter(of_failed_run) {
         if let Some(compensation) =
-            example.registry.get(&delivery.activity).and_then(|activity| activity.compensation.clone())
+            example.registry.get(&attempt.activity).and_then(|activity| activity.compensation.clone())
         {
-            *left.entry(compensation).or_default() += 1;
+            *expected.entry(compensation).or_default() += 1;
         }
     }
-    let tried: BTreeSet<(&str, &str)> = playback
-        .deliveries
-        .iter()
-        .map(|delivery| (delivery.activity.as_str(), delivery.step.as_str()))
-        .collect();
+    let tried: BTreeSet<(&str, &str)> =
+        playback.attempts.iter().map(|attempt| (attempt.activity.as_str(), attempt.step.as_str())).collect();
     for (activity, _) in tried {
-        if let Some(count) = left.get_mut(activity) {
+        if let Some(count) = expected.get_mut(activity) {
             *count -= 1;
         }
     }
-    let undone_too_little: Vec<&String> =
-        left.iter().filter(|(_, count)| **count > 0).map(|(name, _)| name).collect();
+    let not_compensated: Vec<&String> =
+        expected.iter().filter(|(_, count)| **count > 0).map(|(name, _)| name).collect();
     assert!(
-        undone_too_little.is_empty(),
-        "{name}: {undone_too_little:?} did not run: {:#?}",
+        not_compensated.is_empty(),
+        "{name}: {not_compensated:?} did not run: {:#?}",
         crate::bench::story(playback)
     );
 }
 
 #[test]
-fn the_onboarding_example_is_called_stuck_after_fifty_hours() {
+fn the_onboarding_example_is_stuck_after_fifty_hours() {
     let example = Example::load(root().join("device-onboarding"));
     assert_eq!(example.plan.stuck_after().unwrap().0, 50 * 3_600_000);
     assert_eq!(example.plan.id(), "device-onboarding-workflow");
@@ -241,8 +246,8 @@ fn the_onboarding_example_is_called_stuck_after_fifty_hours() {
 #[test]
 fn every_example_can_be_drawn() {
     for text in definitions() {
-        let authored = Authored::parse(&text);
-        let drawing = abide_workflow::graph::mermaid(authored.definition().unwrap());
+        let parsed = ParsedDefinition::parse(&text);
+        let drawing = abide_workflow::graph::mermaid(parsed.definition().unwrap());
         assert!(drawing.starts_with("flowchart TD\n") && !drawing.contains("missing"), "{drawing}");
         let opened = drawing.matches("subgraph").count();
         assert_eq!(opened, drawing.lines().filter(|line| line.trim() == "end").count());

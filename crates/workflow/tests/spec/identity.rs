@@ -1,9 +1,11 @@
-//! Which piece of work a dispatch is: stable over retries and reloads, different for every other piece.
+//! The identity of a piece of work: stable over retries and reloads, different for every other piece of work.
 
 use std::collections::BTreeSet;
 
 use abide_workflow::command::{CommandKind, StepIdentity};
-use abide_workflow::{Failure, Instance, InstanceId, Limits, Message, Origin, RunNumber, Timestamp, advance};
+use abide_workflow::{
+    Failure, Instance, InstanceId, Limits, Message, RunNumber, RunOrigin, Timestamp, advance,
+};
 use serde_json::json;
 
 use crate::bench::case;
@@ -17,7 +19,7 @@ fn identities(turn: &abide_workflow::Turn) -> Vec<StepIdentity> {
 }
 
 #[test]
-fn visits_items_and_redrives_tell_pieces_of_work_apart() {
+fn visits_items_and_redrives_distinguish_pieces_of_work() {
     let states = json!({
         "Each": {"type": "map", "items": "$.input.items", "next": "Pause", "iterator": {
             "startAt": "Do", "states": {"Do": {"type": "task", "activity": "Do", "next": "Done"}, "Done": {"type": "succeed"}}}},
@@ -26,7 +28,7 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
         "End": {"type": "succeed"},
     });
     let plan = case("Each", states).plan();
-    let mut origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
+    let mut origin = RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
     origin.input = json!({"items": [1, 2]}).into();
     let mut instance = Instance::pending(origin, Timestamp(0));
     let limits = Limits::default();
@@ -37,12 +39,12 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
         let started = turn(&[]);
         let started = if started.commands.is_empty() { panic!("nothing started") } else { started };
         seen.extend(identities(&started));
-        let answers: Vec<Message> = started
+        let results: Vec<Message> = started
             .commands
             .iter()
             .map(|command| Message::ActivityCompleted { command: command.id, result: json!(1).into() })
             .collect();
-        let joined = turn(&answers);
+        let joined = turn(&results);
         let timer = joined
             .commands
             .iter()
@@ -50,7 +52,7 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
             .unwrap()
             .id;
         if seen.len() == 2 {
-            // The next round starts in the turn the timer fires in.
+            // The next round starts in the turn in which the timer fires.
             let next = turn(&[Message::TimerFired { timer }]);
             seen.extend(identities(&next));
             let failed: Vec<Message> = next
@@ -60,7 +62,7 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
                 .map(|command| Message::ActivityFailed {
                     command: command.id,
                     attempt: 0,
-                    failure: Failure::last("Boom", ""),
+                    failure: Failure::permanent("Boom", ""),
                 })
                 .collect();
             turn(&failed);
@@ -71,17 +73,17 @@ fn visits_items_and_redrives_tell_pieces_of_work_apart() {
     }
     let paths: BTreeSet<&str> = seen.iter().map(|step| step.path.as_str()).collect();
     assert_eq!(paths, BTreeSet::from(["Each/iterator/Do"]));
-    let told: Vec<(u32, u32, Vec<(u32, u32)>)> = seen
+    let positions: Vec<(u32, u32, Vec<(u32, u32)>)> = seen
         .iter()
-        .map(|step| (step.visit, step.redrive, step.lineage.iter().map(|l| (l.visit, l.index)).collect()))
+        .map(|step| (step.visit, step.redrive, step.fan_outs.iter().map(|l| (l.visit, l.index)).collect()))
         .collect();
     assert_eq!(
-        told[..4],
+        positions[..4],
         [(1, 0, vec![(1, 0)]), (1, 0, vec![(1, 1)]), (1, 0, vec![(2, 0)]), (1, 0, vec![(2, 1)])]
     );
     let redriven: BTreeSet<(u32, u32)> =
-        told[4..].iter().map(|(_, redrive, lineage)| (*redrive, lineage[0].1)).collect();
-    assert_eq!(redriven, BTreeSet::from([(1, 0), (1, 1)]), "the failed item and the one that was cut short");
+        positions[4..].iter().map(|(_, redrive, fan_outs)| (*redrive, fan_outs[0].1)).collect();
+    assert_eq!(redriven, BTreeSet::from([(1, 0), (1, 1)]), "the failed item and the interrupted one");
 }
 
 #[test]
@@ -101,27 +103,27 @@ fn work_names_the_innermost_map_or_parallel_that_fanned_out_into_it() {
         }),
     )
     .plan();
-    let mut origin = Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
+    let mut origin = RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
     origin.input = json!({"items": [1]}).into();
     let mut instance = Instance::pending(origin, Timestamp(0));
     let mut seen = Vec::new();
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..2 {
-        let turn = advance(&plan, &mut instance, &answers, Timestamp(0), &Limits::default()).unwrap();
+        let turn = advance(&plan, &mut instance, &results, Timestamp(0), &Limits::default()).unwrap();
         seen.extend(identities(&turn));
-        let answer = |command: &abide_workflow::command::Command| Message::ActivityCompleted {
+        let completed = |command: &abide_workflow::command::Command| Message::ActivityCompleted {
             command: command.id,
             result: json!(1).into(),
         };
-        answers = turn.commands.iter().map(answer).collect();
+        results = turn.commands.iter().map(completed).collect();
     }
-    let told: Vec<_> = seen
+    let positions: Vec<_> = seen
         .iter()
-        .map(|step| (step.path.as_str(), step.fanned_out_by.as_deref(), step.lineage.len()))
+        .map(|step| (step.path.as_str(), step.fan_out_path.as_deref(), step.fan_outs.len()))
         .collect();
     let each = "Fan/branches/1/Each";
     assert_eq!(
-        told,
+        positions,
         [
             ("Fan/branches/0/Do", Some("Fan"), 1),
             ("Fan/branches/1/Each/iterator/Do", Some(each), 2),
@@ -133,7 +135,7 @@ fn work_names_the_innermost_map_or_parallel_that_fanned_out_into_it() {
 #[test]
 fn a_second_run_of_an_instance_has_an_execution_id_of_its_own() {
     let plan = case("End", json!({"End": {"type": "succeed"}})).plan();
-    let origin = |run| Origin::new(InstanceId::new("i").unwrap(), RunNumber(run), &plan);
+    let origin = |run| RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(run), &plan);
     assert_eq!(origin(2).execution_id().to_string(), "i/2");
     assert_ne!(origin(1).seed, origin(2).seed);
 }

@@ -1,6 +1,6 @@
-//! Limits are typed errors, warnings and parks; never a panic, never a lost run.
+//! Limits: reaching one is a typed error, a warning or a park; never a panic, never a lost run.
 
-use abide_workflow::Authored;
+use abide_workflow::ParsedDefinition;
 use serde_json::{Value, json};
 
 use crate::bench::{case, check, definition, findings, story};
@@ -15,7 +15,7 @@ fn looping() -> Value {
 }
 
 #[test]
-fn transitions_are_warned_of_and_then_park_the_run() {
+fn many_transitions_cause_a_warning_and_then_park_the_run() {
     let mut states = looping();
     states["Check"]["choices"][0]["when"]["path"] = "$.input.stop".into();
     let case = case("Work", states).configuration(json!({"maxTransitions": 5}));
@@ -41,23 +41,23 @@ fn transitions_are_warned_of_and_then_park_the_run() {
             "waits in Check",
         ],
     );
-    let looked_at = case.clone().order("PT0.5S", "suspend").order("PT0.6S", "resume");
-    let early = story(&looked_at.play(looked_at.limits.turn, true));
+    let resumed_early = case.clone().control("PT0.5S", "suspend").control("PT0.6S", "resume");
+    let early = story(&resumed_early.play(resumed_early.limits.turn, true));
     let entered = early
         .iter()
         .filter(|line| ["Work", "Pause", "Check"].iter().any(|name| line.split(' ').next() == Some(name)))
         .count();
     assert_eq!(entered, 5, "resuming before the limit allows no more: {early:?}");
-    let resumed = case.order("PT1H", "resume");
-    let told = story(&resumed.play(resumed.limits.turn, true));
+    let resumed = case.control("PT1H", "resume");
+    let lines = story(&resumed.play(resumed.limits.turn, true));
     assert_eq!(
-        told.iter().filter(|line| *line == "suspended").count(),
+        lines.iter().filter(|line| *line == "suspended").count(),
         2,
-        "as far again, then parked again: {told:?}"
+        "the same limit again, then parked again: {lines:?}"
     );
     let of_the_loop = |line: &&String| ["Work", "Pause", "Check"].contains(&line.split(' ').next().unwrap());
-    assert_eq!(told.iter().filter(of_the_loop).count(), 10);
-    assert_eq!(told.iter().filter(|line| line.starts_with("note")).count(), 2, "warned of again");
+    assert_eq!(lines.iter().filter(of_the_loop).count(), 10);
+    assert_eq!(lines.iter().filter(|line| line.starts_with("note")).count(), 2, "warned of again");
 }
 
 #[test]
@@ -122,29 +122,29 @@ fn deep_values_are_errors_and_never_stored() {
 
 #[test]
 fn definitions_beyond_their_limits_are_refused_with_one_finding() {
-    let refused = |text: &str| {
-        let rejected = Authored::parse(text).validate(None).unwrap_err();
-        rejected.findings.into_iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>()
+    let codes_of = |text: &str| {
+        let error = ParsedDefinition::parse(text).validate(None).unwrap_err();
+        error.findings.into_iter().map(|finding| finding.code.as_str()).collect::<Vec<_>>()
     };
     let mut states: serde_json::Map<String, Value> = serde_json::Map::new();
     for n in 0..1001 {
         states.insert(format!("S{n:04}"), json!({"type": "wait", "waitType": "duration", "duration": "PT1S", "next": format!("S{:04}", n + 1)}));
     }
     states.insert("S1001".to_owned(), json!({"type": "succeed"}));
-    let codes = refused(&definition("S0000", Value::Object(states)).to_string());
+    let codes = codes_of(&definition("S0000", Value::Object(states)).to_string());
     assert!(codes.contains(&"limit-exceeded"), "{codes:?}");
     let long = format!("{{\"description\": \"{}\"}}", "x".repeat(1024 * 1024));
-    assert_eq!(refused(&long), ["limit-exceeded"]);
+    assert_eq!(codes_of(&long), ["limit-exceeded"]);
     let deep = format!("{}1{}", "[".repeat(65), "]".repeat(65));
-    assert_eq!(refused(&deep), ["malformed-json"]);
-    assert_eq!(refused("{\"a\": 123456789012345678901234567890}"), ["malformed-json"]);
-    assert_eq!(refused("{\"a\": 1, \"a\": 2}"), ["malformed-json"]);
-    assert_eq!(refused("{"), ["malformed-json"]);
-    assert_eq!(refused("[]"), ["wrong-type"]);
+    assert_eq!(codes_of(&deep), ["malformed-json"]);
+    assert_eq!(codes_of("{\"a\": 123456789012345678901234567890}"), ["malformed-json"]);
+    assert_eq!(codes_of("{\"a\": 1, \"a\": 2}"), ["malformed-json"]);
+    assert_eq!(codes_of("{"), ["malformed-json"]);
+    assert_eq!(codes_of("[]"), ["wrong-type"]);
 }
 
 #[test]
-fn a_definition_of_a_thousand_states_is_fine() {
+fn a_definition_of_a_thousand_states_is_valid() {
     let mut states: serde_json::Map<String, Value> = serde_json::Map::new();
     for n in 0..999 {
         states.insert(
@@ -162,14 +162,14 @@ fn a_definition_of_a_thousand_states_is_fine() {
 }
 
 #[test]
-fn a_terminated_map_of_a_thousand_waits_winds_up_in_bounded_turns() {
+fn a_terminated_map_of_a_thousand_waits_ends_in_bounded_turns() {
     let states = json!({
         "Each": {"type": "map", "items": "$.input.items", "next": "End", "iterator": {"startAt": "Gate", "states": {
             "Gate": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "PT1H", "next": "Done"},
             "Done": {"type": "succeed"}}}},
         "End": {"type": "succeed"},
     });
-    let case = case("Each", states).input(json!({"items": vec![0; 1000]})).order("PT1M", "terminate");
+    let case = case("Each", states).input(json!({"items": vec![0; 1000]})).control("PT1M", "terminate");
     let playback = case.play(case.limits.turn, false);
     assert_eq!(story(&playback).last().unwrap(), "Terminated");
     assert!(playback.turns >= 8, "2,000 commands do not fit one turn of 256");

@@ -1,4 +1,4 @@
-//! Loops: which are refused, which are warned of, which are fine; and visits are counted.
+//! Loops and reachability: invalid loops, loops that get a warning, valid loops, and states without an end.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ fn choice(next: &str, other: &str) -> Value {
 }
 
 #[test]
-fn a_loop_that_never_rests_is_refused() {
+fn a_loop_that_never_waits_is_an_error() {
     let spins = json!({"A": choice("B", "End"), "B": choice("A", "End"), "End": {"type": "succeed"}});
     finds("two choices", &definition("A", spins), None, &[("loop-without-rest", "/states/A")]);
     let itself = json!({"A": choice("A", "End"), "End": {"type": "succeed"}});
     finds("one choice", &definition("A", itself), None, &[("loop-without-rest", "/states/A")]);
     let hidden = json!({"A": choice("B", "Work"), "B": choice("A", "End"), "Work": {"type": "task", "activity": "W", "next": "A"}, "End": {"type": "succeed"}});
     finds(
-        "a way round without rest beside one with",
+        "a path round the loop without a wait beside one with",
         &definition("A", hidden),
         None,
         &[("loop-without-rest", "/states/A")],
@@ -25,7 +25,7 @@ fn a_loop_that_never_rests_is_refused() {
         "Each": {"type": "map", "items": "$.input.items", "next": "A", "iterator": {"startAt": "D", "states": {"D": {"type": "succeed"}}}},
         "A": choice("Each", "End"), "End": {"type": "succeed"}});
     finds(
-        "a map in which nothing rests",
+        "a map in which nothing waits",
         &definition("Each", empty_map),
         None,
         &[("loop-without-rest", "/states/A")],
@@ -33,13 +33,13 @@ fn a_loop_that_never_rests_is_refused() {
 }
 
 #[test]
-fn a_loop_without_a_wait_or_a_limit_is_warned_of() {
-    let hammer = json!({"Work": {"type": "task", "activity": "W", "next": "A"}, "A": choice("Work", "End"), "End": {"type": "succeed"}});
-    finds("hammer", &definition("Work", hammer.clone()), None, &[("loop-without-wait", "/states/A")]);
-    let mut limited = definition("Work", hammer.clone());
+fn a_loop_without_a_wait_or_a_limit_is_a_warning() {
+    let unpaced = json!({"Work": {"type": "task", "activity": "W", "next": "A"}, "A": choice("Work", "End"), "End": {"type": "succeed"}});
+    finds("unpaced", &definition("Work", unpaced.clone()), None, &[("loop-without-wait", "/states/A")]);
+    let mut limited = definition("Work", unpaced.clone());
     limited["configuration"] = json!({"maxTransitions": 100});
     finds("a limit", &limited, None, &[]);
-    let mut paced = hammer;
+    let mut paced = unpaced;
     paced["Work"]["next"] = "Pause".into();
     paced["Pause"] = json!({"type": "wait", "waitType": "duration", "duration": "PT1S", "next": "A"});
     finds("a wait", &definition("Work", paced), None, &[]);
@@ -69,7 +69,7 @@ fn unreachable_states_are_errors_or_consequences() {
 }
 
 #[test]
-fn an_empty_start_is_dangling_and_not_a_run_that_breaks() {
+fn an_empty_start_is_a_dangling_target_and_not_a_broken_run() {
     finds(
         "empty",
         &definition("", json!({"A": {"type": "succeed"}})),

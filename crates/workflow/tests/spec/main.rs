@@ -1,7 +1,7 @@
-//! The language as a specification: tables of cases, one file per kind of state or rule, each read by one `check`.
+//! The specification of the language as tables of cases: one file per type of state or rule, all run by one `check`.
 //!
-//! `check` plays a case three times: as it is, rebuilt from its stored parts after every turn, and with the smallest turns there
-//! may be. All three must tell the same story.
+//! `check` plays a case three times: plainly, rebuilt from its stored parts after every turn, and with the smallest
+//! possible turns. All three must give the same story.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
     clippy::panic,
     clippy::needless_pass_by_value,
     clippy::type_complexity,
-    reason = "a test that cannot go on panics, and helpers are called with what is at hand"
+    reason = "a test that cannot continue panics, and helpers take owned values for convenience"
 )]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! Suspend, resume, terminate and rewind.
+//! The control operations: suspend, resume, terminate and rewind.
 
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ fn two_steps() -> Value {
 }
 
 #[test]
-fn a_suspended_run_takes_messages_and_does_not_move() {
+fn a_suspended_run_accepts_messages_and_does_not_move() {
     let case = case("First", two_steps())
         .mock("First", json!({"after": "PT5S", "result": 1}))
-        .order("PT1S", "suspend")
+        .control("PT1S", "suspend")
         .event("PT2S", "Go", json!(1))
-        .order("PT1H", "resume");
+        .control("PT1H", "resume");
     check(
         "suspended",
         &case,
@@ -41,12 +41,12 @@ fn a_suspended_run_takes_messages_and_does_not_move() {
 }
 
 #[test]
-fn suspending_twice_and_resuming_what_moves_change_nothing() {
+fn suspending_twice_or_resuming_a_running_run_changes_nothing() {
     let case = case("First", two_steps())
-        .order("PT0S", "resume")
-        .order("PT1S", "suspend")
-        .order("PT2S", "suspend")
-        .order("PT3S", "resume")
+        .control("PT0S", "resume")
+        .control("PT1S", "suspend")
+        .control("PT2S", "suspend")
+        .control("PT3S", "resume")
         .event("PT4S", "Go", json!(1));
     check(
         "idempotent",
@@ -73,31 +73,31 @@ fn suspending_twice_and_resuming_what_moves_change_nothing() {
 fn terminate_works_from_any_state() {
     let terminated =
         |case: &crate::bench::Case| story(&case.play(case.limits.turn, true)).last().unwrap().clone();
-    let waiting = case("First", two_steps()).order("PT1H", "terminate");
+    let waiting = case("First", two_steps()).control("PT1H", "terminate");
     assert_eq!(terminated(&waiting), "Terminated");
-    let suspended = case("First", two_steps()).order("PT1S", "suspend").order("PT1H", "terminate");
+    let suspended = case("First", two_steps()).control("PT1S", "suspend").control("PT1H", "terminate");
     assert_eq!(terminated(&suspended), "Terminated");
-    let busy = case("First", two_steps()).mock("First", json!({"never": true})).order("PT1S", "terminate");
+    let busy = case("First", two_steps()).mock("First", json!({"never": true})).control("PT1S", "terminate");
     assert_eq!(terminated(&busy), "Terminated");
     let parked =
-        case("First", two_steps()).limits(|limits| limits.transitions_max = 1).order("PT1H", "terminate");
+        case("First", two_steps()).limits(|limits| limits.transitions_max = 1).control("PT1H", "terminate");
     assert_eq!(terminated(&parked), "Terminated");
-    let undoing = case("A", json!({
+    let compensating = case("A", json!({
         "A": {"type": "task", "activity": "A", "onError": "Undo", "next": "End"},
         "Undo": {"type": "compensation", "steps": [{"activity": "Never"}], "next": "End"}, "End": {"type": "succeed"}}))
-        .mock("A", json!({"error": {"code": "X"}})).mock("Never", json!({"never": true})).order("PT1S", "terminate");
-    assert_eq!(terminated(&undoing), "Terminated");
-    let twice = case("First", two_steps()).order("PT1H", "terminate").order("PT2H", "terminate");
-    assert_eq!(terminated(&twice), "refused: the run has ended (Terminated) and takes no more messages");
+        .mock("A", json!({"error": {"code": "X"}})).mock("Never", json!({"never": true})).control("PT1S", "terminate");
+    assert_eq!(terminated(&compensating), "Terminated");
+    let twice = case("First", two_steps()).control("PT1H", "terminate").control("PT2H", "terminate");
+    assert_eq!(terminated(&twice), "refused: the run has ended (Terminated) and accepts no more messages");
 }
 
 #[test]
-fn rewind_goes_on_at_the_failed_state_and_answered_steps_keep_their_answers() {
+fn rewind_continues_at_the_failed_state_and_keeps_completed_results() {
     let case = case("First", two_steps())
         .mock("First", json!({"result": 1}))
         .mock("Last", json!([{"error": {"code": "Down"}}, {"result": 2}]))
         .event("PT1S", "Go", json!(1))
-        .order("PT1H", "rewind");
+        .control("PT1H", "rewind");
     check(
         "rewind",
         &case,
@@ -123,7 +123,7 @@ fn rewind_goes_on_at_the_failed_state_and_answered_steps_keep_their_answers() {
 }
 
 #[test]
-fn rewind_runs_again_what_was_cut_short_and_keeps_what_had_ended() {
+fn rewind_repeats_interrupted_branches_and_keeps_ended_ones() {
     let branch = |activity: &str| {
         json!({"startAt": "Do", "states": {
         "Do": {"type": "task", "activity": activity, "output": "$.state.x", "next": "Done"},
@@ -137,16 +137,20 @@ fn rewind_runs_again_what_was_cut_short_and_keeps_what_had_ended() {
         .mock("Fast", json!({"result": "fast"}))
         .mock("Slow", json!({"after": "PT9S", "result": "slow"}))
         .mock("Bad", json!([{"after": "PT1S", "error": {"code": "Boom"}}, {"result": "good"}]))
-        .order("PT1H", "rewind");
+        .control("PT1H", "rewind");
     let playback = case.play(case.limits.turn, true);
     assert_eq!(story(&playback).last().unwrap(), "Completed [\"fast\",\"slow\",\"good\"]");
-    let calls = |name: &str| playback.deliveries.iter().filter(|delivery| delivery.activity == name).count();
+    let calls = |name: &str| playback.attempts.iter().filter(|attempt| attempt.activity == name).count();
     assert_eq!((calls("Fast"), calls("Slow"), calls("Bad")), (1, 2, 2));
-    check("the same story any way", &case, &story(&playback).iter().map(String::as_str).collect::<Vec<_>>());
+    check(
+        "the same story in all modes",
+        &case,
+        &story(&playback).iter().map(String::as_str).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
-fn rewind_of_a_run_that_ended_in_a_fail_state_goes_back_to_what_led_there() {
+fn rewind_of_a_run_that_ended_in_a_fail_state_goes_back_to_the_error_that_led_there() {
     let states = json!({
         "Work": {"type": "task", "activity": "Work", "onError": "Note", "next": "End"},
         "Note": {"type": "task", "activity": "Note", "next": "Failed"},
@@ -154,7 +158,7 @@ fn rewind_of_a_run_that_ended_in_a_fail_state_goes_back_to_what_led_there() {
     });
     let case = case("Work", states)
         .mock("Work", json!([{"error": {"code": "Boom"}}, {"result": 1}]))
-        .order("PT1H", "rewind");
+        .control("PT1H", "rewind");
     check(
         "fail state",
         &case,
@@ -180,19 +184,19 @@ fn rewind_of_a_run_that_ended_in_a_fail_state_goes_back_to_what_led_there() {
 }
 
 #[test]
-fn rewind_is_refused_where_it_makes_no_sense() {
+fn rewind_is_refused_without_a_state_to_rewind_to() {
     let last = |case: &crate::bench::Case| story(&case.play(case.limits.turn, true)).last().unwrap().clone();
-    let completed = case("End", json!({"End": {"type": "succeed"}})).order("PT1S", "rewind");
+    let completed = case("End", json!({"End": {"type": "succeed"}})).control("PT1S", "rewind");
     assert_eq!(last(&completed), "refused: only a failed run can be rewound; this one is Completed");
-    let running = case("First", two_steps()).order("PT1S", "rewind");
+    let running = case("First", two_steps()).control("PT1S", "rewind");
     assert_eq!(
         story(&running.play(running.limits.turn, true))[4],
         "refused: only a failed run can be rewound; this one is Running"
     );
-    let chosen = case("End", json!({"End": {"type": "fail"}})).order("PT1S", "rewind");
+    let fail_state = case("End", json!({"End": {"type": "fail"}})).control("PT1S", "rewind");
     assert_eq!(
-        last(&chosen),
-        "refused: there is no failed state to go back to: the run chose to fail, or timed out as a whole"
+        last(&fail_state),
+        "refused: there is no failed state to rewind to: the run ended in a fail state, or timed out as a whole"
     );
     let compensated = case(
         "A",
@@ -202,22 +206,23 @@ fn rewind_is_refused_where_it_makes_no_sense() {
         "Failed": {"type": "fail"}, "End": {"type": "succeed"}}),
     )
     .mock("A", json!({"error": {"code": "X"}}))
-    .order("PT1S", "rewind");
+    .control("PT1S", "rewind");
     assert_eq!(
         last(&compensated),
-        "refused: the run has compensated already and cannot be rewound: start it again"
+        "refused: the run has already been compensated and cannot be rewound: start a new run"
     );
 }
 
 #[test]
-fn a_compensation_that_had_nothing_to_undo_does_not_stand_in_the_way_of_rewind() {
+fn an_empty_compensation_does_not_prevent_rewind() {
     let states = json!({
         "A": {"type": "task", "activity": "A", "onError": "Undo", "next": "End", "compensateWith": {"activity": "Back"}},
         "Undo": {"type": "compensation", "next": "Failed"},
         "Failed": {"type": "fail"}, "End": {"type": "succeed"},
     });
-    let case =
-        case("A", states).mock("A", json!([{"error": {"code": "X"}}, {"result": 1}])).order("PT1S", "rewind");
-    let told = story(&case.play(case.limits.turn, true));
-    assert_eq!(told.last().unwrap(), "Completed null", "{told:?}");
+    let case = case("A", states)
+        .mock("A", json!([{"error": {"code": "X"}}, {"result": 1}]))
+        .control("PT1S", "rewind");
+    let lines = story(&case.play(case.limits.turn, true));
+    assert_eq!(lines.last().unwrap(), "Completed null", "{lines:?}");
 }

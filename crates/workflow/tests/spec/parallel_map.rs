@@ -1,4 +1,5 @@
-//! `parallel` and `map`: results in order, copies of `$.state`, first failure or enough successes, losers cancelled.
+//! The `parallel` and `map` states: results in order, copies of `$.state`, first failure or enough successes, other
+//! branches cancelled.
 
 use serde_json::{Value, json};
 
@@ -114,7 +115,7 @@ fn the_first_failure_cancels_the_others_and_is_raised_at_the_parallel() {
 }
 
 #[test]
-fn a_failure_nobody_catches_fails_the_run() {
+fn an_uncaught_failure_fails_the_run() {
     let case = case("Fan", fan(json!([call("Slow"), call("Bad")])))
         .mock("Slow", json!({"after": "PT5S", "result": "slow"}))
         .mock("Bad", json!({"error": {"code": "Boom"}}));
@@ -145,15 +146,15 @@ fn at_least_ends_with_enough_successes_and_cancels_the_rest() {
     let expected = "Completed [[null,\"b\",\"c\"],null]";
     assert_eq!(story(&case.play(case.limits.turn, true)).last().unwrap(), expected);
     let one_hangs = case.clone().mock("A", json!({"never": true}));
-    let told = story(&one_hangs.play(one_hangs.limits.turn, true));
-    assert!(told.contains(&"branch 0 cancelled".to_owned()), "{told:?}");
-    assert_eq!(told.last().unwrap(), expected);
+    let lines = story(&one_hangs.play(one_hangs.limits.turn, true));
+    assert!(lines.contains(&"branch 0 cancelled".to_owned()), "{lines:?}");
+    assert_eq!(lines.last().unwrap(), expected);
     let two_dead = case.mock("B", json!({"error": {"code": "Dead"}}));
     assert_eq!(story(&two_dead.play(two_dead.limits.turn, true)).last().unwrap(), "Failed Dead in Call");
 }
 
 #[test]
-fn at_least_may_ask_for_all_there_are() {
+fn at_least_may_require_all_branches() {
     let mut states = fan(json!([call("A"), call("B")]));
     states["Fan"]["join"] = json!({"atLeast": 2});
     let case = case("Fan", states).mock("A", json!({"result": 1})).mock("B", json!({"result": 2}));
@@ -193,7 +194,7 @@ fn items_may_be_a_query_and_maps_may_nest() {
 }
 
 #[test]
-fn max_concurrency_bounds_what_is_out_at_once() {
+fn max_concurrency_bounds_the_branches_that_run_at_once() {
     let iterator = json!({"startAt": "Call", "states": {
         "Call": {"type": "task", "activity": "Work", "input": "$.index", "next": "Done"},
         "Done": {"type": "succeed", "output": "$.index"},
@@ -205,13 +206,13 @@ fn max_concurrency_bounds_what_is_out_at_once() {
         .mock("Work", json!({"after": "PT1S", "result": null}));
     let playback = case.play(case.limits.turn, true);
     assert_eq!(story(&playback).last().unwrap(), "Completed [0,1,2,3,4]");
-    let start = playback.deliveries[0].at;
-    let at: Vec<u64> = playback.deliveries.iter().map(|delivery| delivery.at.since(start).0).collect();
+    let start = playback.attempts[0].at;
+    let at: Vec<u64> = playback.attempts.iter().map(|attempt| attempt.at.since(start).0).collect();
     assert_eq!(at, [0, 0, 1000, 1000, 2000]);
 }
 
 #[test]
-fn items_that_are_no_array_or_too_many_are_errors_that_can_be_caught() {
+fn items_that_are_not_an_array_or_too_many_are_errors_that_can_be_caught() {
     let iterator = json!({"startAt": "Done", "states": {"Done": {"type": "succeed"}}});
     let mut states = each(iterator);
     states["Each"]["onError"] = "Caught".into();
@@ -224,21 +225,21 @@ fn items_that_are_no_array_or_too_many_are_errors_that_can_be_caught() {
         (json!({"items": [1, 2, 3, 4]}), "FanOutTooWide"),
         (json!({"items": []}), "JoinUnreachable"),
     ] {
-        let told = story(&case.clone().input(input).play(case.limits.turn, true));
-        assert_eq!(told.last().unwrap(), &format!("Completed \"{code}\""));
+        let lines = story(&case.clone().input(input).play(case.limits.turn, true));
+        assert_eq!(lines.last().unwrap(), &format!("Completed \"{code}\""));
     }
 }
 
 #[test]
-fn results_of_losers_are_recorded_and_never_applied() {
-    use abide_workflow::{Instance, InstanceId, Limits, Message, Origin, RunNumber, Timestamp, advance};
+fn results_of_cancelled_branches_are_recorded_and_never_applied() {
+    use abide_workflow::{Instance, InstanceId, Limits, Message, RunNumber, RunOrigin, Timestamp, advance};
     let mut states = fan(json!([call("A"), call("B")]));
     states["Fan"]["join"] = json!({"atLeast": 1});
     states["End"] = json!({"type": "wait", "waitType": "duration", "duration": "PT1H", "next": "Done"});
     states["Done"] = json!({"type": "succeed", "output": "$.state.all"});
     let plan = case("Fan", states).plan();
     let mut instance =
-        Instance::pending(Origin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan), Timestamp(0));
+        Instance::pending(RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan), Timestamp(0));
     let limits = Limits::default();
     let mut turn =
         |messages: &[Message]| advance(&plan, &mut instance, messages, Timestamp(0), &limits).unwrap();
@@ -247,13 +248,13 @@ fn results_of_losers_are_recorded_and_never_applied() {
     let completed = |command, n: i32| Message::ActivityCompleted { command, result: json!(n).into() };
     let joined = turn(&[completed(ids[1], 2)]);
     assert!(joined.commands.iter().any(|command| matches!(
-        command.kind, abide_workflow::command::CommandKind::CancelActivity { dispatch } if dispatch == ids[0])));
+        command.kind, abide_workflow::command::CommandKind::CancelActivity { call } if call == ids[0])));
     let late = turn(&[completed(ids[0], 1), completed(ids[1], 3)]);
     assert!(late.commands.is_empty(), "{:?}", late.commands);
-    let told = late.history.iter().filter(|event| {
+    let late_results = late.history.iter().filter(|event| {
         matches!(event.fact, abide_workflow::history::Fact::TaskCompleted { late: true, .. })
     });
-    assert_eq!(told.count(), 2, "a late result and a second one of the winner");
+    assert_eq!(late_results.count(), 2, "a late result and a second one of the winner");
 }
 
 #[test]
@@ -290,12 +291,12 @@ fn malformed_fan_outs_are_refused_at_their_place() {
         None,
         &[("item-outside-map", "/states/End/output/x")],
     );
-    let mut asked = fan(json!([call("A")]));
-    asked["End"] = json!({"type": "choice", "choices": [{"when": {"not": {"path": "$.state.x", "op": "eq", "valuePath": "$.index"}}, "next": "Done"}], "default": "Done"});
-    asked["Done"] = json!({"type": "succeed"});
+    let mut condition = fan(json!([call("A")]));
+    condition["End"] = json!({"type": "choice", "choices": [{"when": {"not": {"path": "$.state.x", "op": "eq", "valuePath": "$.index"}}, "next": "Done"}], "default": "Done"});
+    condition["Done"] = json!({"type": "succeed"});
     finds(
         "$.index in a condition",
-        &definition("Fan", asked),
+        &definition("Fan", condition),
         None,
         &[("item-outside-map", "/states/End/choices/0/when")],
     );

@@ -1,17 +1,17 @@
-//! What holds for any definition and any inbox: no panic, no spinning, the same turn twice, nothing lost by a reload, and limits
-//! that cut turns without changing what happens.
+//! Properties of any definition and any inbox: no panic, no spinning, the same turn twice, nothing lost by a reload,
+//! and limits that split turns without changing what happens.
 
 use std::collections::BTreeMap;
 
 use abide_workflow::command::CommandKind;
 use abide_workflow::{
-    Authored, CommandId, Failure, Instance, InstanceId, Limits, Message, Origin, PartKey, Plan, RunNumber,
-    Status, Timestamp, TurnLimits, advance,
+    CommandId, Failure, Instance, InstanceId, Limits, Message, ParsedDefinition, PartKey, Plan, RunNumber,
+    RunOrigin, Status, Timestamp, TurnLimits, advance,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Any JSON, small.
+/// Any small JSON value.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -70,7 +70,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// States of a block, by number: every target exists, every state is reached, and the last one ends it.
+/// The states of a block, by number: every target exists, every state is reached, and the last one ends the block.
 fn block(depth: u32) -> BoxedStrategy<Value> {
     let states = prop::collection::vec((state(depth), any::<prop::sample::Index>(), any::<bool>()), 0..4);
     (states, prop::bool::weighted(0.2))
@@ -80,7 +80,7 @@ fn block(depth: u32) -> BoxedStrategy<Value> {
             let mut block = serde_json::Map::new();
             for (n, (mut state, jump, compensates)) in states.into_iter().enumerate() {
                 let next = name(n + 1);
-                // Forward only, so that every drawn definition ends; loops have cases of their own.
+                // Only forward, so that every generated definition ends; loops have cases of their own.
                 let other = name(n + 1 + jump.index(count - n));
                 match state["type"].as_str() {
                     Some("choice") => {
@@ -109,10 +109,10 @@ fn block(depth: u32) -> BoxedStrategy<Value> {
 }
 
 fn state(depth: u32) -> BoxedStrategy<Value> {
-    let task = (prop::sample::select(vec!["A", "B", "C"]), any::<bool>(), 1_u32..4).prop_map(|(activity, undo, attempts)| {
+    let task = (prop::sample::select(vec!["A", "B", "C"]), any::<bool>(), 1_u32..4).prop_map(|(activity, compensable, attempts)| {
         let mut task = json!({"type": "task", "activity": activity, "input": {"x": "$.state.x?"}, "output": "$.state.x", "timeout": "PT1H",
             "retryPolicy": {"maxAttempts": attempts}});
-        if undo {
+        if compensable {
             task["compensateWith"] = json!({"activity": "Undo", "input": "$.state.x"});
         }
         task
@@ -155,7 +155,7 @@ fn state(depth: u32) -> BoxedStrategy<Value> {
     prop_oneof![6 => simple, 2 => fan, 2 => map].boxed()
 }
 
-/// Valid definitions: what is drawn is made valid by dropping what nothing leads to.
+/// Valid definitions: a generated definition becomes valid by removing its unreachable states.
 fn valid() -> impl Strategy<Value = Plan> {
     (block(2), any::<bool>()).prop_map(|(mut block, timeout)| {
         prune(&mut block);
@@ -167,14 +167,14 @@ fn valid() -> impl Strategy<Value = Plan> {
             definition["configuration"] =
                 json!({"timeout": "PT2H", "escalation": {"notify": {"activity": "A"}}});
         }
-        match Authored::parse(&definition.to_string()).validate(None) {
+        match ParsedDefinition::parse(&definition.to_string()).validate(None) {
             Ok(validated) => validated.compile(),
             Err(rejected) => panic!("{definition:#}\n{:#?}", rejected.findings),
         }
     })
 }
 
-/// Removes states nothing leads to, here and in inner blocks.
+/// Removes unreachable states, here and in inner blocks.
 fn prune(block: &mut Value) {
     let mut reached = vec![block["startAt"].as_str().unwrap().to_owned()];
     let mut at = 0;
@@ -196,7 +196,7 @@ fn prune(block: &mut Value) {
     }
 }
 
-/// What the world does next; commands are named by how recent they are.
+/// The next event from outside; commands are chosen by how recent they are.
 #[derive(Clone, Debug)]
 enum Move {
     Complete(prop::sample::Index),
@@ -219,7 +219,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..60)
 }
 
-/// A run driven by moves, with everything it ever said.
+/// A run driven by moves, with all its commands, facts and refusals.
 struct Driven<'a> {
     plan: &'a Plan,
     limits: Limits,
@@ -235,7 +235,7 @@ struct Driven<'a> {
 
 impl<'a> Driven<'a> {
     fn new(plan: &'a Plan, turn: TurnLimits, reload: bool) -> Self {
-        let mut origin = Origin::new(InstanceId::new("drawn").unwrap(), RunNumber(1), plan);
+        let mut origin = RunOrigin::new(InstanceId::new("drawn").unwrap(), RunNumber(1), plan);
         origin.input = json!({"items": [1, 2, 3]}).into();
         Self {
             plan,
@@ -255,7 +255,7 @@ impl<'a> Driven<'a> {
         let mut inbox = messages;
         loop {
             self.turns += 1;
-            assert!(self.turns < 20_000, "it spins");
+            assert!(self.turns < 20_000, "the run spins");
             let turn = advance(self.plan, &mut self.instance, &inbox, self.now, &self.limits).unwrap();
             inbox.drain(..turn.consumed);
             assert!(
@@ -269,7 +269,7 @@ impl<'a> Driven<'a> {
                 };
             }
             self.commands.extend(turn.commands.into_iter().map(|command| (command.id, command.kind)));
-            let told = |event: &abide_workflow::history::HistoryEvent| {
+            let describe = |event: &abide_workflow::history::HistoryEvent| {
                 let json = json!(event);
                 let grouping = json["eventType"] == "OrchestratorStarted"
                     || json["eventType"] == "OrchestratorCompleted";
@@ -277,13 +277,13 @@ impl<'a> Driven<'a> {
                 json.as_object_mut().unwrap().remove("sequence");
                 (!grouping).then(|| json.to_string())
             };
-            self.facts.extend(turn.history.iter().filter_map(told));
-            self.refusals.extend(turn.refused.iter().map(|(_, refusal)| refusal.to_string()));
+            self.facts.extend(turn.history.iter().filter_map(describe));
+            self.refusals.extend(turn.refusals.iter().map(|(_, refusal)| refusal.to_string()));
             if self.reload {
                 let parts = self.stored.iter().map(|(key, bytes)| (key.clone(), bytes.as_slice()));
                 self.instance = Instance::load(parts).unwrap();
             }
-            if !turn.unfinished && inbox.is_empty() {
+            if !turn.has_more_work && inbox.is_empty() {
                 return;
             }
         }
@@ -294,7 +294,7 @@ impl<'a> Driven<'a> {
         self.send(message.into_iter().collect());
     }
 
-    /// Several at once: what a turn may take then matters.
+    /// Sends several messages at once, so that the message limit of a turn matters.
     fn make_together(&mut self, steps: &[Move]) {
         let messages = steps.iter().filter_map(|step| self.message(step)).collect();
         self.send(messages);
@@ -304,10 +304,11 @@ impl<'a> Driven<'a> {
         let of = |commands: &[(CommandId, CommandKind)],
                   at: &prop::sample::Index,
                   wanted: fn(&CommandKind) -> bool| {
-            let found: Vec<&(CommandId, CommandKind)> =
+            let matching: Vec<&(CommandId, CommandKind)> =
                 commands.iter().filter(|(_, kind)| wanted(kind)).collect();
-            // Late and repeated answers are drawn too, but the latest commands more often.
-            (!found.is_empty()).then(|| found[found.len() - 1 - at.index(found.len().min(6))].clone())
+            // Late and repeated results are generated too, but the latest commands more often.
+            (!matching.is_empty())
+                .then(|| matching[matching.len() - 1 - at.index(matching.len().min(6))].clone())
         };
         let work: fn(&CommandKind) -> bool =
             |kind| matches!(kind, CommandKind::StartActivity(_) | CommandKind::StartChild(_));
@@ -320,7 +321,7 @@ impl<'a> Driven<'a> {
             }),
             Move::Fail(at, again) => of(&self.commands, at, work).map(|(command, kind)| {
                 let failure =
-                    if *again { Failure::retryable("Busy", "b") } else { Failure::last("Boom", "b") };
+                    if *again { Failure::retryable("Busy", "b") } else { Failure::permanent("Boom", "b") };
                 match kind {
                     CommandKind::StartChild(_) => Message::ChildFailed { command, failure },
                     _ => Message::ActivityFailed { command, attempt: 0, failure },
@@ -331,9 +332,9 @@ impl<'a> Driven<'a> {
             Move::Raise(name) => {
                 Some(Message::EventRaised { name: (*name).to_owned(), payload: json!({"e": name}).into() })
             }
-            Move::Order(order) => {
+            Move::Order(operation) => {
                 let reason = String::new();
-                Some(match order {
+                Some(match operation {
                     0 => Message::Terminate { reason },
                     1..=2 => Message::Suspend { reason },
                     3..=5 => Message::Resume { reason },
@@ -347,7 +348,7 @@ impl<'a> Driven<'a> {
         }
     }
 
-    /// Answers everything until nothing is left to answer.
+    /// Completes all open commands until none is left.
     fn settle(&mut self) {
         for _ in 0..2_000 {
             if self.instance.status().is_terminal() {
@@ -357,7 +358,7 @@ impl<'a> Driven<'a> {
             if self.instance.status() == Status::Suspended {
                 self.send(vec![Message::Resume { reason: String::new() }]);
             }
-            let answers: Vec<Message> = self
+            let results: Vec<Message> = self
                 .commands
                 .iter()
                 .filter_map(|(id, kind)| match kind {
@@ -379,8 +380,8 @@ impl<'a> Driven<'a> {
                         | CommandKind::StartTimer { .. }
                 )
             });
-            for answer in answers {
-                self.send(vec![answer]);
+            for result in results {
+                self.send(vec![result]);
             }
             if self.commands.len() == before && !self.instance.status().is_terminal() {
                 self.send(vec![
@@ -404,7 +405,7 @@ fn drive(
         driven.make_together(steps);
     }
     let status = driven.instance.status();
-    // Where refusals stand among the facts depends on how turns are cut; which there are does not.
+    // The position of refusals among the facts depends on how turns are split; the refusals themselves do not.
     driven.facts.append(&mut driven.refusals);
     (driven.facts, driven.commands, status)
 }
@@ -413,13 +414,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_read_or_refused(text: String) {
-        let _ = Authored::parse(&text).validate(None);
+    fn any_text_is_parsed_or_rejected(text: String) {
+        let _ = ParsedDefinition::parse(&text).validate(None);
     }
 
     #[test]
-    fn any_json_is_validated_without_a_panic_and_what_passes_runs(json in any_json()) {
-        if let Ok(validated) = Authored::parse(&json.to_string()).validate(None) {
+    fn any_json_is_validated_without_a_panic_and_runs_if_valid(json in any_json()) {
+        if let Ok(validated) = ParsedDefinition::parse(&json.to_string()).validate(None) {
             let plan = validated.compile();
             drive(&plan, &[], Limits::default().turn, true);
         }
@@ -429,14 +430,14 @@ proptest! {
     fn any_states_in_a_sound_frame_are_validated_without_a_panic(states in any_json(), configuration in any_json()) {
         let definition = json!({"$schema": "workflow-schema-v1.json", "id": "x", "version": "1.0.0", "startAt": "A",
             "configuration": configuration, "states": {"A": states, "End": {"type": "succeed"}}});
-        if let Ok(validated) = Authored::parse(&definition.to_string()).validate(None) {
+        if let Ok(validated) = ParsedDefinition::parse(&definition.to_string()).validate(None) {
             let plan = validated.compile();
             drive(&plan, &[], Limits::default().turn, true);
         }
     }
 
     #[test]
-    fn any_path_is_compiled_or_refused(text in "\\$[a-z.\\[\\]*?@(),:'\"!=<>&|0-9 $-]{0,40}") {
+    fn any_path_is_compiled_or_rejected(text in "\\$[a-z.\\[\\]*?@(),:'\"!=<>&|0-9 $-]{0,40}") {
         let _ = abide_workflow::path::Path::parse(&text);
         let _ = abide_workflow::path::Path::parse(&format!("$.state{text}"));
     }
@@ -454,7 +455,7 @@ proptest! {
     }
 
     #[test]
-    fn limits_cut_turns_and_change_nothing_else(plan in valid(), moves in moves(), commands in 40_usize..60, steps in 1_usize..30) {
+    fn limits_split_turns_and_change_nothing_else(plan in valid(), moves in moves(), commands in 40_usize..60, steps in 1_usize..30) {
         let small = TurnLimits { commands_max: commands, steps_max: steps, ..TurnLimits::FLOOR };
         prop_assert_eq!(drive(&plan, &moves, Limits::default().turn, false), drive(&plan, &moves, small, true));
     }
@@ -466,7 +467,7 @@ proptest! {
         for step in &moves {
             driven.make(step);
         }
-        // And with the world's help it ends: nothing is stuck, whatever came before.
+        // When all commands complete, the run ends: nothing is stuck, whatever happened before.
         driven.settle();
         prop_assert!(driven.instance.status().is_terminal(), "{:?} {:#?}", driven.instance.status(), driven.instance.current_states(&plan));
     }

@@ -1,4 +1,4 @@
-//! Retries: whose policy, how often, how long between, and when there is no more time.
+//! Retries: the policy that applies, the number of attempts, the waits between them, and the deadline.
 
 use serde_json::{Value, json};
 
@@ -16,13 +16,13 @@ fn task(policy: Option<Value>) -> Value {
 }
 
 fn flaky(times: usize) -> Value {
-    let mut answers = vec![json!({"error": {"code": "Busy", "retryable": true}}); times];
-    answers.push(json!({"result": 1}));
-    Value::Array(answers)
+    let mut outcomes = vec![json!({"error": {"code": "Busy", "retryable": true}}); times];
+    outcomes.push(json!({"result": 1}));
+    Value::Array(outcomes)
 }
 
 fn attempts(case: &Case) -> usize {
-    case.play(case.limits.turn, true).deliveries.len()
+    case.play(case.limits.turn, true).attempts.len()
 }
 
 #[test]
@@ -68,12 +68,12 @@ fn waits_grow_by_the_coefficient_up_to_the_cap_and_jitter_takes_at_most_half() {
     let policy = json!({"maxAttempts": 6, "initialInterval": "PT10S", "backoffCoefficient": 3.0, "maxInterval": "PT1M"});
     let case = case("Work", task(Some(policy))).mock("Work", flaky(5));
     let playback = case.play(case.limits.turn, false);
-    let times: Vec<u64> = playback.deliveries.windows(2).map(|pair| pair[1].at.since(pair[0].at).0).collect();
+    let times: Vec<u64> = playback.attempts.windows(2).map(|pair| pair[1].at.since(pair[0].at).0).collect();
     for (wait, nominal) in times.iter().zip([10_000, 30_000, 60_000, 60_000, 60_000]) {
         assert!((nominal / 2..=nominal).contains(wait), "{times:?}");
     }
     assert_eq!(
-        playback.deliveries.iter().map(|delivery| delivery.attempt).collect::<Vec<_>>(),
+        playback.attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5]
     );
 }
@@ -82,20 +82,25 @@ fn waits_grow_by_the_coefficient_up_to_the_cap_and_jitter_takes_at_most_half() {
 fn jitter_comes_from_the_run_s_seed_and_nothing_else() {
     let case = case("Work", task(Some(json!({"maxAttempts": 5})))).mock("Work", flaky(4));
     let times =
-        |reload| case.play(case.limits.turn, reload).deliveries.iter().map(|d| d.at).collect::<Vec<_>>();
+        |reload| case.play(case.limits.turn, reload).attempts.iter().map(|d| d.at).collect::<Vec<_>>();
     assert_eq!(times(false), times(true));
 }
 
 #[test]
-fn final_errors_and_named_codes_are_not_tried_again() {
-    let last = case("Work", task(None)).mock("Work", json!({"error": {"code": "Bad", "retryable": false}}));
-    check("final", &last, &["Work", "Work(null)", "! Bad", "Bad is not caught", "Failed Bad in Work"]);
+fn permanent_errors_and_named_codes_are_not_retried() {
+    let permanent =
+        case("Work", task(None)).mock("Work", json!({"error": {"code": "Bad", "retryable": false}}));
+    check(
+        "permanent",
+        &permanent,
+        &["Work", "Work(null)", "! Bad", "Bad is not caught", "Failed Bad in Work"],
+    );
     let named = case("Work", task(Some(json!({"nonRetryable": ["Busy"]})))).mock("Work", flaky(1));
     check("named", &named, &["Work", "Work(null)", "! Busy", "Busy is not caught", "Failed Busy in Work"]);
 }
 
 #[test]
-fn a_delivery_that_takes_too_long_is_tried_again() {
+fn an_attempt_that_times_out_is_retried() {
     let mut states = task(None);
     states["Work"]["attemptTimeout"] = "PT2S".into();
     let case = case("Work", states)
@@ -117,14 +122,14 @@ fn the_step_s_timeout_holds_over_all_its_retries() {
     let case = case("Work", states).mock("Work", flaky(99));
     let playback = case.play(case.limits.turn, true);
     assert!(playback.succeeded(), "{:?}", crate::bench::story(&playback));
-    let last = playback.deliveries.last().unwrap();
-    assert!(last.at.since(playback.deliveries[0].at).0 < 60_000, "nothing is sent at or after the deadline");
+    let last = playback.attempts.last().unwrap();
+    assert!(last.at.since(playback.attempts[0].at).0 < 60_000, "nothing is sent at or after the deadline");
     let story = crate::bench::story(&playback).join("\n");
     assert!(story.contains("the last error was Busy"), "{story}");
 }
 
 #[test]
-fn a_step_that_never_answers_times_out_and_may_go_to_timeout_next() {
+fn a_step_without_a_result_times_out_and_may_go_to_timeout_next() {
     let mut states = task(Some(json!({"maxAttempts": 1})));
     states["Work"]["timeout"] = "PT5S".into();
     states["Work"]["timeoutNext"] = "Late".into();
@@ -137,7 +142,7 @@ fn a_step_that_never_answers_times_out_and_may_go_to_timeout_next() {
 }
 
 #[test]
-fn policies_that_make_no_sense_are_found() {
+fn invalid_policies_are_findings() {
     let at = "/states/Work/retryPolicy";
     for (rule, policy, code, pointer) in [
         ("no attempts", json!({"maxAttempts": 0}), "invalid-value", format!("{at}/maxAttempts")),

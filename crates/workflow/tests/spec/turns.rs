@@ -1,4 +1,4 @@
-//! One turn at a time: what it takes, what it gives, what it changes, and that it is bounded.
+//! Single turns: the messages consumed, the commands emitted, the parts changed, and the bounds.
 
 use abide_workflow::command::CommandKind;
 use abide_workflow::{CommandId, Limits, Message, PartKey, Status, Timestamp, Turn, TurnLimits, advance};
@@ -61,18 +61,18 @@ fn a_turn_without_anything_to_do_changes_nothing() {
     run.turn(&[]);
     let idle = run.turn(&[]);
     assert!(
-        idle.changes.is_empty() && idle.history.is_empty() && idle.commands.is_empty() && !idle.unfinished
+        idle.changes.is_empty() && idle.history.is_empty() && idle.commands.is_empty() && !idle.has_more_work
     );
 }
 
 #[test]
-fn an_answer_counts_once_however_often_it_comes() {
+fn a_repeated_result_counts_once() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     run.turn(&[]);
     let turn = run.turn(&[
         completed(1, json!(1)),
         completed(1, json!("again")),
-        completed(99, json!("never asked")),
+        completed(99, json!("never called")),
     ]);
     assert_eq!(turn.commands.len(), 1);
     let failed = Message::ActivityFailed {
@@ -80,22 +80,22 @@ fn an_answer_counts_once_however_often_it_comes() {
         attempt: 0,
         failure: abide_workflow::Failure::retryable("X", ""),
     };
-    assert!(run.turn(&[failed]).commands.is_empty(), "a failure after the answer is late too");
+    assert!(run.turn(&[failed]).commands.is_empty(), "a failure after the result is late too");
 }
 
 #[test]
-fn a_turn_takes_at_most_its_messages_and_leaves_the_rest() {
+fn a_turn_consumes_at_most_its_limit_of_messages() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     run.turn(&[]);
     run.limits.turn.messages_max = 1;
     let inbox = [completed(1, json!(1)), completed(2, json!(2))];
     let turn = run.turn(&inbox);
-    assert_eq!((turn.consumed, turn.unfinished), (1, false));
+    assert_eq!((turn.consumed, turn.has_more_work), (1, false));
     assert_eq!(run.turn(&inbox[1..]).consumed, 1);
 }
 
 #[test]
-fn a_fan_out_larger_than_a_turn_goes_on_in_the_next() {
+fn a_fan_out_larger_than_a_turn_continues_in_the_next() {
     let states = json!({
         "Each": {"type": "map", "items": "$.input.items", "output": "$.state.all", "next": "End", "iterator": {
             "startAt": "Do", "states": {"Do": {"type": "task", "activity": "Do", "next": "Done"}, "Done": {"type": "succeed", "output": "$.index"}}}},
@@ -104,23 +104,28 @@ fn a_fan_out_larger_than_a_turn_goes_on_in_the_next() {
     let mut run = Run::of("Each", states, json!({"items": vec![0; 200]}));
     run.limits.turn = TurnLimits { commands_max: 50, ..TurnLimits::FLOOR };
     run.limits.turn.steps_max = 1_000;
-    let (mut commands, mut turns) = (Vec::new(), 0);
+    let mut commands = Vec::new();
+    let mut turns = 0;
     loop {
         let turn = run.turn(&[]);
         assert!(turn.commands.len() <= 50);
         commands.extend(turn.commands);
         turns += 1;
-        if !turn.unfinished {
+        if !turn.has_more_work {
             break;
         }
     }
-    assert_eq!((commands.len(), turns), (200, 5), "46 fit a turn of 50 that keeps room for one more step");
-    // The answers come before the last branch is known to have started: the join waits for all.
+    assert_eq!(
+        (commands.len(), turns),
+        (200, 5),
+        "46 fit into a turn of 50 that reserves commands for one more step"
+    );
+    // The results arrive one by one: the join waits for all of them.
     let mut status = Status::Running;
     for command in &commands {
         let mut turn =
             run.turn(&[Message::ActivityCompleted { command: command.id, result: json!(null).into() }]);
-        while turn.unfinished {
+        while turn.has_more_work {
             turn = run.turn(&[]);
         }
         status = turn.status;
@@ -129,7 +134,7 @@ fn a_fan_out_larger_than_a_turn_goes_on_in_the_next() {
 }
 
 #[test]
-fn an_answer_that_comes_during_the_fan_out_does_not_end_it_early() {
+fn a_result_during_the_fan_out_does_not_end_it_early() {
     let states = json!({
         "Each": {"type": "map", "items": "$.input.items", "next": "End", "iterator": {
             "startAt": "Do", "states": {"Do": {"type": "task", "activity": "Do", "next": "Done"}, "Done": {"type": "succeed"}}}},
@@ -138,14 +143,14 @@ fn an_answer_that_comes_during_the_fan_out_does_not_end_it_early() {
     let mut run = Run::of("Each", states, json!({"items": vec![0; 100]}));
     run.limits.turn = TurnLimits { steps_max: 10, ..TurnLimits::FLOOR };
     let first = run.turn(&[]);
-    assert!(first.unfinished);
+    assert!(first.has_more_work);
     let early: Vec<Message> = first
         .commands
         .iter()
         .map(|command| Message::ActivityCompleted { command: command.id, result: json!(1).into() })
         .collect();
     let second = run.turn(&early);
-    assert_eq!(second.consumed, 0, "work in hand comes first");
+    assert_eq!(second.consumed, 0, "ready branches come first");
     assert_eq!(second.status, Status::Running);
 }
 
@@ -169,7 +174,8 @@ fn the_cost_of_a_turn_grows_neither_with_history_nor_with_finished_branches() {
         let bytes: usize = turn.changes.iter().map(|change| change.value.as_ref().map_or(0, Vec::len)).sum();
         sizes.push((turn.changes.len(), bytes));
     }
-    let (first, last) = (sizes[0], sizes[998]);
+    let first = sizes[0];
+    let last = sizes[998];
     assert_eq!(first.0, last.0, "as many parts for the last item as for the first");
     assert!(last.1 <= first.1 + 16, "{} bytes for the last, {} for the first", last.1, first.1);
 }
@@ -185,7 +191,7 @@ fn time_never_goes_back_within_a_run() {
 }
 
 #[test]
-fn another_plan_is_refused() {
+fn another_plan_is_rejected() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     let other = case("End", json!({"End": {"type": "succeed"}})).plan();
     let error = advance(&other, &mut run.instance, &[], Timestamp(0), &Limits::default()).unwrap_err();
@@ -193,7 +199,7 @@ fn another_plan_is_refused() {
 }
 
 #[test]
-fn losing_a_wait_cancels_its_timer_and_losing_a_task_cancels_its_activity() {
+fn cancelled_branches_cancel_their_calls_timers_and_children() {
     let branch = |state: Value| json!({"startAt": "S", "states": {"S": state, "Done": {"type": "succeed"}}});
     let states = json!({
         "Fan": {"type": "parallel", "join": {"atLeast": 1}, "next": "End", "branches": [
@@ -216,7 +222,7 @@ fn losing_a_wait_cancels_its_timer_and_losing_a_task_cancels_its_activity() {
     let turn = run.turn(&[Message::ActivityCompleted { command: winner, result: json!(1).into() }]);
     let cancelled: Vec<CommandKind> = turn.commands.into_iter().map(|command| command.kind).collect();
     for expected in [
-        CommandKind::CancelActivity { dispatch: activity },
+        CommandKind::CancelActivity { call: activity },
         CommandKind::CancelTimer { timer },
         CommandKind::CancelTimer { timer: event_timer },
         CommandKind::CancelTimer { timer: child_timer },
@@ -244,9 +250,10 @@ fn a_child_that_ends_cancels_its_timer() {
     for fails in [false, true] {
         let mut run = Run::of("Kid", states.clone(), json!({}));
         let started = run.turn(&[]);
-        let (child, timer) = (started.commands[0].id, started.commands[1].id);
+        let child = started.commands[0].id;
+        let timer = started.commands[1].id;
         let turn = run.turn(&[if fails {
-            Message::ChildFailed { command: child, failure: abide_workflow::Failure::last("X", "") }
+            Message::ChildFailed { command: child, failure: abide_workflow::Failure::permanent("X", "") }
         } else {
             Message::ChildCompleted { command: child, output: json!(1).into() }
         }]);
@@ -255,27 +262,32 @@ fn a_child_that_ends_cancels_its_timer() {
 }
 
 #[test]
-fn a_retry_is_not_earlier_than_whoever_was_called_wants_it() {
+fn a_retry_is_not_earlier_than_the_receiver_requested() {
     let mut run = Run::of("A", three_tasks(), json!({}));
     let command = run.turn(&[]).commands[0].id;
     let failure = abide_workflow::Failure::retryable("Busy", "");
     let not_before = run.now.plus(abide_workflow::Duration::hours(1));
-    let turn =
-        run.turn(&[Message::ActivityDeferred { command, attempt: 0, failure, not_before, sent: true }]);
-    let told = CommandKind::Redeliver { dispatch: command, attempt: 1, not_before };
-    assert_eq!(turn.commands[0].kind, told);
+    let turn = run.turn(&[Message::ActivityDeferred {
+        command,
+        attempt: 0,
+        failure,
+        not_before,
+        possibly_sent: true,
+    }]);
+    let expected = CommandKind::RetryActivity { call: command, attempt: 1, not_before };
+    assert_eq!(turn.commands[0].kind, expected);
     let history = format!("{:?}", turn.history);
     assert!(history.contains(&format!("retry_at: Some({not_before:?})")), "{history}");
 }
 
 #[test]
-fn retries_raise_the_attempt_from_what_the_journal_counted() {
+fn retries_count_up_from_the_journal_s_attempt() {
     let mut run = Run::of("A", three_tasks(), json!({}));
-    let dispatch = run.turn(&[]).commands[0].id;
+    let command = run.turn(&[]).commands[0].id;
     let failure = abide_workflow::Failure::retryable("Busy", "");
-    let turn = run.turn(&[Message::ActivityFailed { command: dispatch, attempt: 7, failure }]);
+    let turn = run.turn(&[Message::ActivityFailed { command, attempt: 7, failure }]);
     assert!(
-        matches!(turn.commands[0].kind, CommandKind::Redeliver { attempt: 8, dispatch: d, .. } if d == dispatch)
+        matches!(turn.commands[0].kind, CommandKind::RetryActivity { attempt: 8, call, .. } if call == command)
     );
     assert!(
         turn.changes.iter().any(|change| change.key == PartKey::Branch(abide_workflow::ids::BranchId(0)))

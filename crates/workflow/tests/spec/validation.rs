@@ -1,4 +1,4 @@
-//! Rules on definitions as a whole that have no state type of their own, and on the findings themselves.
+//! Rules for definitions as a whole that belong to no state type, and for the findings themselves.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn task(activity: &str, input: Value) -> Value {
 }
 
 #[test]
-fn the_outside_of_a_definition_is_checked() {
+fn top_level_fields_are_checked() {
     let valid = || definition("End", json!({"End": {"type": "succeed"}}));
     finds("valid", &valid(), None, &[]);
     for (rule, field, value, code) in [
@@ -25,10 +25,10 @@ fn the_outside_of_a_definition_is_checked() {
         ("half a version", "version", json!("1.0"), "invalid-value"),
         ("a version as a number", "version", json!(1), "wrong-type"),
         ("an unknown field", "timeout", json!("PT1H"), "unknown-field"),
-        ("a schema that is none", "input", json!({"type": "strin"}), "invalid-schema"),
+        ("an invalid schema", "input", json!({"type": "strin"}), "invalid-schema"),
         ("a schema as a string", "input", json!("object"), "wrong-type"),
         (
-            "a schema that looks outside",
+            "a schema that refers outside",
             "input",
             json!({"$ref": "https://example.com/x.json"}),
             "invalid-schema",
@@ -57,7 +57,7 @@ fn configuration_is_checked() {
     for (rule, configuration, code, pointer) in [
         ("an unknown field", json!({"retries": 3}), "unknown-field", "/configuration/retries"),
         (
-            "a duration that is none",
+            "an invalid duration",
             json!({"defaultTimeout": "2 days"}),
             "invalid-time",
             "/configuration/defaultTimeout",
@@ -128,16 +128,16 @@ fn activities_are_checked_against_a_registry_and_noted_without_one() {
         &[("unknown-activity", "/states/Work/activity")],
     );
     let found = findings(&task("Anything", json!({})), None);
-    let told: Vec<(&str, Severity)> =
+    let reported: Vec<(&str, Severity)> =
         found.iter().map(|finding| (finding.code.as_str(), finding.severity())).collect();
-    assert_eq!(told, [("activities-unchecked", Severity::Note)]);
+    assert_eq!(reported, [("activities-unchecked", Severity::Note)]);
     assert!(found[0].message.contains("Anything"));
 }
 
 #[test]
 fn literal_secrets_are_refused_and_references_are_not() {
     for (rule, input, pointer) in [
-        ("a key that says so", json!({"password": "hunter2"}), "/states/Work/input/password"),
+        ("a key that names a secret", json!({"password": "hunter2"}), "/states/Work/input/password"),
         ("a nested key", json!({"db": {"api_key": "abc"}}), "/states/Work/input/db/api_key"),
         ("a known prefix", json!({"k": "AKIAIOSFODNN7EXAMPLE"}), "/states/Work/input/k"),
         ("a token", json!(["ghp_abcdefghijklmnop"]), "/states/Work/input/0"),
@@ -184,7 +184,7 @@ fn every_code_has_a_section_in_the_guide_and_the_guide_has_no_others() {
 }
 
 #[test]
-fn every_code_is_shown_to_be_found_by_some_case() {
+fn every_code_has_a_test_case() {
     let sources = [
         include_str!("choice.rs"),
         include_str!("compensation.rs"),
@@ -232,10 +232,10 @@ fn findings_of_a_broken_state_do_not_hide_those_of_another() {
         "B": {"type": "wait", "waitType": "duration", "duration": "soon", "next": "Nowhere"},
     });
     let found = findings(&definition("A", states), None);
-    let told: Vec<(&str, &str)> =
+    let reported: Vec<(&str, &str)> =
         found.iter().map(|finding| (finding.code.as_str(), finding.pointer.as_str())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("missing-field", "/states/A"),
             ("invalid-time", "/states/B/duration"),
@@ -245,7 +245,7 @@ fn findings_of_a_broken_state_do_not_hide_those_of_another() {
 }
 
 #[test]
-fn what_follows_from_an_unreadable_state_is_told_as_its_consequence() {
+fn consequences_of_an_unreadable_state_are_not_separate_findings() {
     for broken in [
         json!({"type": "task", "activity": "A"}),
         json!({"type": "tsk", "activity": "A", "next": "B"}),
@@ -260,16 +260,17 @@ fn what_follows_from_an_unreadable_state_is_told_as_its_consequence() {
 }
 
 #[test]
-fn malformed_json_is_told_with_its_line_and_column() {
-    let position =
-        |text: &str| abide_workflow::Authored::parse(text).validate(None).unwrap_err().findings[0].position;
+fn malformed_json_is_reported_with_its_line_and_column() {
+    let position = |text: &str| {
+        abide_workflow::ParsedDefinition::parse(text).validate(None).unwrap_err().findings[0].position
+    };
     assert_eq!(position("{\n  \"a\": 1\n  \"b\": 2\n}"), Some((3, 3)));
     assert_eq!(position("{\n  \"a\": 123456789012345678901234\n}"), Some((2, 8)));
     assert_eq!(position(""), Some((1, 1)));
 }
 
 #[test]
-fn stuck_after_is_the_longest_way_through_the_waits_and_two_hours() {
+fn stuck_after_is_the_longest_path_through_the_waits_plus_two_hours() {
     let stuck = |definition: Value| {
         crate::bench::compile(&definition, None).stuck_after().map(|duration| duration.to_string())
     };
@@ -279,9 +280,9 @@ fn stuck_after_is_the_longest_way_through_the_waits_and_two_hours() {
         "Long": wait("PT10H", "Short"), "Short": wait("PT1H", "Work"),
         "Work": {"type": "task", "activity": "W", "timeout": "PT1H", "next": "End"}, "End": {"type": "succeed"}});
     assert_eq!(stuck(definition("Pick", states.clone())).unwrap(), "PT14H");
-    let mut told = definition("Pick", states);
-    told["configuration"] = json!({"stuckAfter": "PT3H"});
-    assert_eq!(stuck(told).unwrap(), "PT3H");
+    let mut configured = definition("Pick", states);
+    configured["configuration"] = json!({"stuckAfter": "PT3H"});
+    assert_eq!(stuck(configured).unwrap(), "PT3H");
     let inner = json!({
         "Fan": {"type": "parallel", "next": "End", "branches": [
             {"startAt": "A", "states": {"A": wait("PT1H", "D"), "D": {"type": "succeed"}}},

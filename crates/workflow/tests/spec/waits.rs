@@ -1,4 +1,4 @@
-//! `wait`: for a while, until a moment, for an event; and what is no wait.
+//! The `wait` state: for a duration, until a timestamp, for an event; and invalid waits.
 
 use serde_json::{Value, json};
 
@@ -25,19 +25,19 @@ fn a_wait_ends_when_its_time_has_come() {
     );
     // The bench starts at 2026-01-01T00:00:00Z.
     let timestamp = wait(json!({"waitType": "timestamp", "timestamp": "2026-01-01T06:00:00Z"}));
-    check("a moment", &case("Wait", timestamp), &ends("timer PT6H"));
+    check("a timestamp", &case("Wait", timestamp), &ends("timer PT6H"));
     let from_path = wait(json!({"waitType": "timestamp", "timestamp": "$.input.at"}));
     check(
-        "a moment from data",
+        "a timestamp from data",
         &case("Wait", from_path).input(json!({"at": "2026-01-02T00:00:00Z"})),
         &ends("timer P1D"),
     );
     let past = wait(json!({"waitType": "timestamp", "timestamp": "2020-01-01T00:00:00Z"}));
-    check("a moment that has passed", &case("Wait", past), &ends("timer PT0S"));
+    check("a timestamp in the past", &case("Wait", past), &ends("timer PT0S"));
 }
 
 #[test]
-fn a_wait_for_what_is_no_time_is_an_error_that_can_be_caught() {
+fn a_wait_with_an_invalid_time_is_an_error_that_can_be_caught() {
     let states = |waits: Value| {
         let mut states = wait(waits);
         states["Wait"]["onError"] = "Caught".into();
@@ -70,7 +70,7 @@ fn malformed_waits_are_refused_at_their_place() {
         ("an unknown kind", json!({"waitType": "signal"}), "invalid-value", "/states/Wait/waitType"),
         ("no kind", json!({}), "missing-field", "/states/Wait"),
         (
-            "a duration that is none",
+            "an invalid duration",
             json!({"waitType": "duration", "duration": "5 minutes"}),
             "invalid-time",
             "/states/Wait/duration",
@@ -82,7 +82,7 @@ fn malformed_waits_are_refused_at_their_place() {
             "/states/Wait/duration",
         ),
         (
-            "a moment that is none",
+            "an invalid timestamp",
             json!({"waitType": "timestamp", "timestamp": "noon"}),
             "invalid-time",
             "/states/Wait/timestamp",

@@ -1,4 +1,4 @@
-//! `workflow`: a child's run, its end, its versions, and its end with the parent.
+//! The `workflow` state: a child run, its end, its versions, and its end with the parent.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn parent() -> Value {
 }
 
 #[test]
-fn a_child_runs_and_its_output_comes_back() {
+fn a_child_runs_and_its_output_is_returned() {
     let case = case("Child", parent()).input(json!({"n": 5})).with(
         "kid",
         "Done",
@@ -90,7 +90,7 @@ fn children_end_with_their_parent_unless_abandoned() {
     let base = case("Child", parent())
         .input(json!({"n": 1}))
         .with("kid", "Gate", kid.clone())
-        .order("PT1H", "terminate");
+        .control("PT1H", "terminate");
     check(
         "terminate",
         &base,
@@ -99,13 +99,13 @@ fn children_end_with_their_parent_unless_abandoned() {
     let mut states = parent();
     states["Child"]["onParentClose"] = "abandon".into();
     let abandoned =
-        case("Child", states).input(json!({"n": 1})).with("kid", "Gate", kid).order("PT1H", "terminate");
-    let told = story(&abandoned.play(abandoned.limits.turn, true));
-    assert!(told.contains(&"  Completed null".to_owned()), "{told:?}");
+        case("Child", states).input(json!({"n": 1})).with("kid", "Gate", kid).control("PT1H", "terminate");
+    let lines = story(&abandoned.play(abandoned.limits.turn, true));
+    assert!(lines.contains(&"  Completed null".to_owned()), "{lines:?}");
 }
 
 #[test]
-fn versions_outside_the_range_are_not_taken() {
+fn a_version_outside_the_range_is_not_found() {
     let mut states = parent();
     states["Child"]["version"] = "^2".into();
     let case = case("Child", states).input(json!({"n": 1})).with(
@@ -150,7 +150,7 @@ fn workflows_may_be_mocked_and_spread() {
 #[test]
 fn malformed_children_are_refused() {
     for (rule, field, value, code) in [
-        ("a range that is none", "version", json!("two"), "invalid-value"),
+        ("an invalid range", "version", json!("two"), "invalid-value"),
         ("an unknown policy", "onParentClose", json!("keep"), "invalid-value"),
         ("spread is a boolean", "spread", json!("yes"), "wrong-type"),
         ("a name is needed", "workflow", json!(""), "invalid-value"),

@@ -5,8 +5,8 @@ endpoint.py   requests to answers: routes, limits, content types
 wire.py       the bodies of the wires `rest` and `envelope`
 metadata.py   the seven x-tpf keys
 status.py     status codes and failure bodies
-receive.py    the order of the rules: recorded answer, in progress, deadline, claim, handler, record
-work.py       the table of claims and recorded answers
+receive.py    the order of the rules: stored result, in progress, deadline, claim, handler, record
+work.py       the table of claims and stored results
 database.py   SQLite: one writer, several transactions per fsync
 """
 

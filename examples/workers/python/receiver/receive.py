@@ -1,6 +1,6 @@
 """The rules of a receiver, in their order. Knows activities and the table of work, nothing of HTTP.
 
-    finished before   → the recorded answer, byte for byte
+    finished before   → the stored result, byte for byte
     in progress       → ABORTED, IN_PROGRESS
     deadline passed   → DEADLINE_EXCEEDED, DEADLINE_EXPIRED; nothing is recorded
     claim → handler → effect and record in one transaction → answer
@@ -190,7 +190,7 @@ class Receiver:
         return self._settle(tx, call, claim, effect)
 
     def _settle(self, tx: sqlite3.Connection, call: Call, claim: Claim, effect: Effect) -> Answer:
-        """The effect and the record of its answer, in the one transaction `tx`."""
+        """The effect and its stored result, in the one transaction `tx`."""
         try:
             with Savepoint(tx):
                 finished = Finished(200, _output(effect(tx)))

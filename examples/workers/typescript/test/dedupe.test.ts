@@ -17,7 +17,7 @@ after(() => worker.remove());
 
 const openGate = (gate: string) => worker.post("gate.open", { gate });
 
-test("a duplicate gets the recorded answer byte for byte and takes no effect", async () => {
+test("a duplicate gets the stored result byte for byte and takes no effect", async () => {
   const first = await worker.post("ledger.add", ADD, metadata("dup"));
   const again = await worker.post("ledger.add", ADD, metadata("dup", { "retry-attempt": 1 }));
   assert.equal(first.status, 200);

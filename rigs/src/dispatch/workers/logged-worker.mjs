@@ -1,4 +1,4 @@
-// Loaded before the TypeScript worker: every delivery is written down first, one line as `abide-receiver` writes it.
+// Loaded before the TypeScript worker: logs every attempt first, as one line in the format of `abide-receiver`.
 
 import { openSync, writeSync } from "node:fs";
 import http from "node:http";

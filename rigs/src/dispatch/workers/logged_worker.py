@@ -1,4 +1,4 @@
-"""The Python worker as it is, but every delivery is written down first: one line as `abide-receiver` writes it."""
+"""The Python worker, but logs every attempt first, as one line in the format of `abide-receiver`."""
 
 import asyncio
 import os

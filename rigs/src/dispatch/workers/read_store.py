@@ -1,4 +1,4 @@
-"""Prints what a worker's database holds, a JSON object a line. Nobody else uses the file meanwhile."""
+"""Prints the content of a worker's database, one JSON object per line. The worker must have ended."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ EFFECTS = f"""
 SELECT e.execution_id, e.idempotency_key, e.attempt, e.body, w.status
 FROM effects e LEFT JOIN work w USING ({PAIR})
 """
-# Finished work that must have had an effect, and has none.
+# Finished work that must have an effect and has none.
 HOLLOW = f"""
 SELECT w.execution_id, w.idempotency_key FROM work w LEFT JOIN effects e USING ({PAIR})
 WHERE w.activity = 'ledger.add' AND w.status = 200 AND e.attempt IS NULL

@@ -1,43 +1,44 @@
-//! The fleet's memory beside the server's, device by device: what is lost, and what is there twice.
+//! Compares the fleet's ledger with the server, device by device, and counts lost and duplicated events.
 //!
-//! A device sends one event at a time, and the next one when it was told that the server has it. So at any moment the server has as many of its
-//! events as it was told of, or one more, whose answer is under way or was cut off.
+//! A device sends the next event only when the server has acknowledged the last one. So at any time the server has as
+//! many of its events as were acknowledged, or one more, whose response is in transit or was cut off.
 
-/// What came of the comparison so far.
+/// The totals of all compared devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Comparison {
+pub(super) struct FleetComparison {
     acknowledged: u64,
     recorded: u64,
     lost: u64,
-    doubled: u64,
+    duplicated: u64,
 }
 
-/// One device. It may be at work meanwhile: so what it was told is read before and after the server was asked.
+/// The numbers of events of one device. The device may send events meanwhile, so the acknowledged events are read both
+/// before and after the recorded ones.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
-    pub(super) told_before: u64,
+pub(super) struct DeviceCounts {
+    pub(super) acknowledged_before: u64,
     pub(super) recorded: u64,
-    pub(super) told_after: u64,
+    pub(super) acknowledged_after: u64,
 }
 
-impl Comparison {
-    pub(super) fn add(&mut self, device: Counted) {
-        let Counted { told_before, recorded, told_after } = device;
-        self.acknowledged += told_before;
+impl FleetComparison {
+    pub(super) fn add(&mut self, device: DeviceCounts) {
+        let DeviceCounts { acknowledged_before, recorded, acknowledged_after } = device;
+        self.acknowledged += acknowledged_before;
         self.recorded += recorded;
-        self.lost += told_before.saturating_sub(recorded);
-        self.doubled += recorded.saturating_sub(told_after + 1);
+        self.lost += acknowledged_before.saturating_sub(recorded);
+        self.duplicated += recorded.saturating_sub(acknowledged_after + 1);
     }
 
-    /// Whether nothing is lost and nothing is there twice.
-    pub(super) fn is_whole(&self) -> bool {
-        self.lost == 0 && self.doubled == 0
+    /// True if nothing is lost and nothing is duplicated.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.lost == 0 && self.duplicated == 0
     }
 
-    pub(super) fn sentence(&self) -> String {
-        let Self { acknowledged, recorded, lost, doubled } = self;
+    pub(super) fn summary(&self) -> String {
+        let Self { acknowledged, recorded, lost, duplicated } = self;
         format!(
-            "{acknowledged} events were acknowledged to the fleet, {recorded} ({doubled} doubled) are recorded, {lost} are lost"
+            "{acknowledged} events were acknowledged to the fleet, {recorded} ({duplicated} duplicated) are recorded, {lost} are lost"
         )
     }
 }
@@ -46,38 +47,38 @@ impl Comparison {
 mod tests {
     use super::*;
 
-    fn compared(devices: &[(u64, u64, u64)]) -> Comparison {
-        let mut comparison = Comparison::default();
-        for &(told_before, recorded, told_after) in devices {
-            comparison.add(Counted { told_before, recorded, told_after });
+    fn compared(devices: &[(u64, u64, u64)]) -> FleetComparison {
+        let mut comparison = FleetComparison::default();
+        for &(acknowledged_before, recorded, acknowledged_after) in devices {
+            comparison.add(DeviceCounts { acknowledged_before, recorded, acknowledged_after });
         }
         comparison
     }
 
     #[test]
-    fn one_event_may_be_recorded_whose_answer_was_cut_off() {
-        let fine = compared(&[(5, 5, 5), (5, 6, 5), (0, 1, 0)]);
-        assert!(fine.is_whole());
+    fn one_recorded_event_per_device_may_be_unacknowledged() {
+        let consistent = compared(&[(5, 5, 5), (5, 6, 5), (0, 1, 0)]);
+        assert!(consistent.is_consistent());
         assert_eq!(
-            fine.sentence(),
-            "10 events were acknowledged to the fleet, 12 (0 doubled) are recorded, 0 are lost"
+            consistent.summary(),
+            "10 events were acknowledged to the fleet, 12 (0 duplicated) are recorded, 0 are lost"
         );
     }
 
     #[test]
-    fn what_is_lost_of_one_device_does_not_make_up_for_what_another_has_twice() {
+    fn lost_events_of_one_device_do_not_offset_duplicates_of_another() {
         let wrong = compared(&[(5, 3, 5), (5, 8, 5)]);
-        assert!(!wrong.is_whole());
+        assert!(!wrong.is_consistent());
         assert_eq!(
-            wrong.sentence(),
-            "10 events were acknowledged to the fleet, 11 (2 doubled) are recorded, 2 are lost"
+            wrong.summary(),
+            "10 events were acknowledged to the fleet, 11 (2 duplicated) are recorded, 2 are lost"
         );
-        assert!(!compared(&[(5, 7, 5)]).is_whole(), "doubled alone");
-        assert!(!compared(&[(5, 4, 5)]).is_whole(), "lost alone");
+        assert!(!compared(&[(5, 7, 5)]).is_consistent(), "duplicated alone");
+        assert!(!compared(&[(5, 4, 5)]).is_consistent(), "lost alone");
     }
 
     #[test]
-    fn a_device_that_goes_on_meanwhile_has_nothing_twice() {
-        assert!(compared(&[(5, 9, 8), (5, 7, 9)]).is_whole());
+    fn events_that_a_device_sends_during_the_comparison_are_not_duplicates() {
+        assert!(compared(&[(5, 9, 8), (5, 7, 9)]).is_consistent());
     }
 }

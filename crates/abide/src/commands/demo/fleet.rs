@@ -1,76 +1,77 @@
-//! Devices that are made up: each connects, sends readings for a while, and says when it is ready; some are late.
+//! The simulated devices: each one connects, sends some readings, and reports that it is ready. Some are late.
 //!
-//! A device sends an event until the server says that it has it, always under the same id, and only then the next one. After a restart it goes on
-//! with the first event that was not acknowledged to it.
+//! A device repeats an event under the same id until the server acknowledges it, and only then sends the next one.
+//! After a restart it continues with the first event that was not acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_client::{Action, Client, ClientError, CloudEvent, Route};
+use abide_client::{Client, ClientError, CloudEvent, EventRoute, RouteAction};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::ledger::Ledger;
-use super::work::number_of;
+use super::activities::device_number;
+use super::fleet_ledger::FleetLedger;
 use super::{WORKFLOW, WORKFLOW_ID};
 
-const CONNECTED: &str = "device.connected";
-const READING: &str = "device.reading";
-const READY: &str = "device.ready";
-/// The name the workflow waits for.
-const READY_NAME: &str = "ExternalProcessComplete";
+const CONNECTED_EVENT: &str = "device.connected";
+const READING_EVENT: &str = "device.reading";
+const READY_EVENT: &str = "device.ready";
+/// The name of the event that the workflow waits for.
+const READY_EVENT_NAME: &str = "ExternalProcessComplete";
 /// The type of the devices' entities.
-pub(super) const ENTITY: &str = "device";
+pub(super) const ENTITY_TYPE: &str = "device";
 
-/// The fleet.
 #[derive(Debug)]
 pub(super) struct Fleet {
     client: Client,
-    ledger: Arc<Ledger>,
-    at_once: usize,
-    /// Devices that an earlier life left on their way.
+    ledger: Arc<FleetLedger>,
+    concurrent_devices: usize,
+    /// Devices that an earlier run of the demo left unfinished.
     unfinished: Vec<String>,
     next: u64,
 }
 
-/// Publishes the workflow and says where events go.
-pub(super) async fn prepare(client: &Client) -> Result<(), ClientError> {
+/// Publishes the workflow and sets the event routes.
+pub(super) async fn publish_example(client: &Client) -> Result<(), ClientError> {
     client.publish(WORKFLOW).await?;
     for (event_type, action, event_name) in [
-        (CONNECTED, Action::Start, None),
-        (READING, Action::Record, None),
-        (READY, Action::Raise, Some(READY_NAME)),
+        (CONNECTED_EVENT, RouteAction::Start, None),
+        (READING_EVENT, RouteAction::Record, None),
+        (READY_EVENT, RouteAction::Raise, Some(READY_EVENT_NAME)),
     ] {
-        let route = Route {
+        let route = EventRoute {
             event_type: String::new(),
-            entity_type: ENTITY.to_owned(),
-            workflow: (action != Action::Record).then(|| WORKFLOW_ID.to_owned()),
+            entity_type: ENTITY_TYPE.to_owned(),
+            workflow: (action != RouteAction::Record).then(|| WORKFLOW_ID.to_owned()),
             version: None,
             action,
             event_name: event_name.map(str::to_owned),
         };
-        client.put_route(event_type, &route).await?;
+        client.put_event_route(event_type, &route).await?;
     }
     Ok(())
 }
 
 impl Fleet {
-    pub(super) fn new(client: Client, ledger: Arc<Ledger>, at_once: usize) -> Self {
-        let told = ledger.by_device();
-        let next = told.keys().map(|device| number_of(device) + 1).max().unwrap_or(0);
-        let is_unfinished = |(device, told): &(&String, &u64)| **told < Device::events(number_of(device));
-        let unfinished = told.iter().filter(is_unfinished).map(|(device, _)| device.clone()).collect();
-        Self { client, ledger, at_once, unfinished, next }
+    pub(super) fn new(client: Client, ledger: Arc<FleetLedger>, concurrent_devices: usize) -> Self {
+        let acknowledged = ledger.acknowledged_by_device();
+        let next = acknowledged.keys().map(|device| device_number(device) + 1).max().unwrap_or(0);
+        let is_unfinished =
+            |(device, count): &(&String, &u64)| **count < Device::events(device_number(device));
+        let unfinished =
+            acknowledged.iter().filter(is_unfinished).map(|(device, _)| device.clone()).collect();
+        Self { client, ledger, concurrent_devices, unfinished, next }
     }
 
-    /// Sends for ever, so many devices at once.
+    /// Sends events for ever, with `concurrent_devices` devices at the same time.
     pub(super) async fn run(mut self) {
         let mut devices = JoinSet::new();
         loop {
-            while devices.len() < self.at_once {
+            while devices.len() < self.concurrent_devices {
                 let name = self.unfinished.pop().unwrap_or_else(|| self.new_device());
                 let device = Device { name, client: self.client.clone(), ledger: Arc::clone(&self.ledger) };
-                devices.spawn(device.live());
+                devices.spawn(device.run());
             }
             devices.join_next().await;
         }
@@ -86,36 +87,36 @@ impl Fleet {
 struct Device {
     name: String,
     client: Client,
-    ledger: Arc<Ledger>,
+    ledger: Arc<FleetLedger>,
 }
 
 impl Device {
-    /// Readings that a device sends: as different as devices are, and the same every time.
+    /// The number of readings of a device. It differs between devices and is the same in every run of the demo.
     fn readings(number: u64) -> u64 {
         3 + number * 7 % 20
     }
 
-    /// All events of a device: that it is there, its readings, that it is ready.
+    /// The number of all events of a device: connected, its readings, ready.
     fn events(number: u64) -> u64 {
         Self::readings(number) + 2
     }
 
-    async fn live(self) {
-        let number = number_of(&self.name);
+    async fn run(self) {
+        let number = device_number(&self.name);
         let readings = Self::readings(number);
         let pause = Duration::from_millis(80 + number * 37 % 240);
-        for event in self.ledger.told(&self.name)..Self::events(number) {
+        for event in self.ledger.acknowledged_of(&self.name)..Self::events(number) {
             if event == 0 {
-                self.send(CONNECTED, event, json!({"model": "m1"})).await;
+                self.send(CONNECTED_EVENT, event, json!({"model": "m1"})).await;
             } else if event <= readings {
                 tokio::time::sleep(pause).await;
-                self.send(READING, event, json!({"celsius": 20 + (number + event) % 9})).await;
+                self.send(READING_EVENT, event, json!({"celsius": 20 + (number + event) % 9})).await;
             } else {
                 if number % 9 == 4 {
-                    // A late one.
+                    // A late device.
                     tokio::time::sleep(Duration::from_secs(8)).await;
                 }
-                self.send(READY, event, json!({"readings": readings})).await;
+                self.send(READY_EVENT, event, json!({"readings": readings})).await;
             }
         }
     }
@@ -125,9 +126,9 @@ impl Device {
             .subject(self.name.clone())
             .data(data);
         loop {
-            match self.client.send(std::slice::from_ref(&event)).await {
-                Ok(_) => return self.ledger.acknowledged(&self.name),
-                // Nobody knows whether the server has it: the same again, under the same id.
+            match self.client.send_events(std::slice::from_ref(&event)).await {
+                Ok(_) => return self.ledger.record_acknowledged(&self.name),
+                // The outcome is unknown, so the event is repeated under the same id.
                 Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
             }
         }

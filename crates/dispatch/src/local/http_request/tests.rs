@@ -1,75 +1,77 @@
-//! `http.request` against a real server: what it sends, what it makes of answers, and whom it never connects to.
+//! `http.request` against a real server: the requests it sends, how it reads responses, and where it never connects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::guard::{Guard, GuardConfig, Resolver, Resolving};
+use crate::egress_guard::{EgressGuard, EgressGuardConfig, ResolveFuture, Resolver};
 use crate::http::TlsRoots;
-use crate::http::test_server::{Reply, TestServer};
+use crate::http::test_server::{CannedReply, TestServer};
 use crate::metadata::tests::metadata;
-use crate::transport::{Answer, Call, Transport};
+use crate::transport::{ActivityTransport, AttemptResult, CallAttempt};
 
-/// Resolves every name to the same addresses, and counts how often it is asked.
+/// Resolves every name to the same addresses, and counts the lookups.
 #[derive(Clone)]
-struct Named {
+struct CountingResolver {
     addresses: Vec<IpAddr>,
-    asked: Arc<AtomicUsize>,
+    lookups: Arc<AtomicUsize>,
 }
 
-impl Default for Named {
+impl Default for CountingResolver {
     fn default() -> Self {
-        Self { addresses: vec![[127, 0, 0, 1].into()], asked: Arc::default() }
+        Self { addresses: vec![[127, 0, 0, 1].into()], lookups: Arc::default() }
     }
 }
 
-impl Resolver for Named {
-    fn resolve<'r>(&'r self, _host: &'r str) -> Resolving<'r> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+impl Resolver for CountingResolver {
+    fn resolve<'r>(&'r self, _host: &'r str) -> ResolveFuture<'r> {
+        self.lookups.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Ok(self.addresses.clone()) })
     }
 }
 
-fn activities(allow: &[&str], roots: TlsRoots, resolver: Named) -> Activities {
+fn activities(allow: &[&str], roots: TlsRoots, resolver: CountingResolver) -> LocalActivities {
     let allow = allow.iter().map(|entry| entry.parse().unwrap()).collect();
-    let guard = Guard::with_resolver(GuardConfig { allow, ..GuardConfig::default() }, resolver);
-    let mut activities = Activities::default();
-    register(&mut activities, Client::new(guard, roots).unwrap()).unwrap();
+    let guard =
+        EgressGuard::with_resolver(EgressGuardConfig { allow, ..EgressGuardConfig::default() }, resolver);
+    let mut activities = LocalActivities::default();
+    register(&mut activities, OneShotClient::new(guard, roots).unwrap()).unwrap();
     activities
 }
 
-fn trusting() -> Activities {
-    activities(&["127.0.0.1"], TlsRoots::of_tests(), Named::default())
+fn trusting() -> LocalActivities {
+    activities(&["127.0.0.1"], TlsRoots::for_test_server(), CountingResolver::default())
 }
 
-async fn deliver(activities: &Activities, input: Value) -> Result<Value, Failure> {
-    let (activity, input) = ("http.request".to_owned(), Arc::new(input));
-    let call = Call {
+async fn deliver(activities: &LocalActivities, input: Value) -> Result<Value, CallFailure> {
+    let activity = "http.request".to_owned();
+    let input = Arc::new(input);
+    let call = CallAttempt {
         activity,
         input,
         metadata: metadata(),
         attempt_timeout_ms: 10_000,
-        ask_first: false,
-        secrets: Vec::new(),
-        waited: Duration::ZERO,
+        probe_first: false,
+        secret_pointers: Vec::new(),
+        elapsed_since_dispatch: Duration::ZERO,
     };
     match activities.deliver(call).await {
-        Answer::Completed(output) => Ok((*output).clone()),
-        Answer::Failed(failure) => Err(failure),
+        AttemptResult::Completed(output) => Ok((*output).clone()),
+        AttemptResult::Failed(failure) => Err(failure),
     }
 }
 
-/// Code, whether it may be tried again, and whether nobody knows what happened.
-fn told(answer: &Result<Value, Failure>) -> (&str, bool, bool) {
-    let failure = answer.as_ref().unwrap_err();
+/// The code of a failure, whether it is retryable, and whether its outcome is unknown.
+fn failure_summary(result: &Result<Value, CallFailure>) -> (&str, bool, bool) {
+    let failure = result.as_ref().unwrap_err();
     (failure.code.as_str(), failure.retryable, failure.outcome_unknown)
 }
 
-fn reply(head: &str, body: &[u8]) -> Reply {
-    Reply::Bytes([format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat())
+fn reply(head: &str, body: &[u8]) -> CannedReply {
+    CannedReply::Bytes([format!("HTTP/1.1 {head}\r\n\r\n").as_bytes(), body].concat())
 }
 
-async fn answered(head: &str, body: &[u8]) -> Result<Value, Failure> {
+async fn answered(head: &str, body: &[u8]) -> Result<Value, CallFailure> {
     let server = TestServer::start(reply(head, body)).await;
     deliver(&trusting(), json!({"url": format!("http://{}/", server.address)})).await
 }
@@ -143,7 +145,7 @@ async fn a_body_is_what_its_content_type_says() {
         assert_eq!(answered(head, body).await.unwrap()["body"], expected, "{head}");
     }
     let broken = answered("200 OK\r\ncontent-type: application/json", b"{").await;
-    assert_eq!(told(&broken), ("ResponseInvalid", false, false));
+    assert_eq!(failure_summary(&broken), ("ResponseInvalid", false, false));
 }
 
 #[tokio::test]
@@ -153,20 +155,20 @@ async fn repeated_headers_of_a_response_are_joined() {
 }
 
 #[tokio::test]
-async fn a_status_decides_whether_another_delivery_may_help() {
-    assert_eq!(told(&answered("503 Service Unavailable", b"").await), ("Http503", true, true));
-    let patient = answered("503 Service Unavailable\r\nretry-after: 1", b"").await;
-    assert_eq!(told(&patient), ("Http503", true, false));
-    assert_eq!(told(&answered("429 Too Many Requests", b"").await), ("Http429", true, false));
-    assert_eq!(told(&answered("504 Gateway Timeout", b"").await), ("Http504", true, true));
-    assert_eq!(told(&answered("404 Not Found", b"").await), ("Http404", false, false));
+async fn the_status_decides_whether_a_failure_is_retryable() {
+    assert_eq!(failure_summary(&answered("503 Service Unavailable", b"").await), ("Http503", true, true));
+    let with_retry_after = answered("503 Service Unavailable\r\nretry-after: 1", b"").await;
+    assert_eq!(failure_summary(&with_retry_after), ("Http503", true, false));
+    assert_eq!(failure_summary(&answered("429 Too Many Requests", b"").await), ("Http429", true, false));
+    assert_eq!(failure_summary(&answered("504 Gateway Timeout", b"").await), ("Http504", true, true));
+    assert_eq!(failure_summary(&answered("404 Not Found", b"").await), ("Http404", false, false));
 }
 
 #[tokio::test]
 async fn a_redirect_is_refused_and_not_followed() {
     let elsewhere = TestServer::start(reply("200 OK", b"")).await;
     let head = format!("302 Found\r\nlocation: http://{}/", elsewhere.address);
-    assert_eq!(told(&answered(&head, b"").await), ("RedirectRefused", false, false));
+    assert_eq!(failure_summary(&answered(&head, b"").await), ("RedirectRefused", false, false));
     assert!(elsewhere.requests().is_empty());
 }
 
@@ -174,38 +176,42 @@ async fn a_redirect_is_refused_and_not_followed() {
 async fn a_response_that_is_too_large_is_refused_with_or_without_a_length() {
     let large = vec![b'a'; 1024 * 1024 + 1];
     let length = format!("200 OK\r\ncontent-length: {}", large.len());
-    assert_eq!(told(&answered(&length, &large).await), ("ResponseTooLarge", false, false));
-    assert_eq!(told(&answered("200 OK", &large).await), ("ResponseTooLarge", false, false));
+    assert_eq!(failure_summary(&answered(&length, &large).await), ("ResponseTooLarge", false, false));
+    assert_eq!(failure_summary(&answered("200 OK", &large).await), ("ResponseTooLarge", false, false));
     let head = format!("200 OK\r\nx-a: {}", "a".repeat(70_000));
-    assert_eq!(told(&answered(&head, b"").await), ("ConnectionLost", true, true), "no head, no answer");
+    assert_eq!(
+        failure_summary(&answered(&head, b"").await),
+        ("ConnectionLost", true, true),
+        "no head, no response"
+    );
     let fits = answered("200 OK", &large[1..]).await.unwrap();
     assert_eq!(fits["body"].as_str().map(str::len), Some(1024 * 1024));
 }
 
 #[tokio::test]
-async fn an_address_nobody_allowed_is_never_connected_to() {
+async fn a_denied_address_is_never_connected_to() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let guarded = activities(&[], TlsRoots::of_tests(), Named::default());
+    let guarded = activities(&[], TlsRoots::for_test_server(), CountingResolver::default());
     for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "localhost", "service.test"] {
         for scheme in ["http", "https"] {
-            let answer = deliver(&guarded, json!({"url": format!("{scheme}://{host}:{port}/")})).await;
-            assert_eq!(told(&answer), ("AddressDenied", false, false), "{scheme} {host}");
+            let result = deliver(&guarded, json!({"url": format!("{scheme}://{host}:{port}/")})).await;
+            assert_eq!(failure_summary(&result), ("AddressDenied", false, false), "{scheme} {host}");
         }
     }
-    // The system completes a connection before the one who connects is told, so one would be waiting here.
+    // The system completes a connection before the client is notified, so one would be waiting here.
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]
 async fn a_name_is_resolved_once_and_sent_as_the_host() {
     let server = TestServer::start(reply("200 OK", b"")).await;
-    let resolver = Named::default();
-    let listed = activities(&["service.test"], TlsRoots::of_tests(), resolver.clone());
+    let resolver = CountingResolver::default();
+    let listed = activities(&["service.test"], TlsRoots::for_test_server(), resolver.clone());
     let url = format!("http://service.test:{}/", server.address.port());
     deliver(&listed, json!({"url": url})).await.unwrap();
-    assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(resolver.lookups.load(Ordering::SeqCst), 1);
     let host = format!("\r\nhost: service.test:{}\r\n", server.address.port());
     assert!(server.requests()[0].contains(&host));
 }
@@ -220,9 +226,9 @@ async fn a_header_that_breaks_out_of_its_line_is_refused_and_nothing_is_sent() {
         json!({"x-a": "\u{0}"}),
         json!({"x/~\r\n": "1"}),
     ] {
-        let answer = deliver(&trusting(), json!({"url": url, "headers": headers})).await;
-        assert_eq!(told(&answer), ("InputInvalid", false, false), "{headers}");
-        let message = &answer.unwrap_err().message;
+        let result = deliver(&trusting(), json!({"url": url, "headers": headers})).await;
+        assert_eq!(failure_summary(&result), ("InputInvalid", false, false), "{headers}");
+        let message = &result.unwrap_err().message;
         assert!(message.contains("/headers/x") && !message.contains("s3cret"), "{message}");
     }
     assert!(server.requests().is_empty());
@@ -241,57 +247,57 @@ async fn an_input_that_is_not_a_call_is_refused() {
         json!({"url": url, "proxy": "http://127.0.0.1/"}),
     ] {
         assert_eq!(
-            told(&deliver(&trusting(), input.clone()).await),
+            failure_summary(&deliver(&trusting(), input.clone()).await),
             ("InputInvalid", false, false),
             "{input}"
         );
     }
     let with_password = deliver(&trusting(), json!({"url": "http://user:s3cret@127.0.0.1:1/"})).await;
-    assert_eq!(told(&with_password), ("AddressDenied", false, false));
+    assert_eq!(failure_summary(&with_password), ("AddressDenied", false, false));
     assert!(!with_password.unwrap_err().message.contains("s3cret"));
 }
 
 #[tokio::test]
-async fn what_fails_before_sending_is_known_not_to_have_run() {
+async fn a_failure_before_sending_is_known_not_to_have_run() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gone: SocketAddr = listener.local_addr().unwrap();
     drop(listener);
-    let answer = deliver(&trusting(), json!({"url": format!("http://{gone}/")})).await;
-    assert_eq!(told(&answer), ("ConnectFailed", true, false));
-    assert!(answer.unwrap_err().not_sent, "so its number is used again");
+    let result = deliver(&trusting(), json!({"url": format!("http://{gone}/")})).await;
+    assert_eq!(failure_summary(&result), ("ConnectFailed", true, false));
+    assert!(result.unwrap_err().not_sent, "so its attempt number is used again");
 }
 
 #[tokio::test]
-async fn what_breaks_off_after_sending_has_an_unknown_outcome() {
-    let hanging_up = TestServer::start(Reply::HangUp).await;
-    let answer = deliver(&trusting(), json!({"url": format!("http://{}/", hanging_up.address)})).await;
-    assert_eq!(told(&answer), ("ConnectionLost", true, true));
+async fn an_exchange_interrupted_after_sending_has_an_unknown_outcome() {
+    let hanging_up = TestServer::start(CannedReply::HangUp).await;
+    let result = deliver(&trusting(), json!({"url": format!("http://{}/", hanging_up.address)})).await;
+    assert_eq!(failure_summary(&result), ("ConnectionLost", true, true));
     assert_eq!(
-        told(&answered("200 OK\r\ncontent-length: 9", b"short").await),
+        failure_summary(&answered("200 OK\r\ncontent-length: 9", b"short").await),
         ("ConnectionLost", true, true)
     );
 }
 
 #[tokio::test]
 async fn a_timeout_after_sending_has_an_unknown_outcome() {
-    let silent = TestServer::start(Reply::Silence).await;
+    let silent = TestServer::start(CannedReply::Silence).await;
     let activities = trusting();
     let input = json!({"url": format!("http://{}/", silent.address), "timeout": "PT9S"});
-    let time_flies_once_it_is_sent = async {
+    let pause_clock_once_sent = async {
         silent.received().await;
         tokio::time::pause();
     };
-    let (answer, ()) = tokio::join!(deliver(&activities, input), time_flies_once_it_is_sent);
-    assert_eq!(told(&answer), ("AttemptTimeout", true, true));
+    let (result, ()) = tokio::join!(deliver(&activities, input), pause_clock_once_sent);
+    assert_eq!(failure_summary(&result), ("AttemptTimeout", true, true));
 }
 
 #[tokio::test]
-async fn a_delivery_that_is_dropped_closes_its_connection() {
-    let silent = TestServer::start(Reply::Silence).await;
+async fn an_attempt_that_is_dropped_closes_its_connection() {
+    let silent = TestServer::start(CannedReply::Silence).await;
     let activities = trusting();
     let url = format!("http://{}/", silent.address);
     tokio::select! {
-        answer = deliver(&activities, json!({"url": url})) => panic!("{answer:?}"),
+        result = deliver(&activities, json!({"url": url})) => panic!("{result:?}"),
         () = silent.received() => {}
     }
     silent.left().await;
@@ -300,23 +306,25 @@ async fn a_delivery_that_is_dropped_closes_its_connection() {
 #[tokio::test]
 async fn the_next_address_of_a_name_is_tried_if_one_does_not_answer() {
     let server = TestServer::start(reply("200 OK", b"")).await;
-    let resolver =
-        Named { addresses: vec![[127, 0, 0, 2].into(), [127, 0, 0, 1].into()], ..Named::default() };
-    let listed = activities(&["127.0.0.0/8"], TlsRoots::of_tests(), resolver);
+    let resolver = CountingResolver {
+        addresses: vec![[127, 0, 0, 2].into(), [127, 0, 0, 1].into()],
+        ..CountingResolver::default()
+    };
+    let listed = activities(&["127.0.0.0/8"], TlsRoots::for_test_server(), resolver);
     let url = format!("http://service.test:{}/", server.address.port());
     assert!(deliver(&listed, json!({"url": url})).await.is_ok());
 }
 
 #[tokio::test]
-async fn tls_is_spoken_to_servers_that_are_vouched_for_and_to_no_others() {
+async fn only_servers_with_a_trusted_certificate_are_called_over_tls() {
     let server = TestServer::start_tls(reply("200 OK", b"sealed")).await;
     let port = server.address.port();
     let url = format!("https://service.test:{port}/");
     assert_eq!(deliver(&trusting(), json!({"url": url})).await.unwrap()["body"], "sealed");
     let another_name = deliver(&trusting(), json!({"url": format!("https://other.test:{port}/")})).await;
-    assert_eq!(told(&another_name), ("ConnectFailed", true, false));
-    let of_the_web = activities(&["127.0.0.1"], TlsRoots::of_the_web(), Named::default());
-    let unknown_issuer = deliver(&of_the_web, json!({"url": url})).await;
-    assert_eq!(told(&unknown_issuer), ("ConnectFailed", true, false));
-    assert_eq!(server.requests().len(), 1, "nothing was sent to whom nobody vouched for");
+    assert_eq!(failure_summary(&another_name), ("ConnectFailed", true, false));
+    let with_web_roots = activities(&["127.0.0.1"], TlsRoots::web_pki(), CountingResolver::default());
+    let unknown_issuer = deliver(&with_web_roots, json!({"url": url})).await;
+    assert_eq!(failure_summary(&unknown_issuer), ("ConnectFailed", true, false));
+    assert_eq!(server.requests().len(), 1, "nothing was sent to an untrusted server");
 }

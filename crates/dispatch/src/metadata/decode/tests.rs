@@ -1,20 +1,20 @@
-//! What is metadata, and all that is none.
+//! Valid metadata, and the ways in which it can be invalid.
 
 use super::super::tests::metadata;
 use super::*;
 use proptest::prelude::*;
 
-fn decode(pairs: &[(&str, &str)]) -> Result<Option<Metadata>, MalformedMetadata> {
+fn decode(pairs: &[(&str, &str)]) -> Result<Option<Metadata>, MetadataError> {
     Metadata::decode(pairs.iter().map(|(key, value)| (*key, value.as_bytes())))
 }
 
-/// The least there can be, and one pair more.
-fn with(key: &str, value: &str) -> Result<Option<Metadata>, MalformedMetadata> {
+/// The required keys, and one more pair.
+fn with(key: &str, value: &str) -> Result<Option<Metadata>, MetadataError> {
     decode(&[(EXECUTION_ID, "device-7/1"), (IDEMPOTENCY_KEY, "97a0"), (key, value)])
 }
 
 #[test]
-fn what_is_absent_has_its_default() {
+fn absent_keys_have_their_default() {
     let least = decode(&[(EXECUTION_ID, "device-7/1"), (IDEMPOTENCY_KEY, "97a0")]).unwrap().unwrap();
     let expected = Metadata {
         correlation_id: "device-7/1".to_owned(),
@@ -34,16 +34,16 @@ fn what_is_absent_has_its_default() {
 }
 
 #[test]
-fn no_key_at_all_is_no_metadata_and_one_key_asks_for_two() {
+fn no_key_means_no_metadata_and_any_key_requires_the_mandatory_ones() {
     assert_eq!(decode(&[]), Ok(None));
     assert_eq!(
         decode(&[("content-type", "text/plain"), ("x-tpf-unheard-of", "1"), (EXECUTION_ID, " ")]),
         Ok(None)
     );
     for key in KEYS.into_iter().filter(|key| *key != EXECUTION_ID) {
-        assert_eq!(decode(&[(key, "1")]), Err(MalformedMetadata::Missing { key: EXECUTION_ID }), "{key}");
+        assert_eq!(decode(&[(key, "1")]), Err(MetadataError::Missing { key: EXECUTION_ID }), "{key}");
     }
-    assert_eq!(decode(&[(EXECUTION_ID, "1")]), Err(MalformedMetadata::Missing { key: IDEMPOTENCY_KEY }));
+    assert_eq!(decode(&[(EXECUTION_ID, "1")]), Err(MetadataError::Missing { key: IDEMPOTENCY_KEY }));
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn names_are_compared_without_case() {
 }
 
 #[test]
-fn a_key_that_is_there_twice_is_malformed_even_if_both_say_the_same() {
+fn a_duplicate_key_is_rejected_even_if_both_values_are_equal() {
     for key in KEYS {
         for (first, second) in [("1", "1"), ("1", "2"), ("1", ""), ("", "")] {
             let twice = decode(&[(key, first), (&key.to_uppercase(), second)]);
-            assert_eq!(twice, Err(MalformedMetadata::Repeated { key }));
+            assert_eq!(twice, Err(MetadataError::Duplicate { key }));
         }
     }
 }
@@ -84,10 +84,10 @@ fn a_value_is_printable_ascii_of_bounded_length() {
     for key in [CORRELATION_ID, EXECUTION_ID, IDEMPOTENCY_KEY, PARENT_ITEM_ID] {
         let one = |value: &[u8]| Metadata::decode([(key, value)]);
         for wrong in [&b"a\tb"[..], b"a\0", b"a\x7f", "ä".as_bytes(), b"\xff", b"a\nb", b"a\r", b"\n"] {
-            assert_eq!(one(wrong), Err(MalformedMetadata::NotPrintable { key }), "{wrong:?}");
+            assert_eq!(one(wrong), Err(MetadataError::NotPrintable { key }), "{wrong:?}");
         }
         let long = "x".repeat(VALUE_BYTES_MAX + 1);
-        assert_eq!(one(long.as_bytes()), Err(MalformedMetadata::TooLong { key }));
+        assert_eq!(one(long.as_bytes()), Err(MetadataError::TooLong { key }));
     }
     let longest = "x".repeat(VALUE_BYTES_MAX);
     assert_eq!(with(PARENT_ITEM_ID, &longest).unwrap().unwrap().parent_item_id, Some(longest));
@@ -95,35 +95,35 @@ fn a_value_is_printable_ascii_of_bounded_length() {
 
 #[test]
 fn equal_bodies_without_metadata_are_one_piece_of_work() {
-    let of = |activity, body: &[u8]| Metadata::of_body(activity, body).idempotency_key;
-    // sha256 of `charge`, NUL, `{}`: receivers in other languages come to the same.
+    let of = |activity, body: &[u8]| Metadata::derive_from_body(activity, body).idempotency_key;
+    // sha256 of `charge`, NUL, `{}`: receivers in other languages compute the same.
     assert_eq!(of("charge", b"{}"), "9ed4f56213ee72705c80ba9faa66a9566a208e8fe9bcdaa2cf87205bf88f30de");
     assert_ne!(of("charge", b"{}"), of("charge", b"{ }"));
     assert_ne!(of("charge", b"{}"), of("refund", b"{}"));
-    assert_eq!(Metadata::of_body("charge", b"{}").execution_id, "");
+    assert_eq!(Metadata::derive_from_body("charge", b"{}").execution_id, "");
 }
 
 #[test]
-fn what_no_receiver_could_read_is_found_before_it_is_sent() {
+fn metadata_that_no_receiver_could_decode_is_rejected_before_it_is_sent() {
     assert_eq!(metadata().check(), Ok(()));
     let long = Metadata { execution_id: "ö".to_owned(), ..metadata() };
-    assert_eq!(long.check(), Err(MalformedMetadata::NotPrintable { key: EXECUTION_ID }));
+    assert_eq!(long.check(), Err(MetadataError::NotPrintable { key: EXECUTION_ID }));
     let past = Metadata { deadline_epoch_ms: Some(-1), ..metadata() };
     assert!(past.check().is_err());
-    let nobody = Metadata { execution_id: " ".to_owned(), ..metadata() };
-    assert_eq!(nobody.check(), Err(MalformedMetadata::Missing { key: EXECUTION_ID }));
+    let blank = Metadata { execution_id: " ".to_owned(), ..metadata() };
+    assert_eq!(blank.check(), Err(MetadataError::Missing { key: EXECUTION_ID }));
 }
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(
+    fn encoded_metadata_decodes_to_itself(
         texts in prop::collection::vec("[!-~]([ -~]{0,60}[!-~])?", 4),
         retry_attempt: u32,
         deadline_epoch_ms in prop::option::of(0..=i64::MAX),
         dispatched_at_epoch_ms in 0..=i64::MAX,
         is_item: bool,
     ) {
-        let text = |place: usize| texts[place].clone();
+        let text = |index: usize| texts[index].clone();
         let metadata = Metadata {
             correlation_id: text(0),
             execution_id: text(1),
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 7)) {
+    fn arbitrary_bytes_are_decoded_or_rejected(values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 7)) {
         let pairs = KEYS.iter().zip(&values).map(|(key, value)| (*key, value.as_slice()));
         if let Ok(Some(metadata)) = Metadata::decode(pairs) {
             prop_assert_eq!(metadata.check(), Ok(()));
@@ -149,7 +149,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_sender_is_told_what_a_receiver_would_say(
+    fn checking_before_sending_agrees_with_decoding(
         texts in proptest::array::uniform4(prop_oneof!["[ -~]{0,6}", "[\\t \u{a0}é\u{7f}a]{0,3}", Just("a".repeat(513))]),
         deadline_epoch_ms in proptest::option::of(-2_i64..2),
         dispatched_at_epoch_ms in -2_i64..2,

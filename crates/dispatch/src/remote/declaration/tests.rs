@@ -1,4 +1,4 @@
-//! What is read as a declaration, and by which field each mistake is told.
+//! Valid and invalid declarations, and the field that each error names.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn full() -> Value {
     })
 }
 
-/// The plain declaration with this in one field; null takes the field away.
+/// The plain declaration with this value in one field; null removes the field.
 fn with(field: &str, value: Value) -> Value {
     let mut declared = plain();
     let fields = declared.as_object_mut().unwrap();
@@ -31,16 +31,16 @@ fn with(field: &str, value: Value) -> Value {
 #[test]
 fn a_plain_declaration_has_defaults() {
     let read = RemoteDeclaration::read(&plain()).unwrap();
-    assert_eq!((read.activity.name.as_str(), read.transport), ("charge", Wire::Rest));
+    assert_eq!((read.activity.name.as_str(), read.transport), ("charge", WireFormat::Rest));
     assert_eq!(
         (read.concurrency.get(), read.rate_per_second, read.probe),
         (CONCURRENCY_DEFAULT, None, false)
     );
-    assert_eq!((read.auth, read.tls), (Auth::default(), Tls::default()));
+    assert_eq!((read.auth, read.tls), (AuthDeclaration::default(), TlsDeclaration::default()));
 }
 
 #[test]
-fn a_declaration_survives_its_json_also_by_way_of_serde() {
+fn a_declaration_round_trips_through_json_and_serde() {
     for written in [plain(), full()] {
         let read = RemoteDeclaration::read(&written).unwrap();
         let again: RemoteDeclaration = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
@@ -49,17 +49,17 @@ fn a_declaration_survives_its_json_also_by_way_of_serde() {
             assert_eq!(&read.to_json()[field], value, "{field}");
         }
     }
-    for wire in Wire::ALL {
+    for wire in WireFormat::ALL {
         let read = RemoteDeclaration::read(&with("transport", json!(wire.as_str()))).unwrap();
         assert_eq!(read.transport, wire);
     }
 }
 
 #[test]
-fn a_field_that_must_be_there_is_asked_for_by_name() {
+fn a_missing_field_is_reported_by_name() {
     for field in ["name", "category", "transport", "endpoint"] {
-        let refused = RemoteDeclaration::read(&with(field, Value::Null)).unwrap_err();
-        assert_eq!(refused, DeclarationError::Missing { field: field.to_owned() });
+        let error = RemoteDeclaration::read(&with(field, Value::Null)).unwrap_err();
+        assert_eq!(error, DeclarationError::Missing { field: field.to_owned() });
     }
     let reference = json!({"secretRef": "env:A"});
     for (field, value, missing) in [
@@ -68,13 +68,13 @@ fn a_field_that_must_be_there_is_asked_for_by_name() {
         ("tls", json!({"certificate": reference}), "tls.key"),
         ("tls", json!({"key": reference}), "tls.certificate"),
     ] {
-        let refused = RemoteDeclaration::read(&with(field, value)).unwrap_err();
-        assert_eq!(refused, DeclarationError::Missing { field: missing.to_owned() });
+        let error = RemoteDeclaration::read(&with(field, value)).unwrap_err();
+        assert_eq!(error, DeclarationError::Missing { field: missing.to_owned() });
     }
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_refused() {
+fn an_unknown_field_is_rejected() {
     let reference = json!({"secretRef": "env:A"});
     for (field, value, unknown) in [
         ("timeout", json!(1), "timeout"),
@@ -87,15 +87,15 @@ fn a_field_that_nobody_knows_is_refused() {
         ),
         ("tls", json!({"insecure": true}), "tls.insecure"),
     ] {
-        let refused = RemoteDeclaration::read(&with(field, value)).unwrap_err();
-        assert_eq!(refused, DeclarationError::Unknown { field: unknown.to_owned() });
+        let error = RemoteDeclaration::read(&with(field, value)).unwrap_err();
+        assert_eq!(error, DeclarationError::Unknown { field: unknown.to_owned() });
     }
 }
 
 #[test]
-fn a_wrong_value_is_told_by_its_field_and_not_shown() {
+fn an_invalid_value_is_reported_by_its_field_and_not_shown() {
     let long = "s3cret".repeat(100);
-    for (field, value, told) in [
+    for (field, value, named) in [
         ("name", json!(7), "name"),
         ("name", json!(""), "name"),
         ("name", json!(long), "name"),
@@ -124,45 +124,45 @@ fn a_wrong_value_is_told_by_its_field_and_not_shown() {
         ("auth", json!({"hmac": {"keyId": "k", "secret": "s3cret"}}), "auth.hmac.secret"),
         ("tls", json!({"ca": "s3cret"}), "tls.ca"),
     ] {
-        let refused = RemoteDeclaration::read(&with(field, value.clone())).unwrap_err();
+        let error = RemoteDeclaration::read(&with(field, value.clone())).unwrap_err();
         assert!(
-            matches!(&refused, DeclarationError::Wrong { field, .. } if field == told),
-            "{value}: {refused}"
+            matches!(&error, DeclarationError::Invalid { field, .. } if field == named),
+            "{value}: {error}"
         );
-        assert!(!refused.to_string().contains("s3cret"), "{refused}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
     }
-    assert!(matches!(RemoteDeclaration::read(&json!("s3cret")), Err(DeclarationError::Wrong { .. })));
+    assert!(matches!(RemoteDeclaration::read(&json!("s3cret")), Err(DeclarationError::Invalid { .. })));
 }
 
 #[test]
-fn schemas_are_compiled_and_told_apart() {
+fn an_invalid_schema_is_reported_by_its_field() {
     for field in ["input", "output"] {
-        let refused = RemoteDeclaration::read(&with(field, json!({"$ref": "http://a.test/"}))).unwrap_err();
-        let DeclarationError::Contract(ContractError::Schema { field: told, .. }) = refused else {
-            panic!("{refused}")
+        let error = RemoteDeclaration::read(&with(field, json!({"$ref": "http://a.test/"}))).unwrap_err();
+        let DeclarationError::Contract(ContractError::Schema { field: named, .. }) = error else {
+            panic!("{error}")
         };
-        assert_eq!(told, field);
+        assert_eq!(named, field);
     }
 }
 
 #[test]
 fn an_endpoint_is_a_url_that_can_be_called() {
     for (endpoint, denied) in [
-        ("", Denied::Malformed("it cannot be read")),
-        ("pay.test/charge", Denied::Malformed("it cannot be read")),
-        ("ftp://pay.test/", Denied::Scheme("ftp".to_owned())),
-        ("https://user:s3cret@pay.test/", Denied::Userinfo),
+        ("", DenyReason::Malformed("cannot be parsed")),
+        ("pay.test/charge", DenyReason::Malformed("cannot be parsed")),
+        ("ftp://pay.test/", DenyReason::Scheme("ftp".to_owned())),
+        ("https://user:s3cret@pay.test/", DenyReason::Userinfo),
     ] {
-        let refused = RemoteDeclaration::read(&with("endpoint", json!(endpoint))).unwrap_err();
-        assert_eq!(refused, DeclarationError::Endpoint(denied), "{endpoint}");
-        assert!(!refused.to_string().contains("s3cret"));
+        let error = RemoteDeclaration::read(&with("endpoint", json!(endpoint))).unwrap_err();
+        assert_eq!(error, DeclarationError::Endpoint(denied), "{endpoint}");
+        assert!(!error.to_string().contains("s3cret"));
     }
     let mut grpc = with("endpoint", json!("https://pay.test/base?a=1"));
     grpc["transport"] = json!("grpc");
-    let refused = RemoteDeclaration::read(&grpc).unwrap_err();
-    assert!(matches!(refused, DeclarationError::Wrong { field, .. } if field == "endpoint"));
+    let error = RemoteDeclaration::read(&grpc).unwrap_err();
+    assert!(matches!(error, DeclarationError::Invalid { field, .. } if field == "endpoint"));
     let mut clear = with("endpoint", json!("http://pay.test/"));
     clear["tls"] = json!({"ca": {"secretRef": "file:/run/ca.pem"}});
-    let refused = RemoteDeclaration::read(&clear).unwrap_err();
-    assert!(matches!(refused, DeclarationError::Wrong { field, .. } if field == "tls"));
+    let error = RemoteDeclaration::read(&clear).unwrap_err();
+    assert!(matches!(error, DeclarationError::Invalid { field, .. } if field == "tls"));
 }

@@ -1,14 +1,14 @@
 //! The sending side against real servers on the loopback address.
 
-mod dead;
-mod directory;
+mod activity_router;
+mod connection_pool;
+mod fixtures;
 mod grpc;
-mod parts;
-mod pool;
+mod permits;
 mod probe;
-mod room;
 mod server;
 mod ssrf;
-mod targets;
+mod target_limits;
 mod tls;
-mod wires;
+mod unresponsive_targets;
+mod wire_formats;

@@ -1,4 +1,4 @@
-//! An HTTP server that keeps what it was sent: HTTP/1.1 and HTTP/2, in the clear and over TLS.
+//! An HTTP server that records its requests: HTTP/1.1 and HTTP/2, with and without TLS.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -26,9 +26,9 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
 
-/// A request as it came in.
+/// A request as it was received.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct RecordedRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) version: Version,
@@ -36,7 +36,7 @@ pub(super) struct Received {
     pub(super) body: Bytes,
 }
 
-impl Received {
+impl RecordedRequest {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -44,24 +44,24 @@ impl Received {
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-pub(super) type Replying = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 #[derive(Default)]
-struct Seen {
-    requests: Mutex<Vec<Received>>,
+struct ServerLog {
+    requests: Mutex<Vec<RecordedRequest>>,
     connections: AtomicUsize,
     open: watch::Sender<usize>,
     received: watch::Sender<usize>,
 }
 
-/// It ends, with all connections, when it is dropped.
+/// A server that stops, with all its connections, when it is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<ServerLog>,
     serving: JoinHandle<()>,
 }
 
-/// Answers every request with this.
+/// A response with this status, headers and body.
 pub(super) fn reply(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::builder().status(status);
     for (name, value) in headers {
@@ -70,7 +70,7 @@ pub(super) fn reply(status: u16, headers: &[(&str, &str)], body: impl Into<Bytes
     response.body(Full::new(body.into()).boxed_unsync()).unwrap()
 }
 
-/// A response that never ends: this much, and again after so long.
+/// A response that never ends: a piece of this many bytes, again and again after the pause.
 pub(super) fn endless(status: u16, piece: usize, pause: Duration) -> Response<Body> {
     let pieces = Pieces { piece: Bytes::from(vec![b' '; piece]), pause, next: None };
     Response::builder().status(status).body(pieces.boxed_unsync()).unwrap()
@@ -101,14 +101,14 @@ impl hyper::body::Body for Pieces {
 }
 
 impl Server {
-    /// Answers every request with this.
+    /// Answers every request with this status and body.
     pub(super) async fn always(status: u16, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         Self::answering(move |_| reply(status, &[], body.clone())).await
     }
 
     pub(super) async fn answering(
-        answer: impl Fn(Received) -> Response<Body> + Send + Sync + 'static,
+        answer: impl Fn(RecordedRequest) -> Response<Body> + Send + Sync + 'static,
     ) -> Self {
         Self::start(None, move |received| {
             let response = answer(received);
@@ -117,23 +117,24 @@ impl Server {
         .await
     }
 
-    /// Answers nothing.
+    /// Never answers a request.
     pub(super) async fn silent() -> Self {
         Self::start(None, |_| Box::pin(pending())).await
     }
 
     pub(super) async fn start(
         tls: Option<ServerConfig>,
-        answer: impl Fn(Received) -> Replying + Send + Sync + 'static,
+        answer: impl Fn(RecordedRequest) -> ResponseFuture + Send + Sync + 'static,
     ) -> Self {
         let answer = Arc::new(answer);
         Self::listen(LOOPBACK, tls, move |seen, io| {
             let answer = Arc::clone(&answer);
             let service = service_fn(move |request: Request<Incoming>| {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+                let answer = Arc::clone(&answer);
+                let seen = Arc::clone(&seen);
                 async move {
                     let received = received(request).await;
-                    seen.note(received.clone());
+                    seen.record(received.clone());
                     Ok::<_, Infallible>(answer(received).await)
                 }
             });
@@ -144,7 +145,7 @@ impl Server {
         .await
     }
 
-    /// A gRPC server, as others build them.
+    /// A gRPC server, built with the usual library.
     pub(super) async fn grpc(activities: impl Activities) -> Self {
         Self::grpc_at(LOOPBACK, activities).await
     }
@@ -154,11 +155,11 @@ impl Server {
         Self::listen(address, None, move |seen, io| {
             let service = hyper_util::service::TowerToHyperService::new(service.clone());
             Box::pin(async move {
-                let noted = service_fn(move |request: Request<Incoming>| {
-                    seen.note(head(&request));
+                let recorded = service_fn(move |request: Request<Incoming>| {
+                    seen.record(head(&request));
                     hyper::service::Service::call(&service, request)
                 });
-                let _ = Builder::new(TokioExecutor::new()).http2_only().serve_connection(io, noted).await;
+                let _ = Builder::new(TokioExecutor::new()).http2_only().serve_connection(io, recorded).await;
             })
         })
         .await
@@ -167,27 +168,30 @@ impl Server {
     async fn listen(
         address: SocketAddr,
         tls: Option<ServerConfig>,
-        serve: impl Fn(Arc<Seen>, Io) -> Serving + Send + Sync + 'static,
+        serve: impl Fn(Arc<ServerLog>, Io) -> ServeFuture + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let (kept, serve) = (Arc::clone(&seen), Arc::new(serve));
+        let seen = Arc::new(ServerLog::default());
+        let log = Arc::clone(&seen);
+        let serve = Arc::new(serve);
         let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                kept.connections.fetch_add(1, Ordering::SeqCst);
-                let (open, seen) = (Open::new(&kept), Arc::clone(&kept));
-                let (serve, tls) = (Arc::clone(&serve), tls.clone());
+                log.connections.fetch_add(1, Ordering::SeqCst);
+                let open = OpenConnection::new(&log);
+                let seen = Arc::clone(&log);
+                let serve = Arc::clone(&serve);
+                let tls = tls.clone();
                 connections.spawn(async move {
                     let _open = open;
-                    let stream: Bytestream = match tls {
+                    let stream: BoxedStream = match tls {
                         None => Box::pin(stream),
                         Some(tls) => match tls.accept(stream).await {
                             Ok(stream) => Box::pin(stream),
-                            // A client that does not believe the certificate leaves here.
+                            // A client that rejects the certificate disconnects here.
                             Err(_) => return,
                         },
                     };
@@ -198,29 +202,29 @@ impl Server {
         Self { address, seen, serving }
     }
 
-    /// Ends it, with all connections.
+    /// Stops the server, with all its connections.
     pub(super) async fn stop(mut self) {
         self.serving.abort();
         let _ = (&mut self.serving).await;
         self.open(0).await;
     }
 
-    /// What it has been sent so far.
-    pub(super) fn requests(&self) -> Vec<Received> {
+    /// The requests received so far.
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
         self.seen.requests.lock().unwrap().clone()
     }
 
-    /// How often somebody connected.
+    /// The number of connections accepted so far.
     pub(super) fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests have come in.
+    /// Waits until this many requests have been received.
     pub(super) async fn received(&self, count: usize) {
         self.seen.received.subscribe().wait_for(|received| *received >= count).await.unwrap();
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until this many connections are open.
     pub(super) async fn open(&self, count: usize) {
         self.seen.open.subscribe().wait_for(|open| *open == count).await.unwrap();
     }
@@ -232,38 +236,38 @@ impl Drop for Server {
     }
 }
 
-impl Seen {
-    fn note(&self, received: Received) {
+impl ServerLog {
+    fn record(&self, received: RecordedRequest) {
         self.requests.lock().unwrap().push(received);
         self.received.send_modify(|count| *count += 1);
     }
 }
 
-type Bytestream = Pin<Box<dyn crate::http::Stream>>;
-type Io = TokioIo<Bytestream>;
-type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+type BoxedStream = Pin<Box<dyn crate::http::IoStream>>;
+type Io = TokioIo<BoxedStream>;
+type ServeFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Any port.
+/// The loopback address with any free port.
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A connection, as long as it is open.
-struct Open(Arc<Seen>);
+struct OpenConnection(Arc<ServerLog>);
 
-impl Open {
-    fn new(seen: &Arc<Seen>) -> Self {
+impl OpenConnection {
+    fn new(seen: &Arc<ServerLog>) -> Self {
         seen.open.send_modify(|open| *open += 1);
         Self(Arc::clone(seen))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.send_modify(|open| *open -= 1);
     }
 }
 
-fn head<B>(request: &Request<B>) -> Received {
-    Received {
+fn head<B>(request: &Request<B>) -> RecordedRequest {
+    RecordedRequest {
         method: request.method().to_string(),
         path: request.uri().path_and_query().unwrap().to_string(),
         version: request.version(),
@@ -272,9 +276,9 @@ fn head<B>(request: &Request<B>) -> Received {
     }
 }
 
-async fn received(request: Request<Incoming>) -> Received {
+async fn received(request: Request<Incoming>) -> RecordedRequest {
     let head = head(&request);
-    // A client may leave while it sends.
+    // A client may disconnect while it sends.
     let body = request.into_body().collect().await.map(|body| body.to_bytes());
-    Received { body: body.unwrap_or_default(), ..head }
+    RecordedRequest { body: body.unwrap_or_default(), ..head }
 }

@@ -1,4 +1,5 @@
-//! Nobody is led to an address that is denied, by no URL, no name, no redirect and over no wire: connections are counted where they are made.
+//! No URL, name or redirect leads to a denied address over any wire format: connections are counted where they are
+//! dialled.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,24 +10,24 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use super::parts::*;
+use super::fixtures::*;
 use super::server::{Server, reply};
-use crate::guard::{Guard, GuardConfig, Resolver, Resolving};
-use crate::http::{Client, Connector, Dial, Dialling, Offer, TlsRoots};
-use crate::remote::{BreakerConfig, Outbound, Remote, RemoteDeclaration, Wire};
+use crate::egress_guard::{EgressGuard, EgressGuardConfig, ResolveFuture, Resolver};
+use crate::http::{AlpnOffer, Connector, DialFuture, Dialer, OneShotClient, TlsRoots};
+use crate::remote::{BreakerConfig, Outbound, RemoteActivity, RemoteDeclaration, WireFormat};
 
 const CORPUS: &str = include_str!("ssrf.txt");
 const PUBLIC: [u8; 4] = [93, 184, 216, 34];
 
-/// Keeps every address that is dialled, and connects to none; or always to the same server, wherever that is.
+/// Records every address that is dialled, and connects to none, or always to the same server.
 #[derive(Clone, Default)]
-struct Counted {
+struct CountingDialer {
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     leads_to: Option<SocketAddr>,
 }
 
-impl Dial for Counted {
-    fn dial(&self, address: SocketAddr) -> Dialling<'_> {
+impl Dialer for CountingDialer {
+    fn dial(&self, address: SocketAddr) -> DialFuture<'_> {
         self.dialled.lock().unwrap().push(address);
         Box::pin(async {
             match self.leads_to {
@@ -37,17 +38,17 @@ impl Dial for Counted {
     }
 }
 
-impl Counted {
+impl CountingDialer {
     fn take(&self) -> Vec<SocketAddr> {
         std::mem::take(&mut self.dialled.lock().unwrap())
     }
 }
 
-/// Names as an attacker would have them.
-struct Names;
+/// Resolves names as an attacker would.
+struct HostileResolver;
 
-impl Resolver for Names {
-    fn resolve<'r>(&'r self, host: &'r str) -> Resolving<'r> {
+impl Resolver for HostileResolver {
+    fn resolve<'r>(&'r self, host: &'r str) -> ResolveFuture<'r> {
         let addresses: &[&str] = match host {
             "localhost" | "loopback.test" | "127.0.0.1.nip.test" | "xn--loopback-test.loopback.test" => {
                 &["127.0.0.1"]
@@ -76,7 +77,7 @@ impl Resolver for Names {
     }
 }
 
-/// What becomes of each URL, as the corpus says.
+/// The URLs of the corpus, each with its expected outcome.
 fn corpus(port: u16) -> Vec<(&'static str, String)> {
     let lines = CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
     let entry = |line: &'static str| {
@@ -93,28 +94,29 @@ fn corpus(port: u16) -> Vec<(&'static str, String)> {
     lines.map(entry).collect()
 }
 
-/// What became of a URL over some wire.
-async fn outcome(wire: Wire, url: &str, outbound: &Outbound) -> String {
+/// The outcome of calling a URL over a wire format.
+async fn outcome(wire: WireFormat, url: &str, outbound: &Outbound) -> String {
     let declared = json!({"name": "a", "category": "other", "transport": wire.as_str(), "endpoint": url});
-    let remote = RemoteDeclaration::read(&declared).and_then(|declared| Remote::new(declared, outbound));
+    let remote =
+        RemoteDeclaration::read(&declared).and_then(|declared| RemoteActivity::new(declared, outbound));
     let Ok(remote) = remote else { return "denied".to_owned() };
     match deliver(&remote, json!(1)).await {
         Err(failure) if failure.code == "AddressDenied" && !failure.retryable => "denied".to_owned(),
         Err(failure) if failure.code == "ConnectFailed" && !failure.outcome_unknown => {
             "unreachable".to_owned()
         }
-        answer => format!("{answer:?}"),
+        other => format!("{other:?}"),
     }
 }
 
-/// Somebody who listens at the loopback addresses, to be connected to by nobody.
-struct Bait(Vec<TcpListener>);
+/// Listeners on the loopback addresses, which must never be connected to.
+struct BaitServers(Vec<TcpListener>);
 
-impl Bait {
+impl BaitServers {
     fn new() -> (Self, u16) {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = first.local_addr().unwrap().port();
-        // Where there is no IPv6 there is nobody to be led to.
+        // Without IPv6 there is no second listener.
         let listeners: Vec<TcpListener> =
             [Some(first), TcpListener::bind(("::1", port)).ok()].into_iter().flatten().collect();
         for listener in &listeners {
@@ -123,24 +125,24 @@ impl Bait {
         (Self(listeners), port)
     }
 
-    /// The system completes a connection before the one who connects is told, so one would be waiting here.
+    /// The system completes a connection before the client is notified, so one would be waiting here.
     fn was_taken(&self) -> bool {
         self.0.iter().any(|listener| listener.accept().is_ok())
     }
 }
 
-fn guard_of(resolver: impl Resolver) -> Guard {
-    Guard::with_resolver(GuardConfig::default(), resolver)
+fn guard_of(resolver: impl Resolver) -> EgressGuard {
+    EgressGuard::with_resolver(EgressGuardConfig::default(), resolver)
 }
 
 fn outbound_by(connector: Connector) -> Outbound {
-    // A circuit that opens would hide what the guard lets through.
-    let breaker = BreakerConfig { troubles: u32::MAX, ..BreakerConfig::default() };
-    Outbound::with(connector, Arc::new(Known::default()), breaker).unwrap()
+    // An open circuit would hide what the guard admits.
+    let breaker = BreakerConfig { failure_threshold: u32::MAX, ..BreakerConfig::default() };
+    Outbound::with_connector(connector, Arc::new(FixedSecrets::default()), breaker).unwrap()
 }
 
 #[test]
-fn the_corpus_is_large_and_says_everything_once() {
+fn the_corpus_is_large_and_has_no_duplicates() {
     let all = corpus(8_080);
     let urls: BTreeSet<&String> = all.iter().map(|(_, url)| url).collect();
     assert_eq!(urls.len(), all.len());
@@ -151,24 +153,26 @@ fn the_corpus_is_large_and_says_everything_once() {
 
 #[tokio::test]
 async fn no_url_leads_to_a_denied_address_over_any_wire() {
-    let counted = Counted::default();
-    let outbound = outbound_by(Connector::with_dial(guard_of(Names), counted.clone()));
-    for wire in Wire::ALL {
+    let counted = CountingDialer::default();
+    let outbound = outbound_by(Connector::with_dialer(guard_of(HostileResolver), counted.clone()));
+    for wire in WireFormat::ALL {
         for (expected, url) in corpus(8_080) {
-            // The server of a gRPC activity has no query; such a declaration is refused before anybody is asked.
-            let is_no_server = wire == Wire::Grpc && url.contains('?');
-            let became = outcome(wire, &url, &outbound).await;
+            // The URL of a gRPC server has no query; such a declaration is rejected before anything is called.
+            let is_invalid_for_grpc = wire == WireFormat::Grpc && url.contains('?');
+            let actual = outcome(wire, &url, &outbound).await;
             let dialled: Vec<IpAddr> = counted.take().iter().map(SocketAddr::ip).collect();
             match expected {
-                "denied" => assert_eq!((became.as_str(), dialled), ("denied", vec![]), "{wire:?} {url:?}"),
+                "denied" => assert_eq!((actual.as_str(), dialled), ("denied", vec![]), "{wire:?} {url:?}"),
                 "unresolved" => {
-                    assert_eq!((became.as_str(), dialled), ("unreachable", vec![]), "{wire:?} {url:?}")
+                    assert_eq!((actual.as_str(), dialled), ("unreachable", vec![]), "{wire:?} {url:?}")
                 }
-                _ if is_no_server => assert_eq!((became.as_str(), dialled), ("denied", vec![]), "{url:?}"),
+                _ if is_invalid_for_grpc => {
+                    assert_eq!((actual.as_str(), dialled), ("denied", vec![]), "{url:?}")
+                }
                 address => {
                     let address: IpAddr = address.parse().unwrap();
                     assert_eq!(
-                        (became.as_str(), dialled),
+                        (actual.as_str(), dialled),
                         ("unreachable", vec![address]),
                         "{wire:?} {url:?}"
                     );
@@ -179,32 +183,35 @@ async fn no_url_leads_to_a_denied_address_over_any_wire() {
 }
 
 #[tokio::test]
-async fn the_built_in_activity_takes_the_same_way_out() {
-    let counted = Counted::default();
-    let connector = Connector::with_dial(guard_of(Names), counted.clone());
-    let client = Client::over(connector, TlsRoots::of_tests().connector(Offer::Http1, None).unwrap());
+async fn the_built_in_activity_passes_the_same_guard() {
+    let counted = CountingDialer::default();
+    let connector = Connector::with_dialer(guard_of(HostileResolver), counted.clone());
+    let client = OneShotClient::with_connector(
+        connector,
+        TlsRoots::for_test_server().connector(AlpnOffer::Http1, None).unwrap(),
+    );
     for (expected, url) in corpus(8_080) {
-        let became = match client.target(&url) {
+        let actual = match client.check_url(&url) {
             Err(failure) => failure.code,
             Ok(target) => client.connect(target).await.map(drop).unwrap_err().code,
         };
         let dialled: Vec<String> = counted.take().iter().map(|address| address.ip().to_string()).collect();
         match expected {
-            "denied" => assert_eq!((became.as_str(), dialled), ("AddressDenied", vec![]), "{url:?}"),
-            "unresolved" => assert_eq!((became.as_str(), dialled), ("ConnectFailed", vec![]), "{url:?}"),
+            "denied" => assert_eq!((actual.as_str(), dialled), ("AddressDenied", vec![]), "{url:?}"),
+            "unresolved" => assert_eq!((actual.as_str(), dialled), ("ConnectFailed", vec![]), "{url:?}"),
             address => {
-                assert_eq!((became.as_str(), dialled), ("ConnectFailed", vec![address.to_owned()]), "{url:?}")
+                assert_eq!((actual.as_str(), dialled), ("ConnectFailed", vec![address.to_owned()]), "{url:?}")
             }
         }
     }
 }
 
 #[tokio::test]
-async fn nobody_who_listens_is_connected_to() {
-    let (bait, port) = Bait::new();
-    // The system dials: only what is denied may be tried, or somebody out there would be called.
-    let outbound = outbound_by(Connector::new(guard_of(Names)));
-    for wire in Wire::ALL {
+async fn no_denied_url_reaches_a_listener() {
+    let (bait, port) = BaitServers::new();
+    // The system really dials, so only denied URLs are tried: others would call real hosts.
+    let outbound = outbound_by(Connector::new(guard_of(HostileResolver)));
+    for wire in WireFormat::ALL {
         for (_, url) in corpus(port).into_iter().filter(|(expected, _)| *expected == "denied") {
             assert_eq!(outcome(wire, &url, &outbound).await, "denied", "{wire:?} {url:?}");
             assert!(!bait.was_taken(), "{wire:?} {url:?}");
@@ -216,9 +223,9 @@ async fn nobody_who_listens_is_connected_to() {
 
 #[tokio::test]
 async fn no_redirect_leads_to_a_denied_address() {
-    let (bait, port) = Bait::new();
+    let (bait, port) = BaitServers::new();
     for (_, url) in corpus(port) {
-        // What no header can carry no server can send.
+        // A server cannot send a URL that is not a valid header value.
         let Ok(location) = hyper::header::HeaderValue::from_bytes(url.as_bytes()) else { continue };
         let server = Server::answering(move |_| {
             let mut response = reply(302, &[], "");
@@ -226,67 +233,73 @@ async fn no_redirect_leads_to_a_denied_address() {
             response
         })
         .await;
-        let counted = Counted { leads_to: Some(server.address), ..Counted::default() };
-        let outbound = outbound_by(Connector::with_dial(guard_of(Names), counted.clone()));
-        for wire in Wire::ALL {
-            let became = outcome(wire, "http://public.test/", &outbound).await;
-            assert!(became.contains("RedirectRefused"), "{wire:?} {url:?}: {became}");
+        let counted = CountingDialer { leads_to: Some(server.address), ..CountingDialer::default() };
+        let outbound = outbound_by(Connector::with_dialer(guard_of(HostileResolver), counted.clone()));
+        for wire in WireFormat::ALL {
+            let actual = outcome(wire, "http://public.test/", &outbound).await;
+            assert!(actual.contains("RedirectRefused"), "{wire:?} {url:?}: {actual}");
         }
         assert!(counted.take().iter().all(|address| address.ip() == IpAddr::from(PUBLIC)), "{url:?}");
     }
     assert!(!bait.was_taken());
 }
 
-/// A name that is public when it is looked at first, and anything else ever after.
+/// Resolves a name to a public address the first time, and to another address ever after.
 #[derive(Clone)]
-struct Rebinding {
-    asked: Arc<AtomicUsize>,
+struct RebindingResolver {
+    lookups: Arc<AtomicUsize>,
     then: &'static str,
 }
 
-impl Resolver for Rebinding {
-    fn resolve<'r>(&'r self, _: &'r str) -> Resolving<'r> {
-        let is_first = self.asked.fetch_add(1, Ordering::SeqCst) == 0;
+impl Resolver for RebindingResolver {
+    fn resolve<'r>(&'r self, _: &'r str) -> ResolveFuture<'r> {
+        let is_first = self.lookups.fetch_add(1, Ordering::SeqCst) == 0;
         let address = if is_first { IpAddr::from(PUBLIC) } else { self.then.parse().unwrap() };
         Box::pin(async move { Ok(vec![address]) })
     }
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_address_gains_nothing() {
+async fn changing_the_address_of_a_name_has_no_effect() {
     for then in ["127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1"] {
-        for wire in Wire::ALL {
-            let (counted, asked) = (Counted::default(), Arc::new(AtomicUsize::new(0)));
-            let guard = guard_of(Rebinding { asked: Arc::clone(&asked), then });
-            let outbound = outbound_by(Connector::with_dial(guard, counted.clone()));
-            let became = outcome(wire, "http://rebinding.test/", &outbound).await;
+        for wire in WireFormat::ALL {
+            let counted = CountingDialer::default();
+            let lookups = Arc::new(AtomicUsize::new(0));
+            let guard = guard_of(RebindingResolver { lookups: Arc::clone(&lookups), then });
+            let outbound = outbound_by(Connector::with_dialer(guard, counted.clone()));
+            let actual = outcome(wire, "http://rebinding.test/", &outbound).await;
             let dialled: Vec<IpAddr> = counted.take().iter().map(SocketAddr::ip).collect();
-            assert_eq!((became.as_str(), dialled), ("unreachable", vec![IpAddr::from(PUBLIC)]), "{wire:?}");
-            assert_eq!(asked.load(Ordering::SeqCst), 1, "what was checked is what was dialled");
+            assert_eq!((actual.as_str(), dialled), ("unreachable", vec![IpAddr::from(PUBLIC)]), "{wire:?}");
+            assert_eq!(lookups.load(Ordering::SeqCst), 1, "the checked address is the dialled one");
             for _ in 0..3 {
-                let became = outcome(wire, "http://rebinding.test/", &outbound).await;
-                assert_eq!((became.as_str(), counted.take()), ("denied", vec![]), "{wire:?} {then}");
+                let actual = outcome(wire, "http://rebinding.test/", &outbound).await;
+                assert_eq!((actual.as_str(), counted.take()), ("denied", vec![]), "{wire:?} {then}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_goes_on_to_the_address_that_was_checked() {
-    for wire in Wire::ALL {
+async fn a_reused_connection_stays_at_the_address_that_was_checked() {
+    for wire in WireFormat::ALL {
         let server = Server::always(404, "").await;
-        let counted = Counted { leads_to: Some(server.address), ..Counted::default() };
-        let asked = Arc::new(AtomicUsize::new(0));
-        let guard = guard_of(Rebinding { asked: Arc::clone(&asked), then: "127.0.0.1" });
-        let outbound = outbound_by(Connector::with_dial(guard, counted.clone()));
-        let remote = Remote::new(declared(wire, "http://rebinding.test", json!({})), &outbound).unwrap();
+        let counted = CountingDialer { leads_to: Some(server.address), ..CountingDialer::default() };
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let guard = guard_of(RebindingResolver { lookups: Arc::clone(&lookups), then: "127.0.0.1" });
+        let outbound = outbound_by(Connector::with_dialer(guard, counted.clone()));
+        let remote =
+            RemoteActivity::new(declared(wire, "http://rebinding.test", json!({})), &outbound).unwrap();
         for _ in 0..5 {
-            assert_eq!(told(&deliver(&remote, json!(1)).await), last("Http404"), "{wire:?}");
+            assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), permanent("Http404"), "{wire:?}");
         }
-        assert_eq!((counted.take().len(), asked.load(Ordering::SeqCst)), (1, 1), "{wire:?}");
+        assert_eq!((counted.take().len(), lookups.load(Ordering::SeqCst)), (1, 1), "{wire:?}");
         server.stop().await;
-        // The connection is gone, so the name is looked at again.
-        let answer = deliver(&remote, json!(1)).await;
-        assert_eq!((told(&answer), counted.take()), (last("AddressDenied"), vec![]), "{wire:?}");
+        // The connection is closed, so the name is resolved again.
+        let result = deliver(&remote, json!(1)).await;
+        assert_eq!(
+            (failure_summary(&result), counted.take()),
+            (permanent("AddressDenied"), vec![]),
+            "{wire:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! TLS: whom to believe, what to show, and which version of HTTP both sides agree on.
+//! TLS: trusted authorities, client certificates, and the HTTP version that both sides agree on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use super::parts::*;
+use super::fixtures::*;
 use super::server::{Server, reply};
 use crate::http::Connector;
-use crate::remote::secrets::Revealing;
-use crate::remote::{BreakerConfig, Outbound, Remote, SecretRef, Secrets, Wire};
+use crate::remote::secrets::SecretFuture;
+use crate::remote::{BreakerConfig, Outbound, RemoteActivity, SecretRef, Secrets, WireFormat};
 
 const SERVER: &[u8] = include_bytes!("../../http/testdata/service.test.der");
 const SERVER_KEY: &[u8] = include_bytes!("../../http/testdata/service.test.key.der");
@@ -29,7 +29,7 @@ fn pem(label: &str, der: &[u8]) -> Vec<u8> {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(der)).into_bytes()
 }
 
-fn secrets() -> Known {
+fn secrets() -> FixedSecrets {
     let all = [
         ("env:CA", pem("CERTIFICATE", SERVER)),
         ("env:OTHER_CA", pem("CERTIFICATE", CLIENT)),
@@ -38,10 +38,10 @@ fn secrets() -> Known {
         ("env:OTHER_KEY", pem("PRIVATE KEY", SERVER_KEY)),
         ("env:RUBBISH", b"s3cret".to_vec()),
     ];
-    Known(all.map(|(reference, text)| (reference.to_owned(), text)).into())
+    FixedSecrets(all.map(|(reference, text)| (reference.to_owned(), text)).into())
 }
 
-/// Serves as `service.test`, speaking these versions, and asks for a certificate or not.
+/// Serves as `service.test` with these HTTP versions, and optionally requires a client certificate.
 async fn server(versions: &[&[u8]], asks: bool) -> Server {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -61,10 +61,10 @@ async fn server(versions: &[&[u8]], asks: bool) -> Server {
     Server::start(Some(config), |_| Box::pin(async { reply(200, &[("grpc-status", "14")], "7") })).await
 }
 
-fn remote_tls(wire: Wire, server: &Server, tls: Value) -> Remote {
+fn remote_tls(wire: WireFormat, server: &Server, tls: Value) -> RemoteActivity {
     let base = format!("https://service.test:{}", server.address.port());
     let with_tls = Value::Object([("tls".to_owned(), tls)].into_iter().collect());
-    Remote::new(declared(wire, &base, with_tls), &outbound_with(secrets())).unwrap()
+    RemoteActivity::new(declared(wire, &base, with_tls), &outbound_with(secrets())).unwrap()
 }
 
 fn ca() -> Value {
@@ -81,7 +81,7 @@ async fn both_sides_agree_on_the_best_version_they_have() {
         (vec![], Version::HTTP_11),
     ] {
         let server = server(&versions, false).await;
-        let remote = remote_tls(Wire::Rest, &server, ca());
+        let remote = remote_tls(WireFormat::Rest, &server, ca());
         for _ in 0..5 {
             assert_eq!(deliver(&remote, json!(1)).await, Ok(json!(7)));
         }
@@ -91,17 +91,18 @@ async fn both_sides_agree_on_the_best_version_they_have() {
 }
 
 #[tokio::test]
-async fn many_first_calls_at_once_find_out_together() {
+async fn many_first_calls_at_once_negotiate_the_version_together() {
     for versions in [vec![b"h2".as_slice()], vec![b"http/1.1"]] {
         let server = server(&versions, false).await;
-        let remote = remote_tls(Wire::Rest, &server, ca());
-        let (remote, mut calls) = (Arc::new(remote), JoinSet::new());
+        let remote = remote_tls(WireFormat::Rest, &server, ca());
+        let remote = Arc::new(remote);
+        let mut calls = JoinSet::new();
         for _ in 0..20 {
             let remote = Arc::clone(&remote);
             calls.spawn(async move { deliver(&remote, json!(1)).await });
         }
-        while let Some(answer) = calls.join_next().await {
-            assert_eq!(answer.unwrap(), Ok(json!(7)), "{versions:?}");
+        while let Some(result) = calls.join_next().await {
+            assert_eq!(result.unwrap(), Ok(json!(7)), "{versions:?}");
         }
         let most = if versions[0] == b"h2" { 1 } else { 20 };
         assert!(server.connections() <= most, "{versions:?}: {}", server.connections());
@@ -111,53 +112,59 @@ async fn many_first_calls_at_once_find_out_together() {
 #[tokio::test]
 async fn grpc_needs_http2() {
     let able = server(&[b"h2"], false).await;
-    assert_eq!(told(&deliver(&remote_tls(Wire::Grpc, &able, ca()), json!(1)).await), unknown("UNAVAILABLE"));
+    assert_eq!(
+        failure_summary(&deliver(&remote_tls(WireFormat::Grpc, &able, ca()), json!(1)).await),
+        unknown("UNAVAILABLE")
+    );
     assert_eq!(able.requests()[0].version, Version::HTTP_2);
     for versions in [vec![b"http/1.1".as_slice()], vec![]] {
         let unable = server(&versions, false).await;
-        let answer = deliver(&remote_tls(Wire::Grpc, &unable, ca()), json!(1)).await;
-        assert_eq!(told(&answer), unsent("ConnectFailed"), "{versions:?}");
+        let result = deliver(&remote_tls(WireFormat::Grpc, &unable, ca()), json!(1)).await;
+        assert_eq!(failure_summary(&result), unsent("ConnectFailed"), "{versions:?}");
         assert!(unable.requests().is_empty());
     }
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_whom_nobody_vouches_for() {
+async fn nothing_is_sent_to_an_untrusted_server() {
     let server = server(&[b"h2", b"http/1.1"], false).await;
     for tls in [json!({}), json!({"ca": {"secretRef": "env:OTHER_CA"}})] {
-        for wire in Wire::ALL {
-            let answer = deliver(&remote_tls(wire, &server, tls.clone()), json!(1)).await;
-            assert_eq!(told(&answer), unsent("ConnectFailed"), "{tls} {wire:?}");
+        for wire in WireFormat::ALL {
+            let result = deliver(&remote_tls(wire, &server, tls.clone()), json!(1)).await;
+            assert_eq!(failure_summary(&result), unsent("ConnectFailed"), "{tls} {wire:?}");
         }
     }
     let another_name = format!("https://other.test:{}", server.address.port());
-    let declared = declared(Wire::Rest, &another_name, json!({"tls": ca()}));
-    let remote = Remote::new(declared, &outbound_with(secrets())).unwrap();
-    assert_eq!(told(&deliver(&remote, json!(1)).await), unsent("ConnectFailed"));
+    let declared = declared(WireFormat::Rest, &another_name, json!({"tls": ca()}));
+    let remote = RemoteActivity::new(declared, &outbound_with(secrets())).unwrap();
+    assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), unsent("ConnectFailed"));
     assert!(server.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_certificate_is_shown_to_a_server_that_asks() {
+async fn a_certificate_is_presented_to_a_server_that_asks() {
     let server = server(&[b"h2", b"http/1.1"], true).await;
-    let mut shown = ca();
-    shown["certificate"] = json!({"secretRef": "env:CERTIFICATE"});
-    shown["key"] = json!({"secretRef": "env:KEY"});
-    assert_eq!(deliver(&remote_tls(Wire::Rest, &server, shown.clone()), json!(1)).await, Ok(json!(7)));
+    let mut tls = ca();
+    tls["certificate"] = json!({"secretRef": "env:CERTIFICATE"});
+    tls["key"] = json!({"secretRef": "env:KEY"});
+    assert_eq!(deliver(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await, Ok(json!(7)));
     assert_eq!(
-        told(&deliver(&remote_tls(Wire::Grpc, &server, shown), json!(1)).await),
+        failure_summary(&deliver(&remote_tls(WireFormat::Grpc, &server, tls), json!(1)).await),
         unknown("UNAVAILABLE")
     );
     let requests = server.requests().len();
-    for wire in Wire::ALL {
-        let answer = deliver(&remote_tls(wire, &server, ca()), json!(1)).await;
-        assert!(answer.is_err_and(|failure| failure.retryable), "{wire:?}: there is nothing to show");
+    for wire in WireFormat::ALL {
+        let result = deliver(&remote_tls(wire, &server, ca()), json!(1)).await;
+        assert!(
+            result.is_err_and(|failure| failure.retryable),
+            "{wire:?}: there is no certificate to present"
+        );
     }
     assert_eq!(server.requests().len(), requests);
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_told_and_nothing_is_sent() {
+async fn an_unusable_certificate_is_an_error_and_nothing_is_sent() {
     let server = server(&[b"http/1.1"], false).await;
     let reference = |name: &str| json!({"secretRef": format!("env:{name}")});
     for tls in [
@@ -168,37 +175,39 @@ async fn what_cannot_be_used_is_told_and_nothing_is_sent() {
         json!({"certificate": reference("CERTIFICATE"), "key": reference("OTHER_KEY")}),
         json!({"certificate": reference("RUBBISH"), "key": reference("KEY")}),
     ] {
-        let answer = deliver(&remote_tls(Wire::Rest, &server, tls.clone()), json!(1)).await;
-        assert_eq!(told(&answer), last("SecretUnavailable"), "{tls}");
-        assert!(!answer.unwrap_err().message.contains("s3cret"));
+        let result = deliver(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await;
+        assert_eq!(failure_summary(&result), permanent("SecretUnavailable"), "{tls}");
+        assert!(!result.unwrap_err().message.contains("s3cret"));
     }
     assert_eq!(server.connections(), 0);
 }
 
-/// As [`Known`], except that the first to ask gets no answer.
-struct Stuck {
-    asked: AtomicBool,
+/// Like [`FixedSecrets`], except that the first request hangs or panics.
+struct HangingSecrets {
+    requested: AtomicBool,
     panics: bool,
 }
 
-impl Secrets for Stuck {
-    fn reveal<'s>(&'s self, reference: &'s SecretRef) -> Revealing<'s> {
-        if self.asked.swap(true, Ordering::SeqCst) {
+impl Secrets for HangingSecrets {
+    fn reveal<'s>(&'s self, reference: &'s SecretRef) -> SecretFuture<'s> {
+        if self.requested.swap(true, Ordering::SeqCst) {
             return Box::pin(async { secrets().reveal(reference).await });
         }
-        assert!(!self.panics, "as asked");
+        assert!(!self.panics, "planted panic");
         Box::pin(std::future::pending())
     }
 }
 
 #[tokio::test]
-async fn an_origin_whose_secret_hung_or_whose_dialling_panicked_is_dialled_again() {
+async fn an_origin_is_dialled_again_after_a_hanging_secret_or_a_panic() {
     for panics in [false, true] {
         let server = server(&[b"h2"], false).await;
         let base = format!("https://service.test:{}", server.address.port());
-        let stuck = Arc::new(Stuck { asked: AtomicBool::new(false), panics });
-        let outbound = Outbound::with(Connector::new(guard()), stuck, BreakerConfig::default()).unwrap();
-        let remote = Remote::new(declared(Wire::Rest, &base, json!({"tls": ca()})), &outbound).unwrap();
+        let hanging = Arc::new(HangingSecrets { requested: AtomicBool::new(false), panics });
+        let outbound =
+            Outbound::with_connector(Connector::new(guard()), hanging, BreakerConfig::default()).unwrap();
+        let remote =
+            RemoteActivity::new(declared(WireFormat::Rest, &base, json!({"tls": ca()})), &outbound).unwrap();
         tokio::time::pause();
         let first = deliver(&remote, json!(1)).await;
         assert!(

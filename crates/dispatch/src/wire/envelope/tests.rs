@@ -1,4 +1,4 @@
-//! Envelopes both ways, and what is none.
+//! Envelopes in both directions, and bodies that are rejected.
 
 use super::*;
 use crate::metadata::tests::metadata;
@@ -11,10 +11,10 @@ fn envelope(context: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_is_written_as_the_contract_has_it() {
+fn a_call_is_encoded_as_the_contract_requires() {
     let input = json!({"a": 1});
     let request =
-        Request { pipeline: "onboarding", activity: "charge", metadata: &metadata(), input: &input };
+        EnvelopeRequest { pipeline: "onboarding", activity: "charge", metadata: &metadata(), input: &input };
     let written: Value = serde_json::from_slice(&write_request(&request)).unwrap();
     let expected = json!({
         "protocolVersion": "tpf.envelope.v1",
@@ -31,17 +31,17 @@ fn a_call_is_written_as_the_contract_has_it() {
 }
 
 #[test]
-fn a_call_survives_its_bytes_and_its_answer_repeats_the_context() {
+fn a_call_round_trips_and_its_response_repeats_the_context() {
     let input = json!({"a": [1, "ö"]});
-    let request = Request { pipeline: "", activity: "charge", metadata: &metadata(), input: &input };
+    let request = EnvelopeRequest { pipeline: "", activity: "charge", metadata: &metadata(), input: &input };
     let received = read_request(&write_request(&request)).unwrap();
     assert_eq!((received.step.as_str(), &received.metadata), ("charge", &Ok(Some(metadata()))));
     assert_eq!(received.input, json::write(&input));
-    let answer = write_response(&received.control, br#"{"runs": 1}"#).unwrap();
-    assert_eq!(read_response(&answer), Ok(json!({"runs": 1})));
-    let answer: Value = serde_json::from_slice(&answer).unwrap();
-    assert_eq!(answer["control"]["context"]["executionId"], "device-7/1");
-    assert_eq!(answer["control"]["context"]["retryAttempt"], 0);
+    let response = write_response(&received.control, br#"{"runs": 1}"#).unwrap();
+    assert_eq!(read_response(&response), Ok(json!({"runs": 1})));
+    let response: Value = serde_json::from_slice(&response).unwrap();
+    assert_eq!(response["control"]["context"]["executionId"], "device-7/1");
+    assert_eq!(response["control"]["context"]["retryAttempt"], 0);
     assert_eq!(read_response(b""), Ok(Value::Null));
 }
 
@@ -73,20 +73,20 @@ fn the_context_is_read_as_strictly_as_headers() {
 }
 
 #[test]
-fn another_version_is_refused_whatever_else_it_has() {
+fn another_version_is_rejected_whatever_else_it_contains() {
     for (body, found) in [
         (json!({"protocolVersion": "tpf.envelope.v2", "control": 1, "payload": []}), "tpf.envelope.v2"),
         (json!({"protocolVersion": 1}), ""),
         (json!({"payload": {"kind": "json", "data": 1}}), ""),
     ] {
-        let refused = Unreadable::Version { found: found.to_owned() };
-        assert_eq!(read_request(&json::write(&body)).unwrap_err(), refused);
-        assert_eq!(read_response(&json::write(&body)).unwrap_err(), refused);
+        let rejected = WireDecodeError::UnsupportedVersion { found: found.to_owned() };
+        assert_eq!(read_request(&json::write(&body)).unwrap_err(), rejected);
+        assert_eq!(read_response(&json::write(&body)).unwrap_err(), rejected);
     }
 }
 
 #[test]
-fn a_payload_is_json_or_bytes_and_nothing_that_lies_elsewhere() {
+fn a_payload_is_json_or_bytes_and_never_a_reference() {
     let of = |payload: Value| {
         let body = json::write(&json!({"protocolVersion": VERSION, "payload": payload}));
         read_response(&body)
@@ -113,10 +113,13 @@ fn envelopes_are_bounded_in_size_and_nesting() {
         format!(r#"{{"protocolVersion": "{VERSION}", "payload": {{"kind": "json", "data": {data}}}}}"#)
     };
     assert!(read_response(nested(super::super::JSON_DEPTH_MAX).as_bytes()).is_ok());
-    assert_eq!(read_response(nested(super::super::JSON_DEPTH_MAX + 1).as_bytes()), Err(Unreadable::TooDeep));
+    assert_eq!(
+        read_response(nested(super::super::JSON_DEPTH_MAX + 1).as_bytes()),
+        Err(WireDecodeError::TooDeep)
+    );
     assert!(read_response(nested(400_000).as_bytes()).is_err());
     let long = nested(BODY_BYTES_MAX);
-    assert!(matches!(read_response(long.as_bytes()), Err(Unreadable::TooLarge { .. })));
+    assert!(matches!(read_response(long.as_bytes()), Err(WireDecodeError::TooLarge { .. })));
     for broken in ["", "{", "[]", "null", "5"] {
         assert!(read_request(broken.as_bytes()).is_err(), "{broken}");
     }

@@ -1,37 +1,40 @@
-//! What this receiver does: the conformance activity, a ledger whose entries can be counted, and the plainest of all activities.
+//! The activities of this receiver: `conformance`, a ledger whose entries can be counted, `echo`, `fail` and `noop`.
 
-use abide_dispatch::{Code, Status};
-use abide_receiver::conformance::{self, Conformance};
-use abide_receiver::{Builder, Done, Effect, Effects, Invocation};
+use abide_dispatch::{RpcCode, RpcStatus};
+use abide_receiver::conformance::{self, ConformanceHandler};
+use abide_receiver::{HandlerInvocation, HandlerOutput, HandlerRows, HandlerWrite, ReceiverBuilder};
 use abide_store::rows::PrivateRows;
 use serde_json::{Value, json};
 
-/// Where the ledger's entries are among the rows of the handlers.
-pub(crate) const LEDGER: &[u8] = b"ledger/";
+/// Key prefix of the ledger's entries among the handlers' rows.
+pub(crate) const LEDGER_PREFIX: &[u8] = b"ledger/";
 
-/// Behind the name of an activity that counts: over these wires the name travels in the message, and a sender that calls it over several
-/// knows it by a name for each.
-const ALSO: [&str; 2] = ["grpc", "protobuf"];
+/// Suffixes of the names of counting activities. Over these wires the message names the activity, so a sender that
+/// calls it over several wires declares one name for each.
+const WIRE_SUFFIXES: [&str; 2] = ["grpc", "protobuf"];
 
-/// With all of them.
-pub(crate) fn all<S: PrivateRows + 'static>(builder: Builder<S>, effects: &Effects<S>) -> Builder<S> {
-    let builder = ALSO.into_iter().fold(builder, |builder, wire| {
+/// Registers all activities.
+pub(crate) fn register_all<S: PrivateRows + 'static>(
+    builder: ReceiverBuilder<S>,
+    rows: &HandlerRows<S>,
+) -> ReceiverBuilder<S> {
+    let builder = WIRE_SUFFIXES.into_iter().fold(builder, |builder, wire| {
         builder
-            .handler(&format!("{}.{wire}", conformance::NAME), Conformance::new(effects.clone()))
-            .handler(&format!("ledger.add.{wire}"), add)
+            .handler(&format!("{}.{wire}", conformance::NAME), ConformanceHandler::new(rows.clone()))
+            .handler(&format!("ledger.add.{wire}"), ledger_add)
     });
     builder
-        .handler(conformance::NAME, Conformance::new(effects.clone()))
-        .handler("ledger.add", add)
-        .handler("echo", async |invocation: Invocation| Ok::<_, Status>(invocation.input))
+        .handler(conformance::NAME, ConformanceHandler::new(rows.clone()))
+        .handler("ledger.add", ledger_add)
+        .handler("echo", async |invocation: HandlerInvocation| Ok::<_, RpcStatus>(invocation.input))
         .handler("fail", fail)
-        .handler("noop", async |_: Invocation| Ok::<_, Status>(Value::Null))
+        .handler("noop", async |_: HandlerInvocation| Ok::<_, RpcStatus>(Value::Null))
 }
 
-/// One entry more. Its key is drawn, so that work that is done twice has two entries, and can be found.
-async fn add(invocation: Invocation) -> Result<Done, Status> {
-    let mut drawn = [0; 16];
-    getrandom::fill(&mut drawn).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+/// Adds one entry. Its key is random, so a call that is executed twice has two entries and is found.
+async fn ledger_add(invocation: HandlerInvocation) -> Result<HandlerOutput, RpcStatus> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| RpcStatus::new(RpcCode::Internal, error.to_string()))?;
     let metadata = &invocation.metadata;
     let entry = json!({
         "activity": invocation.activity,
@@ -41,14 +44,14 @@ async fn add(invocation: Invocation) -> Result<Done, Status> {
         "attempt": metadata.retry_attempt,
         "input": invocation.input,
     });
-    let row = Effect::create([LEDGER, &drawn].concat(), entry.to_string());
-    Ok(Done::with(json!({"added": true}), vec![row]))
+    let row = HandlerWrite::create([LEDGER_PREFIX, &random].concat(), entry.to_string());
+    Ok(HandlerOutput::with_writes(json!({"added": true}), vec![row]))
 }
 
-/// Fails as it is told: `{"status": "UNAVAILABLE", "reason": "…", "message": "…"}`.
-async fn fail(invocation: Invocation) -> Result<Value, Status> {
+/// Fails as the input says: `{"status": "UNAVAILABLE", "reason": "…", "message": "…"}`.
+async fn fail(invocation: HandlerInvocation) -> Result<Value, RpcStatus> {
     let field = |name| invocation.input.get(name).and_then(Value::as_str);
-    let code = field("status").and_then(Code::from_name).unwrap_or(Code::FailedPrecondition);
-    let status = Status::new(code, field("message").unwrap_or("as asked"));
+    let code = field("status").and_then(RpcCode::from_name).unwrap_or(RpcCode::FailedPrecondition);
+    let status = RpcStatus::new(code, field("message").unwrap_or("failed as requested"));
     Err(status.with_reason(field("reason").unwrap_or_default()))
 }

@@ -1,17 +1,18 @@
-//! `abide-receiver`: a receiver for tests and rigs, on loopback, HTTP and gRPC on one port, records and effects in an embedded store.
+//! `abide-receiver`: a receiver for tests and rigs. It listens on loopback, with HTTP and gRPC on one port, and keeps
+//! records and handlers' rows in an embedded store.
 //!
 //! | variable | |
 //! |---|---|
-//! | `PORT` | where to listen on 127.0.0.1; 0 takes any, and the first line says which |
-//! | `ABIDE_RECEIVER_DATA` | the folder that everything is kept in |
-//! | `ABIDE_RECEIVER_SYNC` | `every-commit`, or `operating-system`, which a power cut makes lose answers |
-//! | `ABIDE_RECEIVER_LOG` | a file that gets a line for every delivery that came; none without it |
+//! | `PORT` | port on 127.0.0.1; 0 picks a free port, which the first line of output names |
+//! | `ABIDE_RECEIVER_DATA` | the data folder |
+//! | `ABIDE_RECEIVER_SYNC` | `every-commit` (default), or `operating-system`, which may lose results in a power cut |
+//! | `ABIDE_RECEIVER_LOG` | a file that gets one line per attempt or probe; without it nothing is logged |
 //!
-//! `GET /effects` has every effect that `ledger.add` ever had, one JSON object a line. SIGTERM stops in order.
+//! `GET /effects` lists all entries of `ledger.add`, one JSON object per line. SIGTERM and SIGINT shut down gracefully.
 
 mod activities;
-mod deliveries;
-mod effects;
+mod attempt_log;
+mod ledger_endpoint;
 
 use std::error::Error;
 use std::io::Write;
@@ -20,13 +21,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use abide_receiver::{Clock, Receiver, ServeOptions, serve};
-use abide_store_embedded::{EmbeddedStore, Options as StoreOptions, SyncMode};
+use abide_receiver::{Receiver, ReceiverClock, ServeOptions, serve};
+use abide_store_embedded::{EmbeddedOptions as StoreOptions, EmbeddedStore, SyncMode};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How it is run.
-struct Setting {
+/// The configuration from environment variables.
+struct EnvConfig {
     port: u16,
     data: PathBuf,
     sync: SyncMode,
@@ -35,9 +36,9 @@ struct Setting {
 
 fn main() -> ExitCode {
     let subscriber = tracing_subscriber::fmt().compact().with_writer(std::io::stderr).finish();
-    // There is no other subscriber in this process.
+    // This cannot fail: the process sets no other subscriber.
     drop(tracing::subscriber::set_global_default(subscriber));
-    match setting().and_then(run) {
+    match read_env().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("abide-receiver: {error}");
@@ -46,45 +47,50 @@ fn main() -> ExitCode {
     }
 }
 
-fn setting() -> Result<Setting, Box<dyn Error>> {
+fn read_env() -> Result<EnvConfig, Box<dyn Error>> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let port = variable("PORT").ok_or("PORT must say where to listen")?;
-    let data = variable("ABIDE_RECEIVER_DATA").ok_or("ABIDE_RECEIVER_DATA must name a folder")?;
+    let port = variable("PORT").ok_or("PORT is required: the port to listen on, or 0")?;
+    let data = variable("ABIDE_RECEIVER_DATA").ok_or("ABIDE_RECEIVER_DATA is required: the data folder")?;
     let sync = match variable("ABIDE_RECEIVER_SYNC").as_deref() {
         None | Some("every-commit") => SyncMode::EveryCommit,
         Some("operating-system") => SyncMode::OperatingSystem,
-        Some(other) => return Err(format!("ABIDE_RECEIVER_SYNC is {other:?}").into()),
+        Some(other) => {
+            return Err(format!(
+                "invalid ABIDE_RECEIVER_SYNC {other:?}: use every-commit or operating-system"
+            )
+            .into());
+        }
     };
-    let port = port.parse().map_err(|_| format!("PORT is {port:?}"))?;
-    Ok(Setting { port, data: data.into(), sync, log: variable("ABIDE_RECEIVER_LOG").map(PathBuf::from) })
+    let port = port.parse().map_err(|_| format!("invalid PORT {port:?}"))?;
+    Ok(EnvConfig { port, data: data.into(), sync, log: variable("ABIDE_RECEIVER_LOG").map(PathBuf::from) })
 }
 
-fn run(setting: Setting) -> Result<(), Box<dyn Error>> {
+fn run(config: EnvConfig) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(until_stopped(setting))
+    runtime.block_on(serve_until_stopped(config))
 }
 
-async fn until_stopped(setting: Setting) -> Result<(), Box<dyn Error>> {
+async fn serve_until_stopped(config: EnvConfig) -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, setting.port)).await?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).await?;
     let address = listener.local_addr()?;
-    let options = StoreOptions { sync: setting.sync, ..StoreOptions::default() };
-    let store = Arc::new(EmbeddedStore::open(&setting.data, options)?);
-    let builder = Receiver::builder(store, Clock::system());
-    let effects = builder.effects()?;
-    let receiver = activities::all(builder, &effects).open().await?;
+    let options = StoreOptions { sync: config.sync, ..StoreOptions::default() };
+    let store = Arc::new(EmbeddedStore::open(&config.data, options)?);
+    let builder = Receiver::builder(store, ReceiverClock::system());
+    let handler_rows = builder.handler_rows()?;
+    let receiver = activities::register_all(builder, &handler_rows).open().await?;
     let mut router = receiver.router();
-    if let Some(log) = &setting.log {
-        router = deliveries::logged(router, log)?;
+    if let Some(log) = &config.log {
+        router = attempt_log::with_attempt_log(router, log)?;
     }
-    let router = router.merge(effects::router(effects));
-    let sweeping = tokio::spawn({
+    let router = router.merge(ledger_endpoint::router(handler_rows));
+    let retention = tokio::spawn({
         let receiver = receiver.clone();
-        async move { receiver.keep_swept().await }
+        async move { receiver.drive_retention().await }
     });
     let mut out = std::io::stdout();
-    writeln!(out, "abide-receiver listening on http://{address} (data: {})", setting.data.display())?;
+    writeln!(out, "abide-receiver listening on http://{address} (data: {})", config.data.display())?;
     out.flush()?;
     let stop = async {
         tokio::select! {
@@ -93,10 +99,11 @@ async fn until_stopped(setting: Setting) -> Result<(), Box<dyn Error>> {
         }
     };
     let options = ServeOptions::default();
-    let grace = options.grace;
+    let shutdown_timeout = options.shutdown_timeout;
     serve(listener, router, options, stop).await;
-    // What callers have stopped waiting for is recorded all the same, if it ends in time; if not, the next start runs it again.
-    drop(tokio::time::timeout(grace, receiver.drain()).await);
-    sweeping.abort();
+    // Handlers whose clients disconnected may still finish and record their results. A call
+    // whose handler does not finish in time can run again after the next start.
+    drop(tokio::time::timeout(shutdown_timeout, receiver.drain()).await);
+    retention.abort();
     Ok(())
 }

@@ -1,45 +1,45 @@
-//! The deadline is absolute, and looked at once: before work begins.
+//! Rules for deadlines: a deadline is absolute, and is checked once, before the handler runs.
 
 use abide_dispatch::Metadata;
 use serde_json::json;
 
-use crate::wires::{Sent, Wire};
-use crate::world::{NOW, World, metadata, work};
+use crate::fixture::{ContractFixture, NOW, metadata, work};
+use crate::wires::{TestCall, Wire};
 
-fn until(deadline: i64, what: &str) -> Sent {
+fn until(deadline: i64, action: &str) -> TestCall {
     let metadata = Metadata { deadline_epoch_ms: Some(deadline), ..metadata("k") };
-    Sent::new("work", &metadata, &json!({"do": what}))
+    TestCall::new("work", &metadata, &json!({"do": action}))
 }
 
-pub(crate) async fn an_expired_deadline_is_refused_and_nothing_is_recorded(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn an_expired_deadline_is_rejected_and_not_recorded(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     for deadline in [NOW, NOW - 1, 0] {
-        let told = world.send(wire, &until(deadline, "")).await;
-        assert_eq!((told.http, told.refusal()), (504, ("DEADLINE_EXCEEDED", "DEADLINE_EXPIRED")));
+        let response = fixture.send(wire, &until(deadline, "")).await;
+        assert_eq!((response.http, response.refusal()), (504, ("DEADLINE_EXCEEDED", "DEADLINE_EXPIRED")));
     }
-    assert_eq!(world.ran(), 0);
-    assert_eq!(world.send(wire, &until(NOW, "").probe()).await.refusal().1, "WORK_UNKNOWN");
-    assert_eq!(world.send(wire, &until(NOW + 1, "")).await.output()["ran"], 1);
+    assert_eq!(fixture.runs(), 0);
+    assert_eq!(fixture.send(wire, &until(NOW, "").probe()).await.refusal().1, "WORK_UNKNOWN");
+    assert_eq!(fixture.send(wire, &until(NOW + 1, "")).await.output()["ran"], 1);
 }
 
-pub(crate) async fn without_a_deadline_there_is_no_guard(wire: Wire) {
-    let world = World::new().await;
-    world.pass(i64::MAX - NOW - 1);
-    assert_eq!(world.send(wire, &work("k", json!({}))).await.output()["ran"], 1);
+pub(crate) async fn without_a_deadline_no_call_is_late(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    fixture.advance_clock(i64::MAX - NOW - 1);
+    assert_eq!(fixture.send(wire, &work("k", json!({}))).await.output()["ran"], 1);
 }
 
-pub(crate) async fn finished_work_is_answered_after_its_deadline(wire: Wire) {
-    let world = World::new().await;
-    let first = world.send(wire, &until(NOW + 1, "")).await;
-    world.pass(1_000);
-    assert_eq!(world.send(wire, &until(NOW + 1, "")).await, first);
+pub(crate) async fn a_finished_call_keeps_its_result_after_its_deadline(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let first = fixture.send(wire, &until(NOW + 1, "")).await;
+    fixture.advance_clock(1_000);
+    assert_eq!(fixture.send(wire, &until(NOW + 1, "")).await, first);
 }
 
-pub(crate) async fn work_in_progress_is_told_before_its_deadline_is_looked_at(wire: Wire) {
-    let world = World::new().await;
-    let first = world.sending(wire, &work("k", json!({"do": "wait"})));
-    world.one_waits().await;
-    assert_eq!(world.send(wire, &until(NOW, "wait")).await.refusal(), ("ABORTED", "IN_PROGRESS"));
-    world.does.go.add_permits(1);
-    assert!(first.await.unwrap().answer.is_ok());
+pub(crate) async fn a_call_in_progress_is_reported_before_its_deadline_is_checked(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let first = fixture.spawn_send(wire, &work("k", json!({"do": "wait"})));
+    fixture.wait_for_waiting_handler().await;
+    assert_eq!(fixture.send(wire, &until(NOW, "wait")).await.refusal(), ("ABORTED", "IN_PROGRESS"));
+    fixture.handler.go.add_permits(1);
+    assert!(first.await.unwrap().result.is_ok());
 }

@@ -1,75 +1,80 @@
-//! What is the same piece of work, and what a duplicate of it gets.
+//! Rules for the identity of calls, and for what duplicates get.
 
 use abide_dispatch::Metadata;
 use serde_json::{Value, json};
 
-use crate::wires::{Sent, Wire};
-use crate::world::{World, metadata, work};
+use crate::fixture::{ContractFixture, metadata, work};
+use crate::wires::{TestCall, Wire};
 
-pub(crate) async fn a_duplicate_of_finished_work_gets_the_recorded_answer_byte_for_byte(wire: Wire) {
-    let world = World::new().await;
-    let sent = work("k", json!({}));
-    let first = world.send(wire, &sent).await;
+pub(crate) async fn a_duplicate_of_a_finished_call_gets_the_recorded_result_byte_for_byte(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let call = work("k", json!({}));
+    let first = fixture.send(wire, &call).await;
     assert_eq!(first.output(), json!({"ran": 1, "z": 1, "a": 2}));
     for attempt in 1..4 {
         let metadata = Metadata { retry_attempt: attempt, ..metadata("k") };
-        let again = Sent::new("work", &metadata, &json!({}));
-        assert_eq!(world.send(wire, &again).await, first);
+        let again = TestCall::new("work", &metadata, &json!({}));
+        assert_eq!(fixture.send(wire, &again).await, first);
     }
-    assert_eq!(world.restarted().await.send(wire, &sent).await, first, "after a restart too");
-    assert_eq!(world.ran(), 1);
+    assert_eq!(fixture.restarted().await.send(wire, &call).await, first, "also after a restart");
+    assert_eq!(fixture.runs(), 1);
 }
 
-pub(crate) async fn a_duplicate_over_another_wire_gets_the_same_answer(wire: Wire) {
-    let world = World::new().await;
-    let (fine, wrong) = (work("k", json!({})), work("l", json!({"do": "fail", "status": "NOT_FOUND"})));
-    let first = (world.send(wire, &fine).await, world.send(wire, &wrong).await);
+pub(crate) async fn a_duplicate_over_another_wire_gets_the_same_result(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let succeeding = work("k", json!({}));
+    let failing = work("l", json!({"do": "fail", "status": "NOT_FOUND"}));
+    let first = (fixture.send(wire, &succeeding).await, fixture.send(wire, &failing).await);
     for other in Wire::ALL {
-        assert_eq!((world.send(other, &fine).await, world.send(other, &wrong).await), first, "{other:?}");
+        assert_eq!(
+            (fixture.send(other, &succeeding).await, fixture.send(other, &failing).await),
+            first,
+            "{other:?}"
+        );
     }
-    assert_eq!(world.ran(), 2);
+    assert_eq!(fixture.runs(), 2);
 }
 
-pub(crate) async fn the_same_key_under_another_execution_is_new_work(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn the_same_key_under_another_execution_is_a_new_call(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     for run in 1..=3 {
         let metadata = Metadata { execution_id: format!("device-7/{run}"), ..metadata("k") };
-        let told = world.send(wire, &Sent::new("work", &metadata, &json!({}))).await;
-        assert_eq!(told.output()["ran"], run);
+        let response = fixture.send(wire, &TestCall::new("work", &metadata, &json!({}))).await;
+        assert_eq!(response.output()["ran"], run);
     }
 }
 
-pub(crate) async fn the_same_key_for_another_activity_is_new_work(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn the_same_key_for_another_activity_is_a_new_call(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     for (runs, activity) in [(1, "work"), (2, "other"), (2, "other"), (1, "work")] {
-        let told = world.send(wire, &Sent::new(activity, &metadata("k"), &json!({}))).await;
-        assert_eq!(told.output()["ran"], runs);
+        let response = fixture.send(wire, &TestCall::new(activity, &metadata("k"), &json!({}))).await;
+        assert_eq!(response.output()["ran"], runs);
     }
 }
 
-/// The key says what is the same; a sender that sends something else under it has made a mistake that only it can see.
-pub(crate) async fn what_came_with_a_duplicate_is_not_looked_at(wire: Wire) {
-    let world = World::new().await;
-    let first = world.send(wire, &work("k", json!({}))).await;
-    assert_eq!(world.send(wire, &work("k", json!({"do": "fail", "status": "ABORTED"}))).await, first);
-    assert_eq!(world.ran(), 1);
+/// The key identifies the call. If a sender uses one key for different inputs, only the sender can notice.
+pub(crate) async fn the_content_of_a_duplicate_is_not_examined(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let first = fixture.send(wire, &work("k", json!({}))).await;
+    assert_eq!(fixture.send(wire, &work("k", json!({"do": "fail", "status": "ABORTED"}))).await, first);
+    assert_eq!(fixture.runs(), 1);
 }
 
-pub(crate) async fn without_metadata_equal_bodies_are_one_piece_of_work(wire: Wire) {
-    let world = World::new().await;
-    let bare = |input: Value| Sent { metadata: Vec::new(), ..work("", input) };
-    let first = world.send(wire, &bare(json!({"n": 1}))).await;
-    assert_eq!(world.send(wire, &bare(json!({"n": 1}))).await, first);
-    assert_eq!(world.send(wire, &bare(json!({"n": 2}))).await.output()["ran"], 2);
-    let other = Sent { activity: "other".to_owned(), ..bare(json!({"n": 1})) };
-    assert_eq!(world.send(wire, &other).await.output()["ran"], 3);
-    let seen = world.does.seen.lock().unwrap().clone();
-    assert_eq!(seen[0], Metadata::of_body("work", br#"{"n":1}"#));
+pub(crate) async fn without_metadata_equal_inputs_are_one_call(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let without_metadata = |input: Value| TestCall { metadata: Vec::new(), ..work("", input) };
+    let first = fixture.send(wire, &without_metadata(json!({"n": 1}))).await;
+    assert_eq!(fixture.send(wire, &without_metadata(json!({"n": 1}))).await, first);
+    assert_eq!(fixture.send(wire, &without_metadata(json!({"n": 2}))).await.output()["ran"], 2);
+    let other = TestCall { activity: "other".to_owned(), ..without_metadata(json!({"n": 1})) };
+    assert_eq!(fixture.send(wire, &other).await.output()["ran"], 3);
+    let seen = fixture.handler.seen_metadata.lock().unwrap().clone();
+    assert_eq!(seen[0], Metadata::derive_from_body("work", br#"{"n":1}"#));
 }
 
 pub(crate) async fn all_seven_keys_reach_the_handler_as_they_were_sent(wire: Wire) {
-    let world = World::new().await;
-    let full = Metadata {
+    let fixture = ContractFixture::new().await;
+    let all_keys = Metadata {
         correlation_id: "order 7 ~!".to_owned(),
         retry_attempt: 4_294_967_295,
         deadline_epoch_ms: Some(i64::MAX),
@@ -77,7 +82,7 @@ pub(crate) async fn all_seven_keys_reach_the_handler_as_they_were_sent(wire: Wir
         parent_item_id: Some("item-3".to_owned()),
         ..metadata("k")
     };
-    world.send(wire, &Sent::new("work", &full, &json!({}))).await;
-    let seen = world.does.seen.lock().unwrap().clone();
-    assert_eq!(seen, [full]);
+    fixture.send(wire, &TestCall::new("work", &all_keys, &json!({}))).await;
+    let seen = fixture.handler.seen_metadata.lock().unwrap().clone();
+    assert_eq!(seen, [all_keys]);
 }

@@ -1,4 +1,4 @@
-//! What comes in wrong is refused for good, and nothing is done.
+//! Rules for invalid requests: they fail permanently, and nothing runs or is recorded.
 
 use abide_dispatch::metadata::{
     CORRELATION_ID, DEADLINE, DISPATCHED_AT, EXECUTION_ID, IDEMPOTENCY_KEY, PARENT_ITEM_ID, RETRY_ATTEMPT,
@@ -6,14 +6,14 @@ use abide_dispatch::metadata::{
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::wires::{Sent, Wire};
-use crate::world::{World, work};
+use crate::fixture::{ContractFixture, work};
+use crate::wires::{TestCall, Wire};
 
-pub(crate) async fn malformed_metadata_is_refused_before_anything_else_happens(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn malformed_metadata_is_rejected_before_anything_else(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     let long = "x".repeat(513);
-    let least = [(EXECUTION_ID, "e"), (IDEMPOTENCY_KEY, "k")];
-    let with = |key, value| [&least[..], &[(key, value)]].concat();
+    let required = [(EXECUTION_ID, "e"), (IDEMPOTENCY_KEY, "k")];
+    let with = |key, value| [&required[..], &[(key, value)]].concat();
     let mut cases = vec![
         vec![(EXECUTION_ID, "e")],
         vec![(IDEMPOTENCY_KEY, "k")],
@@ -36,55 +36,59 @@ pub(crate) async fn malformed_metadata_is_refused_before_anything_else_happens(w
     }
     for case in cases {
         let metadata = case.iter().map(|(key, value)| (*key, value.as_bytes().to_vec())).collect();
-        // The input is wrong as well: the metadata is told first.
+        // Malformed metadata is reported whatever the input is.
         for input in [Bytes::from_static(b"{}"), Bytes::from_static(br#"{"a": 1}"#)] {
-            let sent = Sent { metadata: Vec::clone(&metadata), input, ..work("", json!({})) };
-            let told = world.send(wire, &sent).await;
+            let call = TestCall { metadata: Vec::clone(&metadata), input, ..work("", json!({})) };
+            let response = fixture.send(wire, &call).await;
             assert_eq!(
-                (told.http, told.refusal()),
+                (response.http, response.refusal()),
                 (400, ("INVALID_ARGUMENT", "METADATA_MALFORMED")),
                 "{case:?}"
             );
-            assert_eq!(world.send(wire, &sent.probe()).await, told, "{case:?}");
+            assert_eq!(fixture.send(wire, &call.probe()).await, response, "{case:?}");
         }
     }
-    assert_eq!(world.ran(), 0);
+    assert_eq!(fixture.runs(), 0);
 }
 
-pub(crate) async fn an_input_that_is_no_json_is_refused(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn an_input_that_is_not_json_is_rejected(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     for input in ["{", "", "nul", "{\"a\": 1}}", "\u{feff}{}", "{'a': 1}"] {
-        let sent = Sent { input: Bytes::copy_from_slice(input.as_bytes()), ..work("k", json!({})) };
-        let told = world.send(wire, &sent).await;
-        assert_eq!((told.http, told.refusal()), (400, ("INVALID_ARGUMENT", "BODY_MALFORMED")), "{input}");
+        let call = TestCall { input: Bytes::copy_from_slice(input.as_bytes()), ..work("k", json!({})) };
+        let response = fixture.send(wire, &call).await;
+        assert_eq!(
+            (response.http, response.refusal()),
+            (400, ("INVALID_ARGUMENT", "BODY_MALFORMED")),
+            "{input}"
+        );
     }
-    assert_eq!(world.ran(), 0);
-    assert_eq!(world.send(wire, &work("k", json!({}))).await.output()["ran"], 1, "nothing was recorded");
+    assert_eq!(fixture.runs(), 0);
+    assert_eq!(fixture.send(wire, &work("k", json!({}))).await.output()["ran"], 1, "nothing was recorded");
 }
 
-pub(crate) async fn a_huge_body_is_refused_for_good(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn a_body_that_is_too_large_fails_permanently(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     let huge = work("k", json!("x".repeat(2 * 1024 * 1024)));
-    let told = world.send(wire, &huge).await;
-    // The library refuses a message by itself, without a reason.
+    let response = fixture.send(wire, &huge).await;
+    // The gRPC library rejects the message itself, without a reason.
     let (http, reason) = if wire == Wire::Grpc { (400, "") } else { (413, "BODY_TOO_LARGE") };
-    assert_eq!((told.http, told.refusal()), (http, ("OUT_OF_RANGE", reason)));
-    assert!(!told.failure().code.is_retryable());
-    // Within the body's limit, and over the input's.
+    assert_eq!((response.http, response.refusal()), (http, ("OUT_OF_RANGE", reason)));
+    assert!(!response.failure().code.is_retryable());
+    // Within the limit of bodies, but above that of inputs.
     let large = work("k", json!("x".repeat(1024 * 1024 + 1_000)));
-    let told = world.send(wire, &large).await;
-    assert_eq!((told.http, told.refusal()), (http, ("OUT_OF_RANGE", "BODY_TOO_LARGE")));
+    let response = fixture.send(wire, &large).await;
+    assert_eq!((response.http, response.refusal()), (http, ("OUT_OF_RANGE", "BODY_TOO_LARGE")));
     let largest = work("k", json!("x".repeat(1024 * 1024 - 2)));
-    assert!(world.send(wire, &largest).await.answer.is_ok());
-    assert_eq!(world.ran(), 1);
+    assert!(fixture.send(wire, &largest).await.result.is_ok());
+    assert_eq!(fixture.runs(), 1);
 }
 
-pub(crate) async fn an_input_nested_too_deep_is_refused(wire: Wire) {
-    let world = World::new().await;
+pub(crate) async fn an_input_nested_too_deep_is_rejected(wire: Wire) {
+    let fixture = ContractFixture::new().await;
     for depth in [65, 127, 128, 10_000] {
         let input = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        let sent = Sent { input: input.into(), ..work("k", json!({})) };
-        assert_eq!(world.send(wire, &sent).await.refusal(), ("INVALID_ARGUMENT", "BODY_MALFORMED"));
+        let call = TestCall { input: input.into(), ..work("k", json!({})) };
+        assert_eq!(fixture.send(wire, &call).await.refusal(), ("INVALID_ARGUMENT", "BODY_MALFORMED"));
     }
-    assert_eq!(world.ran(), 0);
+    assert_eq!(fixture.runs(), 0);
 }

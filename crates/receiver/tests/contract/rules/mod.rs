@@ -1,4 +1,4 @@
-//! The rules, by what they are about. Each takes a wire and knows nothing else of it.
+//! The rules by topic. Each is checked over the wire it is given, and knows nothing else of that wire.
 
 pub(crate) mod claims;
 pub(crate) mod commits;

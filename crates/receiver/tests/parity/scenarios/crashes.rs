@@ -1,227 +1,255 @@
-//! The process of the node dies at every commit of a run, right before it and right after it, and another takes over.
+//! The node process crashes at every commit of a run, right before it and right after it, and another takes over.
 //!
-//! In a run of three tasks the second fails once; in another run one task is refused for good and one is tried until its retries are used
-//! up; in a third one is cancelled and one runs into its deadline. So every transition of the journal is among the commits: promised and sent,
-//! answered, failed and to be tried again, sent again, settled, given up for each reason with its dead letter.
+//! In a run of three tasks the second fails once. In another run one task fails permanently, and one exhausts its
+//! retries. In a third run one task is cancelled, and one exceeds its deadline. So the commits contain every transition
+//! of the call journal: recorded and sent, completed, failed with a retry, sent again, settled, and dead-lettered for
+//! each reason.
 
 use std::collections::BTreeMap;
 
 use abide_dispatch::IdempotencyKey;
-use abide_dispatch::journal::FinalReason;
+use abide_dispatch::call_journal::FinalReason;
 use abide_runtime::run::CallState;
-use abide_store::tables::dispatches::DispatchState;
+use abide_store::tables::calls::CallRowState;
 use serde_json::{Value, json};
 
 use super::status;
-use crate::over::{Over, WORK};
-use crate::process::{Process, task, workflow};
-use crate::store::Death;
-use crate::work::Arrival;
-use crate::world::{World, recorded, settled};
+use crate::counting_handler::ReceivedRequest;
+use crate::crashing_store::CrashPoint;
+use crate::fixture::{ParityFixture, call_records, settled_calls};
+use crate::node_process::{NodeProcess, task, workflow};
+use crate::transport::{ParityTransport, WORK};
 
-/// Claiming the shard, beginning the run, an answer of each task, and a failure and another delivery of one.
+/// Taking the shard, starting the run, a result of each task, and a failure and another attempt of one.
 const COMMITS: u64 = 7;
-/// Claiming the shard, beginning the run, the end of both tasks, and two failures and other deliveries of one.
+/// Taking the shard, starting the run, the end of both tasks, and two failures and further attempts of one.
 const COMMITS_GIVEN_UP: u64 = 8;
-/// Claiming the shard, beginning the run, a refusal that cancels another call, and the end of the last.
+/// Taking the shard, starting the run, a failure that cancels another call, and the end of the last.
 const COMMITS_CUT_SHORT: u64 = 4;
-/// An undisturbed run has fewer, also if others are made beside it.
+/// An undisturbed run has fewer commits, even with those of other parts of the node.
 const COMMITS_MAX: u64 = 64;
 
 const BEFORE: &str = "before";
 const MOMENTS: [&str; 2] = [BEFORE, "after"];
 
-/// Where calls stood when the process died.
-type Records = BTreeMap<[u8; 32], (DispatchState, u32)>;
+/// State and attempt of open calls when the process crashed, by idempotency key.
+type Records = BTreeMap<IdempotencyKey, (CallRowState, u32)>;
 
-pub(crate) fn a_process_that_dies_at_any_commit_loses_and_repeats_nothing(over: Over) {
+pub(crate) fn a_crash_at_any_commit_loses_and_repeats_nothing(over: ParityTransport) {
     for moment in MOMENTS {
-        let met = at_every_commit(moment, COMMITS, |death, when| survived(over, death, when));
-        let met: Vec<_> = met.into_iter().flat_map(Records::into_values).collect();
-        let sent = met.iter().filter(|record| record.0 == DispatchState::Sent).count();
-        assert!(sent >= 4, "{moment}: four deliveries are recorded before they are made: {met:?}");
-        assert!(met.contains(&(DispatchState::Sent, 1)), "{moment}: {met:?}");
-        assert!(met.contains(&(DispatchState::FailedRetryable, 0)), "{moment}: {met:?}");
+        let observed =
+            at_every_commit(moment, COMMITS, |crash_point, when| survived(over, crash_point, when));
+        let observed: Vec<_> = observed.into_iter().flat_map(Records::into_values).collect();
+        let sent = observed.iter().filter(|record| record.0 == CallRowState::Sent).count();
+        assert!(sent >= 4, "{moment}: four attempts are recorded before they are made: {observed:?}");
+        assert!(observed.contains(&(CallRowState::Sent, 1)), "{moment}: {observed:?}");
+        assert!(observed.contains(&(CallRowState::FailedRetryable, 0)), "{moment}: {observed:?}");
     }
 }
 
-pub(crate) fn a_process_that_dies_at_any_commit_gives_up_once(over: Over) {
+pub(crate) fn a_crash_at_any_commit_dead_letters_once(over: ParityTransport) {
     for moment in MOMENTS {
-        let met = at_every_commit(moment, COMMITS_GIVEN_UP, |death, when| gave_up(over, death, when));
+        let observed =
+            at_every_commit(moment, COMMITS_GIVEN_UP, |crash_point, when| gave_up(over, crash_point, when));
         // After the end of the last call there may be nothing to commit.
-        let most = if moment == BEFORE { 1 } else { 2 };
-        for settled in 0..=most {
-            assert!(met.contains(&settled), "{moment}: it died with so many calls settled: {met:?}");
+        let settled_max = if moment == BEFORE { 1 } else { 2 };
+        for settled in 0..=settled_max {
+            assert!(
+                observed.contains(&settled),
+                "{moment}: no crash with {settled} settled calls: {observed:?}"
+            );
         }
     }
 }
 
-pub(crate) fn a_process_that_dies_at_any_commit_cancels_and_expires_once(over: Over) {
+pub(crate) fn a_crash_at_any_commit_cancels_and_expires_once(over: ParityTransport) {
     for moment in MOMENTS {
-        let met = at_every_commit(moment, COMMITS_CUT_SHORT, |death, when| cut_short(over, death, when));
+        let observed = at_every_commit(moment, COMMITS_CUT_SHORT, |crash_point, when| {
+            cut_short(over, crash_point, when)
+        });
         for settled in [0, 2] {
-            assert!(met.contains(&settled), "{moment}: it died with so many calls settled: {met:?}");
+            assert!(
+                observed.contains(&settled),
+                "{moment}: no crash with {settled} settled calls: {observed:?}"
+            );
         }
     }
 }
 
-/// Lets processes die at the first commit, at the second and so on, until one has nothing more to commit: what came of each.
+/// Crashes processes at the first commit, the second and so on, until one ends undisturbed. Returns what `survive`
+/// observed for each crash.
 fn at_every_commit<T>(
     moment: &str,
     commits: u64,
-    mut survive: impl FnMut(Death, &str) -> Option<T>,
+    mut survive: impl FnMut(CrashPoint, &str) -> Option<T>,
 ) -> Vec<T> {
-    let mut met = Vec::new();
+    let mut observed = Vec::new();
     for last in 1..COMMITS_MAX {
         let at = Box::new(move |number| number == last);
-        let death = if moment == BEFORE { Death::Before(at) } else { Death::After(at) };
-        match survive(death, &format!("dead {moment} commit {last}")) {
-            Some(one) => met.push(one),
+        let crash_point = if moment == BEFORE { CrashPoint::Before(at) } else { CrashPoint::After(at) };
+        match survive(crash_point, &format!("crash {moment} commit {last}")) {
+            Some(one) => observed.push(one),
             None => {
-                assert!(last > commits, "it could die {moment} {} commits only", last - 1);
-                return met;
+                assert!(last > commits, "only {} commits to crash {moment}", last - 1);
+                return observed;
             }
         }
     }
-    panic!("the run never ends");
+    panic!("the run does not end within {COMMITS_MAX} commits");
 }
 
-/// Lets a process die and another take over: where calls stood in between. Nothing if the run ended before.
-fn survived(over: Over, death: Death, when: &str) -> Option<Records> {
-    let (world, three) = (World::new(over), three_tasks());
-    let dying = world.mortal(&three, Some(death));
+/// Crashes a process and lets another take over. Returns the open calls in between, or `None` if the run ended before.
+fn survived(over: ParityTransport, crash_point: CrashPoint, when: &str) -> Option<Records> {
+    let fixture = ParityFixture::new(over);
+    let three = three_tasks();
+    let dying = fixture.start_until_crash(&three, Some(crash_point));
     if let Some(view) = dying.run("a", json!({})) {
         assert_eq!(view.output.as_deref(), Some(&result()), "undisturbed");
         return None;
     }
     drop(dying);
-    world.until_quiet();
-    let records = recorded(&world.rows);
-    let process = world.process(&three);
-    if !process.knows("a") {
-        assert!(records.is_empty(), "{when}: a call of no run");
+    fixture.wait_until_idle();
+    let records = call_records(&fixture.rows);
+    let process = fixture.process(&three);
+    if !process.has_instance("a") {
+        assert!(records.is_empty(), "{when}: a call without a run");
         process.start("a", json!({}));
     }
-    let view = process.ended("a");
+    let view = process.wait_for_end("a");
     assert_eq!((status(&view), view.output.as_deref()), ("Completed", Some(&result())), "{when}");
     assert_eq!(process.calls("a").len(), 3, "{when}");
     let last = |step: &str, record: Option<&(_, u32)>| {
         record.map_or(0, |(_, attempt)| attempt + 1).max(u32::from(step == "Two"))
     };
-    check_attempts(&world, &process, &records, last, when);
-    let effects = world.effects();
+    check_attempts(&fixture, &process, &records, last, when);
+    let effects = fixture.effect_counts();
     assert_eq!(effects.values().copied().collect::<Vec<_>>(), [1, 1, 1], "{when}: {effects:?}");
     Some(records)
 }
 
-/// Every delivery that there may have been is counted, and nothing else: which one of a step is its last follows from its record.
+/// Checks that every attempt that may have been made is counted, and nothing else. `last` derives the last attempt of a
+/// step from its record.
 fn check_attempts(
-    world: &World,
-    process: &Process,
+    fixture: &ParityFixture,
+    process: &NodeProcess,
     records: &Records,
-    last: fn(&str, Option<&(DispatchState, u32)>) -> u32,
+    last: fn(&str, Option<&(CallRowState, u32)>) -> u32,
     when: &str,
 ) {
-    let arrivals = world.arrivals();
+    let requests = fixture.requests();
     for call in process.calls("a") {
-        let (key, step) = (IdempotencyKey(call.idempotency_key).to_string(), &call.step);
+        let key = call.idempotency_key.to_string();
+        let step = &call.step;
         let last = last(step, records.get(&call.idempotency_key));
         assert_eq!(call.attempt, last, "{when}: attempts of {step} as recorded");
-        let told = arrivals.iter().filter(|arrival| arrival.key() == key.as_bytes());
-        let told: Vec<u32> = told.map(|arrival| arrival.attempt()).collect();
-        assert!(told.is_sorted_by(|one, next| one < next), "{when}: {step} was told {told:?}");
-        assert_eq!(told.last(), Some(&last), "{when}: {step} was told {told:?}");
+        let received = requests.iter().filter(|request| request.idempotency_key() == key.as_bytes());
+        let received: Vec<u32> = received.map(|request| request.attempt()).collect();
+        assert!(received.is_sorted_by(|one, next| one < next), "{when}: {step} got attempts {received:?}");
+        assert_eq!(received.last(), Some(&last), "{when}: {step} got attempts {received:?}");
     }
 }
 
-/// Lets a process die and another take over, in a run whose calls are given up: how many were settled in between. Nothing if the run ended
-/// before, and its dead letters were there.
-fn gave_up(over: Over, death: Death, when: &str) -> Option<usize> {
-    let (world, hopeless) = (World::new(over), hopeless_tasks());
-    let dying = world.mortal(&hopeless, Some(death));
+/// Crashes a process and lets another take over, in a run whose calls are dead-lettered. Returns the number of settled
+/// calls in between, or `None` if the run ended before and its dead letters were in the public table.
+fn gave_up(over: ParityTransport, crash_point: CrashPoint, when: &str) -> Option<usize> {
+    let fixture = ParityFixture::new(over);
+    let failing = hopeless_tasks();
+    let dying = fixture.start_until_crash(&failing, Some(crash_point));
     let undisturbed = dying.run("a", json!({})).is_some() && dying.is_shown();
     drop(dying);
-    world.until_quiet();
-    let (records, settled, arrived) = (recorded(&world.rows), settled(&world.rows), world.arrivals().len());
-    let process = world.process(&hopeless);
-    if !process.knows("a") {
-        assert!(records.is_empty(), "{when}: a call of no run");
+    fixture.wait_until_idle();
+    let records = call_records(&fixture.rows);
+    let settled = settled_calls(&fixture.rows);
+    let received = fixture.requests().len();
+    let process = fixture.process(&failing);
+    if !process.has_instance("a") {
+        assert!(records.is_empty(), "{when}: a call without a run");
         process.start("a", json!({}));
     }
-    check_given_up(&world, &process, when);
-    // A delivery that nobody will tell of uses up no retry.
-    let last = |step: &str, record: Option<&(DispatchState, _)>| {
-        let untold = record.is_some_and(|(state, _)| *state == DispatchState::Sent);
-        u32::from(untold) + if step == "Exhausted" { 2 } else { 0 }
+    check_given_up(&fixture, &process, when);
+    // An attempt whose outcome was lost with the process uses up no retry.
+    let last = |step: &str, record: Option<&(CallRowState, _)>| {
+        let is_lost = record.is_some_and(|(state, _)| *state == CallRowState::Sent);
+        u32::from(is_lost) + if step == "Exhausted" { 2 } else { 0 }
     };
-    check_attempts(&world, &process, &records, last, when);
-    let arrivals = world.arrivals();
-    let is_settled = |arrival: &&Arrival| settled.iter().any(|key| key.as_bytes() == arrival.key());
-    let again: Vec<_> = arrivals.iter().skip(arrived).filter(is_settled).collect();
-    assert!(again.is_empty(), "{when}: delivered although its end was recorded: {again:?}");
+    check_attempts(&fixture, &process, &records, last, when);
+    let requests = fixture.requests();
+    let is_settled =
+        |request: &&ReceivedRequest| settled.iter().any(|key| key.as_bytes() == request.idempotency_key());
+    let again: Vec<_> = requests.iter().skip(received).filter(is_settled).collect();
+    assert!(again.is_empty(), "{when}: sent although the call was settled: {again:?}");
     (!undisturbed).then_some(settled.len())
 }
 
-/// The run has ended as it should, and each call was given up for its reason, with one dead letter.
-fn check_given_up(world: &World, process: &Process, when: &str) {
-    let view = process.ended("a");
+/// Checks that the run ended as expected, and that each call failed for its reason, with one dead letter.
+fn check_given_up(fixture: &ParityFixture, process: &NodeProcess, when: &str) {
+    let view = process.wait_for_end("a");
     assert_eq!(
         (status(&view), view.output.as_deref()),
         ("Completed", Some(&json!("caught twice"))),
         "{when}"
     );
     let reasons = [("Begin", FinalReason::NonRetryable), ("Exhausted", FinalReason::RetryExhausted)];
-    let (calls, letters) = (process.calls("a"), process.letters("a"));
+    let calls = process.calls("a");
+    let letters = process.dead_letters("a");
     assert_eq!((calls.len(), letters.len()), (2, 2), "{when}: {letters:?}");
     for ((step, reason), call) in reasons.into_iter().zip(calls) {
-        let word = reason.as_str();
+        let terminal_reason = reason.as_str();
         assert_eq!((call.step.as_str(), &call.state), (step, &CallState::FailedFinal(reason)), "{when}");
-        let key = json!(IdempotencyKey(call.idempotency_key).to_string());
-        let own: Vec<_> = letters.iter().filter(|(_, message)| message["idempotencyKey"] == key).collect();
-        assert_eq!(own.len(), 1, "{when}: dead letters of {step}");
-        let (letter, message) = own[0];
-        assert_eq!(message["terminalReason"], word, "{when}: {step}");
+        let key = json!(call.idempotency_key.to_string());
+        let of_call: Vec<_> =
+            letters.iter().filter(|(_, message)| message["idempotencyKey"] == key).collect();
+        assert_eq!(of_call.len(), 1, "{when}: dead letters of {step}");
+        let (letter, message) = of_call[0];
+        assert_eq!(message["terminalReason"], terminal_reason, "{when}: {step}");
         assert_eq!(letter.dequeue_count, call.attempt + 1, "{when}: {step}");
     }
-    assert_eq!(world.effects().len(), 0, "{when}");
+    assert_eq!(fixture.effect_counts().len(), 0, "{when}");
 }
 
-/// As [`gave_up`], in a run of which one call is cancelled by another's failure, and one runs into its deadline.
-fn cut_short(over: Over, death: Death, when: &str) -> Option<usize> {
-    let (world, definition) = (World::new(over), waiting_tasks());
-    let dying = world.mortal(&definition, Some(death));
+/// Like [`gave_up`], in a run where the failure of one call cancels another, and a third exceeds its deadline.
+fn cut_short(over: ParityTransport, crash_point: CrashPoint, when: &str) -> Option<usize> {
+    let fixture = ParityFixture::new(over);
+    let definition = waiting_tasks();
+    let dying = fixture.start_until_crash(&definition, Some(crash_point));
     let undisturbed = dying.run("a", json!({})).is_some() && dying.is_shown();
     drop(dying);
-    world.until_quiet();
-    let settled = settled(&world.rows);
-    let process = world.process(&definition);
-    if !process.knows("a") {
-        assert!(recorded(&world.rows).is_empty(), "{when}: a call of no run");
+    fixture.wait_until_idle();
+    let settled = settled_calls(&fixture.rows);
+    let process = fixture.process(&definition);
+    if !process.has_instance("a") {
+        assert!(call_records(&fixture.rows).is_empty(), "{when}: a call without a run");
         process.start("a", json!({}));
     }
-    let view = process.ended("a");
+    let view = process.wait_for_end("a");
     assert_eq!(
         (status(&view), view.output.as_deref()),
         ("Completed", Some(&json!("caught twice"))),
         "{when}"
     );
-    let (calls, letters) = (process.calls("a"), process.letters("a"));
+    let calls = process.calls("a");
+    let letters = process.dead_letters("a");
     let mut reasons: Vec<_> = calls.iter().map(|call| (call.step.as_str(), call.state.clone())).collect();
     reasons.sort_by_key(|(step, _)| *step);
-    let given_up = |step, reason| (step, CallState::FailedFinal(reason));
+    let failed = |step, reason| (step, CallState::FailedFinal(reason));
     assert_eq!(
         reasons,
         [
-            given_up("Begin/branches/0/Hang", FinalReason::Cancelled),
-            given_up("Begin/branches/1/Fail", FinalReason::NonRetryable),
-            given_up("Late", FinalReason::DeadlineExpired),
+            failed("Begin/branches/0/Hang", FinalReason::Cancelled),
+            failed("Begin/branches/1/Fail", FinalReason::NonRetryable),
+            failed("Late", FinalReason::DeadlineExpired),
         ],
         "{when}"
     );
-    let mut told: Vec<_> = letters.iter().map(|(_, message)| message["terminalReason"].as_str()).collect();
-    told.sort_unstable();
-    assert_eq!(told, [Some("deadline_expired"), Some("non_retryable")], "{when}: cancelled is not failed");
-    assert_eq!(world.effects().len(), 0, "{when}");
+    let mut terminal_reasons: Vec<_> =
+        letters.iter().map(|(_, message)| message["terminalReason"].as_str()).collect();
+    terminal_reasons.sort_unstable();
+    assert_eq!(
+        terminal_reasons,
+        [Some("deadline_expired"), Some("non_retryable")],
+        "{when}: a cancelled call has no dead letter"
+    );
+    assert_eq!(fixture.effect_counts().len(), 0, "{when}");
     (!undisturbed).then_some(settled.len())
 }
 
@@ -231,16 +259,16 @@ fn three_tasks() -> Value {
         task["output"] = json!(format!("$.state.{}", input["step"].as_str().unwrap()));
         task
     };
-    let shaky = json!({"step": "two", "do": "fail", "status": "UNAVAILABLE", "times": 1});
+    let failing_once = json!({"step": "two", "do": "fail", "status": "UNAVAILABLE", "times": 1});
     workflow(&json!({
         "Begin": step(json!({"step": "one"}), "Two"),
-        "Two": step(shaky, "Three"),
+        "Two": step(failing_once, "Three"),
         "Three": step(json!({"step": "three"}), "Done"),
         "Done": {"type": "succeed", "output": ["$.state.one", "$.state.two", "$.state.three"]},
     }))
 }
 
-/// One task is refused for good, the other until its retries are used up, and both are caught.
+/// One task fails permanently, the other until its retries are exhausted, and both errors are caught.
 fn hopeless_tasks() -> Value {
     let failing = |status: &str, caught: &str| {
         let mut task = task(WORK, &json!({"do": "fail", "status": status}), 3, "Done");
@@ -255,7 +283,8 @@ fn hopeless_tasks() -> Value {
     }))
 }
 
-/// One task waits until the other's refusal cancels it; then one waits until its deadline. What waits is never let go.
+/// One task waits until the failure of another cancels it; then one waits until its deadline. No waiting handler is
+/// ever released.
 fn waiting_tasks() -> Value {
     let branch = |name: &str, input: &Value| {
         let states = json!({name: task(WORK, input, 500, "Out"), "Out": {"type": "succeed"}});

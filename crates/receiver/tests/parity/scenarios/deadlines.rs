@@ -1,18 +1,18 @@
-//! Deadlines: before it is sent, at the receiver, and none.
+//! Deadlines: passed before the call is sent, passed at the receiver, and absent.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_dispatch::journal::FinalReason;
-use abide_dispatch::{IdempotencyKey, Metadata};
+use abide_dispatch::Metadata;
+use abide_dispatch::call_journal::FinalReason;
 use abide_runtime::run::CallState;
 use serde_json::{Value, json};
 
 use super::{again, call_of, error, once, status, told};
-use crate::over::Over;
-use crate::process::one_task;
-use crate::store::Death;
-use crate::world::{World, is_recorded_as_sent, now};
+use crate::crashing_store::CrashPoint;
+use crate::fixture::{ParityFixture, is_recorded_as_sent, now};
+use crate::node_process::one_task;
+use crate::transport::ParityTransport;
 
 const AN_HOUR: Duration = Duration::from_secs(3_600);
 
@@ -22,27 +22,28 @@ fn limited(timeout: &str, attempts: u32) -> Value {
     definition
 }
 
-pub(crate) fn what_is_too_late_is_not_sent(over: Over) {
-    let world = World::new(over);
-    // The call is recorded, and the process dies before it is sent. When the next one begins it is too late.
+pub(crate) fn a_late_call_is_not_sent(over: ParityTransport) {
+    let fixture = ParityFixture::new(over);
+    // The call is recorded, and the process crashes before sending it. When the next process starts, it is too late.
     let definition = limited("PT0.05S", 5);
-    let rows = Arc::clone(&world.rows);
+    let rows = Arc::clone(&fixture.rows);
     let recorded = move |_| is_recorded_as_sent(&rows);
-    let dying = world.mortal(&definition, Some(Death::After(Box::new(recorded))));
-    assert!(dying.run("a", json!({})).is_none(), "it dies");
+    let dying = fixture.start_until_crash(&definition, Some(CrashPoint::After(Box::new(recorded))));
+    assert!(dying.run("a", json!({})).is_none(), "the process should crash");
     drop(dying);
     let late = now() + 50;
-    world.until("the deadline", || now() > late);
-    let process = world.process(&definition);
-    let view = process.ended("a");
+    fixture.wait_until("the deadline", || now() > late);
+    let process = fixture.process(&definition);
+    let view = process.wait_for_end("a");
     assert_eq!((status(&view), error(&view)), ("Failed", ("Timeout", false)));
     let calls = process.calls("a");
     assert_eq!(calls[0].state, CallState::FailedFinal(FinalReason::DeadlineExpired));
-    let letters = process.letters("a");
+    let letters = process.dead_letters("a");
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].1["terminalReason"], "deadline_expired");
-    // Nor does a transport send it that is given it all the same.
-    let (at, key) = (now(), IdempotencyKey(calls[0].idempotency_key).to_string());
+    // A transport that gets the call nevertheless does not send it either.
+    let at = now();
+    let key = calls[0].idempotency_key.to_string();
     let metadata = Metadata {
         correlation_id: "order-7".to_owned(),
         execution_id: "a/1".to_owned(),
@@ -53,39 +54,43 @@ pub(crate) fn what_is_too_late_is_not_sent(over: Over) {
         parent_item_id: None,
     };
     let call = call_of(metadata, &json!({"step": "charge"}));
-    assert_eq!(told(&process.deliver(call).unwrap_err()), ("DeadlineExceeded", false));
-    assert_eq!((world.arrivals(), world.book().ran()), (vec![], vec![]), "nothing was sent");
+    assert_eq!(told(&process.invoke(call).unwrap_err()), ("DeadlineExceeded", false));
+    assert_eq!((fixture.requests(), fixture.activity_log().handled()), (vec![], vec![]), "nothing was sent");
 }
 
-pub(crate) fn what_arrives_too_late_is_not_run(over: Over) {
-    let world = World::new(over);
-    let process = world.process(&limited("PT1H", 2));
-    world.set_ahead(AN_HOUR * 2);
+pub(crate) fn a_call_that_arrives_late_is_not_run(over: ParityTransport) {
+    let fixture = ParityFixture::new(over);
+    let process = fixture.process(&limited("PT1H", 2));
+    fixture.set_ahead(AN_HOUR * 2);
     let view = process.run("a", json!({})).unwrap();
     assert_eq!(
         (status(&view), error(&view)),
         ("Failed", ("DEADLINE_EXPIRED", true)),
-        "retried, and given up"
+        "retried, then dead-lettered"
     );
-    let arrivals = world.arrivals();
-    assert!(arrivals.iter().all(|arrival| arrival.has_deadline()));
-    assert_eq!(arrivals.iter().map(|arrival| arrival.attempt()).collect::<Vec<_>>(), [0, 1]);
-    let letters = process.letters("a");
+    let requests = fixture.requests();
+    assert!(requests.iter().all(|request| request.has_deadline()));
+    assert_eq!(requests.iter().map(|request| request.attempt()).collect::<Vec<_>>(), [0, 1]);
+    let letters = process.dead_letters("a");
     assert_eq!(letters[0].1["lastStatus"], "504 DEADLINE_EXCEEDED");
-    assert_eq!(world.book().ran(), [], "it was not run");
-    world.set_ahead(Duration::ZERO);
+    assert_eq!(fixture.activity_log().handled(), [], "the handler did not run");
+    fixture.set_ahead(Duration::ZERO);
     let charge = json!({"step": "charge"});
-    assert_eq!(process.deliver(again(&arrivals[0], &charge)).unwrap(), once(&charge["step"]), "nor recorded");
+    assert_eq!(
+        process.invoke(again(&requests[0], &charge)).unwrap(),
+        once(&charge["step"]),
+        "the failure was not recorded"
+    );
 }
 
-pub(crate) fn without_a_deadline_nothing_is_too_late(over: Over) {
-    let world = World::new(over);
-    let process = world.process(&one_task(&json!({"step": "charge"}), 1));
-    world.set_ahead(AN_HOUR * 24 * 365);
+pub(crate) fn without_a_deadline_no_call_is_late(over: ParityTransport) {
+    let fixture = ParityFixture::new(over);
+    let process = fixture.process(&one_task(&json!({"step": "charge"}), 1));
+    fixture.set_ahead(AN_HOUR * 24 * 365);
     let view = process.run("a", json!({})).unwrap();
     assert_eq!((status(&view), view.output.as_deref()), ("Completed", Some(&once(&json!("charge")))));
-    let arrivals = world.arrivals();
-    assert_eq!(arrivals.len(), 1);
-    assert!(!arrivals[0].has_deadline(), "{:?}", arrivals[0]);
-    assert_eq!(world.book().ran()[0].deadline_epoch_ms, None);
+    let requests = fixture.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(!requests[0].has_deadline(), "{:?}", requests[0]);
+    assert_eq!(fixture.activity_log().handled()[0].deadline_epoch_ms, None);
 }

@@ -1,4 +1,4 @@
-//! The scenarios, by what they are about.
+//! The scenarios by topic, and what they share.
 
 pub(crate) mod crashes;
 pub(crate) mod deadlines;
@@ -11,33 +11,34 @@ pub(crate) mod statuses;
 
 use std::sync::Arc;
 
-use abide_dispatch::{Call, Failure, Metadata};
+use abide_dispatch::{CallAttempt, CallFailure, Metadata};
 use abide_runtime::{RunView, ViewStatus};
 use abide_workflow::Status;
 use serde_json::{Value, json};
 
-use crate::over::WORK;
-use crate::work::Arrival;
+use crate::counting_handler::ReceivedRequest;
+use crate::transport::WORK;
 
-/// The delivery that arrived, once more.
-fn again(arrival: &Arrival, input: &Value) -> Call {
-    call_of(arrival.metadata(), input)
+/// The same attempt as the received one.
+fn again(request: &ReceivedRequest, input: &Value) -> CallAttempt {
+    call_of(request.metadata(), input)
 }
 
-fn call_of(metadata: Metadata, input: &Value) -> Call {
-    let (activity, input) = (WORK.to_owned(), Arc::new(input.clone()));
-    Call {
+fn call_of(metadata: Metadata, input: &Value) -> CallAttempt {
+    let activity = WORK.to_owned();
+    let input = Arc::new(input.clone());
+    CallAttempt {
         activity,
         input,
         metadata,
         attempt_timeout_ms: 10_000,
-        ask_first: false,
-        secrets: Vec::new(),
-        waited: std::time::Duration::ZERO,
+        probe_first: false,
+        secret_pointers: Vec::new(),
+        elapsed_since_dispatch: std::time::Duration::ZERO,
     }
 }
 
-/// What an activity answers that did its work once.
+/// The output of an activity that had its effect once.
 fn once(step: &Value) -> Value {
     json!({"step": step, "times": 1})
 }
@@ -52,13 +53,13 @@ fn status(view: &RunView) -> &'static str {
     }
 }
 
-/// Code, and whether another delivery may help.
-fn told(failure: &Failure) -> (&str, bool) {
+/// The code, and whether the failure is retryable.
+fn told(failure: &CallFailure) -> (&str, bool) {
     (&failure.code, failure.retryable)
 }
 
-/// Code of what a run failed with, and whether another delivery might have helped.
+/// The code of a run's error, and whether it was retryable.
 fn error(view: &RunView) -> (&str, bool) {
-    let error = view.error.as_ref().expect("the run failed");
+    let error = view.error.as_ref().expect("the run should have failed");
     (&error.code, error.retryable)
 }

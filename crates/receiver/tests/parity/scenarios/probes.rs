@@ -1,47 +1,48 @@
-//! A delivery that nobody answered: whoever can be asked is asked before it is given the work again.
+//! Probes: after an attempt without a response, the node probes the receiver before it repeats the attempt.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::{once, status};
-use crate::over::Over;
-use crate::process::one_task;
-use crate::store::Death;
-use crate::world::{World, is_recorded_as_sent};
+use crate::crashing_store::CrashPoint;
+use crate::fixture::{ParityFixture, is_recorded_as_sent};
+use crate::node_process::one_task;
+use crate::transport::ParityTransport;
 
-/// Why there is nothing to play.
-pub(crate) fn cannot_be_asked(over: Over) -> Option<&'static str> {
-    let why = "there is no wire that an answer could be lost on; what is in process is called again, and its record answers";
-    (over == Over::Local).then_some(why)
+/// Why the scenario is skipped for LOCAL.
+pub(crate) fn cannot_be_probed(over: ParityTransport) -> Option<&'static str> {
+    let reason = "no response can be lost without a wire; the activity is called again in process and returns its recorded result";
+    (over == ParityTransport::Local).then_some(reason)
 }
 
-pub(crate) fn an_unanswered_delivery_is_asked_for_before_it_is_repeated(over: Over) {
-    // It ran, and the process died before the answer was durable.
-    let world = World::with_probe(over, true);
-    let book = Arc::clone(world.book());
-    let answered = move |_| !book.ran().is_empty();
-    let asked = after_death(&world, Death::Before(Box::new(answered)));
-    assert_eq!(asked, [(false, 0), (true, 1)], "asked, and not sent again");
-    // It was recorded, and the process died before it was sent.
-    let world = World::with_probe(over, true);
-    let rows = Arc::clone(&world.rows);
+pub(crate) fn an_attempt_without_a_response_is_probed_before_it_is_repeated(over: ParityTransport) {
+    // The activity ran, and the process crashed before the result was durable.
+    let fixture = ParityFixture::with_probe(over, true);
+    let log = Arc::clone(fixture.activity_log());
+    let has_run = move |_| !log.handled().is_empty();
+    let received = after_death(&fixture, CrashPoint::Before(Box::new(has_run)));
+    assert_eq!(received, [(false, 0), (true, 1)], "probed, and not sent again");
+    // The attempt was recorded, and the process crashed before sending it.
+    let fixture = ParityFixture::with_probe(over, true);
+    let rows = Arc::clone(&fixture.rows);
     let recorded = move |_| is_recorded_as_sent(&rows);
-    let asked = after_death(&world, Death::After(Box::new(recorded)));
-    assert_eq!(asked, [(true, 1), (false, 1)], "asked, and then sent");
+    let received = after_death(&fixture, CrashPoint::After(Box::new(recorded)));
+    assert_eq!(received, [(true, 1), (false, 1)], "probed, and then sent");
 }
 
-/// What arrived when the run has ended: whether it was a question, and after how many deliveries.
-fn after_death(world: &World, death: Death) -> Vec<(bool, u32)> {
+/// Crashes a process, lets another end the run, and returns the received requests: whether each is a probe, and its
+/// attempt number.
+fn after_death(fixture: &ParityFixture, crash_point: CrashPoint) -> Vec<(bool, u32)> {
     let definition = one_task(&json!({"step": "charge"}), 3);
-    let dying = world.mortal(&definition, Some(death));
-    assert!(dying.run("a", json!({})).is_none(), "it dies");
+    let dying = fixture.start_until_crash(&definition, Some(crash_point));
+    assert!(dying.run("a", json!({})).is_none(), "the process should crash");
     drop(dying);
-    world.until_quiet();
-    let process = world.process(&definition);
-    let view = process.ended("a");
+    fixture.wait_until_idle();
+    let process = fixture.process(&definition);
+    let view = process.wait_for_end("a");
     assert_eq!((status(&view), view.output.as_deref()), ("Completed", Some(&once(&json!("charge")))));
-    assert_eq!(world.book().ran().len(), 1);
-    assert_eq!(world.effects().into_values().collect::<Vec<_>>(), [1]);
-    world.arrivals().iter().map(|arrival| (arrival.probe, arrival.attempt())).collect()
+    assert_eq!(fixture.activity_log().handled().len(), 1);
+    assert_eq!(fixture.effect_counts().into_values().collect::<Vec<_>>(), [1]);
+    fixture.requests().iter().map(|request| (request.probe, request.attempt())).collect()
 }

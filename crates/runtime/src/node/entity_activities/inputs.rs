@@ -1,26 +1,28 @@
-//! What the activities of entities are given: its schemas, and up to which event is meant.
+//! The inputs of the entity activities: their schemas, and the range of events they mean.
+//!
+//! Nothing is executed here.
 
 use serde_json::{Value, json};
 
-/// Which events are meant. A position that is null means none: so says `entity.get` when there are none, and what is recorded after that
-/// look must not be taken for what was seen.
+/// The last event an activity means. A position that is null means no event: `entity.get` returns null when there are
+/// none, and events recorded after that must not be mistaken for events the workflow has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum UpTo {
+pub(super) enum EventBound {
     Everything,
     Position(u64),
     Nothing,
 }
 
-impl UpTo {
-    pub(super) fn of(input: &Value) -> Self {
+impl EventBound {
+    pub(super) fn parse(input: &Value) -> Self {
         match input.get("upTo") {
             None => Self::Everything,
             Some(position) => position.as_u64().map_or(Self::Nothing, Self::Position),
         }
     }
 
-    /// The position after the last event that is meant.
-    pub(super) fn until(self, first: u64, next: u64) -> u64 {
+    /// The position after the last event, within the events that exist.
+    pub(super) fn end_position(self, first: u64, next: u64) -> u64 {
         match self {
             Self::Everything => next,
             Self::Position(position) => position.saturating_add(1).min(next).max(first),
@@ -29,14 +31,14 @@ impl UpTo {
     }
 }
 
-pub(super) fn named_schema() -> Value {
+pub(super) fn entity_schema() -> Value {
     json!({
         "type": "object", "required": ["entityId"],
         "properties": {
             "entityId": {"type": "string", "description": "The entity's key."},
             "entityType": {
                 "type": "string",
-                "description": "The entity's type; without it, the one entity that has the key.",
+                "description": "The entity's type. If it is absent, the only entity with this key is meant.",
             },
         },
     })
@@ -45,11 +47,11 @@ pub(super) fn named_schema() -> Value {
 pub(super) fn up_to_schema() -> Value {
     json!({
         "type": ["integer", "null"], "minimum": 0,
-        "description": "Only events up to this position, itself included, as lastPosition of entity.get has it; null means no event, and without it all are meant.",
+        "description": "Only events up to and including this position, as in lastPosition of entity.get. Null means no event. If it is absent, all events are meant.",
     })
 }
 
-pub(super) fn asked_schema() -> Value {
+pub(super) fn operation_schema() -> Value {
     json!({
         "type": "object", "required": ["entityType", "entityId", "operation"],
         "properties": {
@@ -57,10 +59,10 @@ pub(super) fn asked_schema() -> Value {
             "entityId": {"type": "string", "description": "The entity's key."},
             "operation": {
                 "type": "string", "minLength": 1, "maxLength": 128,
-                "description": "RecordEvent, GetEvents, Clear, GetState, or one of the entity's kind.",
+                "description": "RecordEvent, GetEvents, Clear, GetState, or an operation of the entity's kind.",
             },
             "input": {
-                "description": "The operation's input. For GetEvents {from, limit}: the first position, and 1 to 1000 events, 100 without it; the answer is {events: [{position, recordedAtUtc, event}], nextPosition}. For Clear {upTo}: the last position that is cleared.",
+                "description": "The operation's input. For GetEvents {from, limit}: the first position, and 1 to 1000 events (default 100); the result is {events: [{position, recordedAtUtc, event}], nextPosition}. For Clear {upTo}: the last position that is cleared.",
             },
         },
     })
@@ -72,10 +74,10 @@ mod tests {
 
     #[test]
     fn a_position_means_the_events_up_to_it_and_null_means_none() {
-        let until = |input: Value| UpTo::of(&input).until(3, 7);
-        assert_eq!(until(json!({})), 7);
-        assert_eq!(until(json!({"upTo": 4})), 5);
-        assert_eq!((until(json!({"upTo": 0})), until(json!({"upTo": u64::MAX}))), (3, 7));
-        assert_eq!(until(json!({"upTo": null})), 3);
+        let end = |input: Value| EventBound::parse(&input).end_position(3, 7);
+        assert_eq!(end(json!({})), 7);
+        assert_eq!(end(json!({"upTo": 4})), 5);
+        assert_eq!((end(json!({"upTo": 0})), end(json!({"upTo": u64::MAX}))), (3, 7));
+        assert_eq!(end(json!({"upTo": null})), 3);
     }
 }

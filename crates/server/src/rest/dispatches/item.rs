@@ -1,28 +1,24 @@
-//! A call as clients read it. What the activity was given is not shown: it may hold what operators must not see.
+//! The JSON of a call. The call's input is not shown: it may contain data that operators must not see.
 
-use abide_dispatch::IdempotencyKey;
-use abide_runtime::run::{CallState, JournaledCall};
+use abide_runtime::run::{CallRecord, CallState};
 use abide_workflow::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::envelope::Text;
+use crate::response::Text;
 
-/// Every state a call can have.
 pub(super) const STATES: &[&str] = &["PENDING", "SENT", "FAILED_RETRYABLE", "ACKED", "FAILED_FINAL"];
 
-/// The state of this name.
-pub(super) fn state(name: &str) -> Option<&'static str> {
+pub(super) fn parse_state(name: &str) -> Option<&'static str> {
     STATES.iter().copied().find(|state| *state == name)
 }
 
-/// Whether a call in this state may still be delivered.
+/// True if a call in this state may still be sent.
 pub(super) fn is_open(state: &str) -> bool {
     !matches!(state, "ACKED" | "FAILED_FINAL")
 }
 
-/// The name of a call's state.
-pub(super) fn state_of(call: &JournaledCall) -> &'static str {
+pub(super) fn state_name(call: &CallRecord) -> &'static str {
     match call.state {
         CallState::Pending => "PENDING",
         CallState::Sent => "SENT",
@@ -32,55 +28,56 @@ pub(super) fn state_of(call: &JournaledCall) -> &'static str {
     }
 }
 
-/// A call of an activity.
+/// An activity call.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "DispatchItem")]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ItemJson {
+pub(super) struct CallItemJson {
     execution_id: String,
     instance_id: String,
-    /// The path of the state that calls.
+    /// The path of the state that makes the call.
     step: String,
     activity: String,
-    /// By which receivers tell a repeat from new work.
+    /// The key by which receivers recognise a repeated attempt.
     idempotency_key: String,
     #[schemars(extend("enum" = STATES))]
     state: &'static str,
-    /// The last delivery there may have been, from 0, as receivers are told it.
+    /// The number of the last attempt that may have been sent, from 0, as receivers see it.
     attempt: u32,
     created_at_utc: Text<Timestamp>,
-    /// When it may have been sent last; null if it surely was not.
+    /// When it may have been sent last; null if it certainly was not sent.
     sent_at_utc: Option<Text<Timestamp>>,
     settled_at_utc: Option<Text<Timestamp>>,
-    /// When it is given up, retries included; not kept of settled calls.
+    /// When the call fails permanently, retries included; not retained for settled calls.
     deadline_at_utc: Option<Text<Timestamp>>,
-    /// When it is delivered again, if it waits for that.
+    /// When the next attempt is due, if the call waits for one.
     next_attempt_at_utc: Option<Text<Timestamp>>,
-    /// How it is sent; `local` is in the server itself.
+    /// `local` means in the server itself.
     transport: String,
     target: Option<String>,
-    /// Why it failed last, also if it succeeded then.
+    /// The last failure, even if a later attempt succeeded.
     last_error: Option<String>,
-    /// What the wire said of that.
+    /// The wire status of the last failure.
     last_status: Option<String>,
-    /// Why it was given up: `retry_exhausted`, `non_retryable`, `deadline_expired`, `cancelled` or `poison`.
+    /// Why the call failed permanently: `retry_exhausted`, `non_retryable`, `deadline_expired`, `cancelled` or
+    /// `poison`.
     terminal_reason: Option<&'static str>,
 }
 
-impl ItemJson {
-    pub(super) fn of(call: &JournaledCall) -> Self {
+impl CallItemJson {
+    pub(super) fn of(call: &CallRecord) -> Self {
         let (transport, target) = call.transport_and_target();
         let terminal_reason = match &call.state {
             CallState::FailedFinal(reason) => Some(reason.as_str()),
             _ => None,
         };
         Self {
-            execution_id: format!("{}/{}", call.instance_id, call.run.0),
+            execution_id: format!("{}/{}", call.instance_id, call.run_number),
             instance_id: call.instance_id.clone(),
             step: call.step.clone(),
             activity: call.activity.clone(),
-            idempotency_key: IdempotencyKey(call.idempotency_key).to_string(),
-            state: state_of(call),
+            idempotency_key: call.idempotency_key.to_string(),
+            state: state_name(call),
             attempt: call.attempt,
             created_at_utc: Text(call.created_at),
             sent_at_utc: call.sent_at.map(Text),

@@ -1,9 +1,10 @@
-//! `GET /api/dispatches/{instanceId}/{run}/{idempotencyKey}`: one call, and what the history tells of it.
+//! `GET /api/dispatches/{instanceId}/{run}/{idempotencyKey}`: shows one call with its attempts and history events.
 
-use abide_runtime::hands::Store;
-use abide_runtime::node::ShowError;
-use abide_runtime::run::{CallReader, CallState, JournaledCall, NumberedRun, SettledPlace, TaskEvent};
-use abide_store::tables::dispatches::{DeliveryEnd, PastDelivery};
+use abide_ids::{IdempotencyKey, TurnNumber};
+use abide_runtime::node::RunReadError;
+use abide_runtime::run::{CallReader, CallRecord, CallState, RunRef, SettledCallCursor, TaskEvent};
+use abide_store::Store;
+use abide_store::tables::calls::{AttemptEnd, PastAttempt};
 use abide_workflow::{InstanceId, RunNumber, Timestamp};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,80 +12,81 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::item::ItemJson;
+use super::item::CallItemJson;
+use crate::api_request::ApiRequest;
 use crate::app::App;
-use crate::asked::Asked;
-use crate::envelope::Text;
 use crate::error::ApiError;
-use crate::openapi::{Answer, Field, Kind, Operation};
+use crate::openapi::{Field, FieldKind, OperationSpec, ResponseSpec};
+use crate::response::Text;
 use crate::rest::instances::INSTANCE_ID;
 
 const INSTANCE: Field = Field { name: "instanceId", ..INSTANCE_ID };
 const RUN: Field =
-    Field::required("run", Kind::RUN_NUMBER, "The number of one of its runs that is still kept.");
+    Field::required("run", FieldKind::RUN_NUMBER, "The number of one of the instance's retained runs.");
 const KEY: Field = Field::required(
     "idempotencyKey",
-    Kind::Pattern { pattern: "^[0-9a-f]{64}$", chars_max: 64 },
-    "The key of the call.",
+    FieldKind::Pattern { pattern: "^[0-9a-f]{64}$", chars_max: 64 },
+    "The idempotency key of the call.",
 );
 
-pub(in crate::rest) const SHOW: Operation = Operation {
+pub(in crate::rest) const SHOW: OperationSpec = OperationSpec {
     id: "showDispatch",
     tag: "Dispatches",
-    about: "Shows a call of an activity, with each delivery that its history tells of.",
+    about: "Shows an activity call with its attempts and its history events.",
     path: &[INSTANCE, RUN, KEY],
-    answers: &[Answer::data::<CallJson>(200, "The call.")],
-    refuses: &[404],
-    ..Operation::NONE
+    responses: &[ResponseSpec::enveloped::<CallJson>(200, "The call.")],
+    error_statuses: &[404],
+    ..OperationSpec::EMPTY
 };
 
-/// A call of an activity, with what the history tells of it.
+/// An activity call with its attempts and its history events.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Dispatch")]
 struct CallJson {
     #[serde(flatten)]
-    item: ItemJson,
-    /// In order: that it was asked for, each delivery that failed, its answer.
-    attempts: Vec<AttemptJson>,
-    /// Every delivery there may have been, at most the last 33, in order.
-    deliveries: Vec<DeliveryJson>,
+    item: CallItemJson,
+    /// The history events of the call in order: its scheduling, each failed attempt, its result.
+    attempts: Vec<CallEventJson>,
+    /// The last attempts that may have been sent, at most 33, in order.
+    deliveries: Vec<CallAttemptJson>,
 }
 
-/// A delivery of a call.
+/// An attempt of a call.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "DispatchDelivery")]
 #[serde(rename_all = "camelCase")]
-struct DeliveryJson {
-    /// Its number, from 0, as receivers are told it.
+struct CallAttemptJson {
+    /// The number of the attempt, from 0, as receivers see it.
     attempt: u32,
-    /// When it was recorded as sent; it may have waited for its turn since.
+    /// When it was recorded as sent; it may have waited for a permit after that.
     sent_at_utc: Text<Timestamp>,
-    /// When it was over; null while it is out.
+    /// When it ended; null while it is in flight.
     ended_at_utc: Option<Text<Timestamp>>,
-    /// `underWay`; `succeeded`; `failed`: whoever was called said so; `unanswered`: nobody knows whether the activity ran; `orphaned`: its sender died; `notSent`: it never left.
+    /// `underWay`: in flight; `succeeded`; `failed`: the receiver, or something in front of it, reported a failure;
+    /// `unanswered`: it is unknown whether the activity ran; `orphaned`: the sender died; `notSent`: it was never sent.
     #[schemars(extend("enum" = OUTCOMES))]
     outcome: &'static str,
 }
 
 const OUTCOMES: &[&str] = &["underWay", "succeeded", "failed", "unanswered", "orphaned", "notSent"];
 
-impl DeliveryJson {
-    fn past(past: &PastDelivery) -> Self {
+impl CallAttemptJson {
+    fn ended(past: &PastAttempt) -> Self {
         Self {
             attempt: past.attempt,
-            sent_at_utc: Text(Timestamp(past.sent_at)),
-            ended_at_utc: Some(Text(Timestamp(past.ended_at))),
+            sent_at_utc: Text(past.sent_at),
+            ended_at_utc: Some(Text(past.ended_at)),
             outcome: match past.end {
-                DeliveryEnd::Failed => "failed",
-                DeliveryEnd::Unanswered => "unanswered",
-                DeliveryEnd::Orphaned => "orphaned",
-                DeliveryEnd::NotSent => "notSent",
+                AttemptEnd::Failed => "failed",
+                AttemptEnd::Unanswered => "unanswered",
+                AttemptEnd::Orphaned => "orphaned",
+                AttemptEnd::NotSent => "notSent",
             },
         }
     }
 
-    /// The delivery that is out, or that succeeded.
-    fn last(call: &JournaledCall) -> Option<Self> {
+    /// The attempt that is in flight or that succeeded.
+    fn latest(call: &CallRecord) -> Option<Self> {
         let outcome = match call.state {
             CallState::Sent => "underWay",
             CallState::Acked => "succeeded",
@@ -98,123 +100,116 @@ impl DeliveryJson {
         })
     }
 
-    fn all(call: &JournaledCall) -> Vec<Self> {
-        call.past.iter().map(Self::past).chain(Self::last(call)).collect()
+    fn all(call: &CallRecord) -> Vec<Self> {
+        call.past_attempts.iter().map(Self::ended).chain(Self::latest(call)).collect()
     }
 }
 
-/// What the history tells of a call.
+/// A history event of a call.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "DispatchAttempt")]
 #[serde(rename_all = "camelCase")]
-struct AttemptJson {
-    /// Its number in the history.
+struct CallEventJson {
+    /// The event's number in the history.
     sequence: u64,
     #[schemars(extend("format" = "date-time"))]
     timestamp: String,
     /// `TaskScheduled`, `TaskFailed` or `TaskCompleted`.
     event_type: &'static str,
-    /// The delivery that failed, from 0.
+    /// The number of the failed attempt, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
-    /// Why it failed.
+    /// Why the attempt failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
-    /// When it was to be delivered again; absent if it was not.
+    /// When the next attempt was due; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     retry_at_utc: Option<String>,
-    /// Nobody waited for it any more.
+    /// Set if the run no longer waited for the result.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
 }
 
-/// Pages of a run looked at at once.
-const LOOK_PAGES: usize = 100;
-/// What is told of one call at most; its definition allows a thousand deliveries.
-const TOLD_MAX: usize = 2_000;
+/// History pages of a run read at once.
+const SCAN_PAGES: usize = 100;
+/// The maximum number of events shown for one call; a definition allows a thousand attempts.
+const EVENTS_MAX: usize = 2_000;
 
-/// Shows one.
-pub(in crate::rest) async fn show<S: Store>(app: &App<S>, asked: &mut Asked) -> Result<Response, ApiError> {
-    let [] = asked.query([])?;
-    let id = asked.part(&INSTANCE).await?;
+pub(in crate::rest) async fn show<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+) -> Result<Response, ApiError> {
+    let [] = request.raw_query([])?;
+    let id = request.checked_path_param(&INSTANCE).await?;
     let id = InstanceId::new(id).map_err(|error| ApiError::invalid(INSTANCE.name, error.to_string()))?;
-    let run = RUN.run_number(&asked.part(&RUN).await?)?;
-    let key = asked.part(&KEY).await?;
-    let key =
-        read_key(&key).ok_or_else(|| ApiError::invalid(KEY.name, "it must be 64 hexadecimal digits"))?;
-    let found = app.in_time(find(app, &id, run, key)).await??;
-    let (call, told) = found.ok_or_else(|| ApiError::not_found("there is no such call"))?;
+    let run = RUN.parse_run_number(&request.checked_path_param(&RUN).await?)?;
+    let key = request.checked_path_param(&KEY).await?;
+    let key = IdempotencyKey::parse(&key)
+        .ok_or_else(|| ApiError::invalid(KEY.name, "must be 64 lower-case hexadecimal digits"))?;
+    let found = app.with_timeout(find_call(app, &id, run, key)).await??;
+    let (call, events) = found.ok_or_else(|| ApiError::not_found("call not found"))?;
     let data = CallJson {
-        item: ItemJson::of(&call),
-        attempts: told.iter().map(AttemptJson::of).collect(),
-        deliveries: DeliveryJson::all(&call),
+        item: CallItemJson::of(&call),
+        attempts: events.iter().map(CallEventJson::of).collect(),
+        deliveries: CallAttemptJson::all(&call),
     };
-    Ok(asked.succeed(StatusCode::OK, app.now(), &data))
+    Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-async fn find<S: Store>(
+async fn find_call<S: Store>(
     app: &App<S>,
     id: &InstanceId,
     run: RunNumber,
-    key: [u8; 32],
-) -> Result<Option<(JournaledCall, Vec<TaskEvent>)>, ShowError> {
+    key: IdempotencyKey,
+) -> Result<Option<(CallRecord, Vec<TaskEvent>)>, RunReadError> {
     let node = app.node();
-    let Some(reader) = node.calls_of(node.shard_of_instance(id)) else { return Ok(None) };
-    let Some(run) = reader.run(id, Some(run)).await? else { return Ok(None) };
-    // The record first: it is gone only when a page has what is kept of it.
+    let Some(reader) = node.call_reader(node.shard_of_instance(id)) else { return Ok(None) };
+    let Some(run) = reader.find_run(id, Some(run)).await? else { return Ok(None) };
+    // The open record first: it is deleted only when a history page has the settled call.
     let (call, last_page) = match reader.open_call(&run, key).await? {
-        Some(call) => (call, u64::MAX),
-        None => match settled(&reader, &run, key).await? {
-            Some((place, call)) => (call, place.page),
+        Some(call) => (call, None),
+        None => match find_settled(&reader, &run, key).await? {
+            Some((position, call)) => (call, Some(position.page)),
             None => return Ok(None),
         },
     };
-    let (mut told, mut next) = (Vec::new(), Some(1));
-    while let Some(page) = next.filter(|page| *page <= last_page && told.len() < TOLD_MAX) {
-        let (more, after) = reader.told(&run, call.command, page, LOOK_PAGES).await?;
-        told.extend(more);
+    let mut events = Vec::new();
+    let mut next = Some(TurnNumber::FIRST);
+    while let Some(page) =
+        next.filter(|page| last_page.is_none_or(|last| *page <= last) && events.len() < EVENTS_MAX)
+    {
+        let (more, after) = reader.call_events(&run, call.command, page, SCAN_PAGES).await?;
+        events.extend(more);
         next = after;
-        // A look is a few milliseconds of work; others are heard in between.
+        // Reading a page takes a few milliseconds; other tasks run in between.
         tokio::task::yield_now().await;
     }
-    told.truncate(TOLD_MAX);
-    Ok(Some((call, told)))
+    events.truncate(EVENTS_MAX);
+    Ok(Some((call, events)))
 }
 
-/// The settled call of a run with this key, and where it is. Runs have no index of them: their pages are walked.
-async fn settled<S: Store>(
+/// The settled call of a run with this key, and its position. Runs have no index of settled calls, so this scans their
+/// history pages.
+async fn find_settled<S: Store>(
     reader: &CallReader<'_, S>,
-    run: &NumberedRun,
-    key: [u8; 32],
-) -> Result<Option<(SettledPlace, JournaledCall)>, ShowError> {
-    let mut next = Some(SettledPlace::FIRST);
+    run: &RunRef,
+    key: IdempotencyKey,
+) -> Result<Option<(SettledCallCursor, CallRecord)>, RunReadError> {
+    let mut next = Some(SettledCallCursor::FIRST);
     while let Some(from) = next {
-        let looked = reader.settled(run, from, LOOK_PAGES).await?;
-        let found = looked.calls.into_iter().find(|(_, call)| call.idempotency_key == key);
+        let page = reader.settled_calls(run, from, SCAN_PAGES).await?;
+        let found = page.calls.into_iter().find(|(_, call)| call.idempotency_key == key);
         if found.is_some() {
             return Ok(found);
         }
-        next = looked.next;
+        next = page.next;
         tokio::task::yield_now().await;
     }
     Ok(None)
 }
 
-/// A key as it is shown, in small letters.
-fn read_key(text: &str) -> Option<[u8; 32]> {
-    let digit = |digit: &u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let digits: Option<Vec<u8>> = text.as_bytes().iter().map(digit).collect();
-    let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
-    let bytes: Vec<u8> = pairs.iter().map(|[high, low]| high << 4 | low).collect();
-    bytes.try_into().ok().filter(|_| rest.is_empty())
-}
-
-impl AttemptJson {
+impl CallEventJson {
     fn of(event: &TaskEvent) -> Self {
         Self {
             sequence: event.sequence,
@@ -224,23 +219,6 @@ impl AttemptJson {
             error: event.error.as_ref().and_then(|error| serde_json::from_str(error.get()).ok()),
             retry_at_utc: event.retry_at.clone(),
             late: event.late,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_as_it_is_shown_and_in_no_other_way() {
-        let key: [u8; 32] = std::array::from_fn(|place| u8::try_from(place * 8).unwrap());
-        let shown = abide_dispatch::IdempotencyKey(key).to_string();
-        assert_eq!(read_key(&shown), Some(key));
-        for wrong in
-            ["", "0", &shown[1..], &shown[2..], &shown.to_uppercase(), &format!("{shown}00"), &"é".repeat(32)]
-        {
-            assert_eq!(read_key(wrong), None, "{wrong}");
         }
     }
 }

@@ -6,8 +6,8 @@
 //     text.ts       JSON as it is written
 //     metadata.ts   the seven x-tpf keys
 //     status.ts     status codes and failure bodies
-//     receive.ts    the order of the rules: recorded answer, in progress, deadline, claim, handler, record
-//     work.ts       the table of claims and recorded answers
+//     receive.ts    the order of the rules: stored result, in progress, deadline, claim, handler, record
+//     work.ts       the table of claims and stored results
 //     database.ts   SQLite: one writer, several transactions per fsync
 //     sqlite.ts     which SQLite
 

@@ -1,6 +1,6 @@
 // The rules of a receiver, in their order. Knows activities and the table of work, nothing of HTTP.
 //
-//     finished before   → the recorded answer, byte for byte
+//     finished before   → the stored result, byte for byte
 //     in progress       → ABORTED, IN_PROGRESS
 //     deadline passed   → DEADLINE_EXCEEDED, DEADLINE_EXPIRED; nothing is recorded
 //     claim → handler → effect and record in one transaction → answer
@@ -196,7 +196,7 @@ export class Receiver {
     return this.#settle(tx, call, claim, effect);
   }
 
-  /** The effect and the record of its answer, in the one transaction `tx`. */
+  /** The effect and its stored result, in the one transaction `tx`. */
   #settle(tx: Transaction, call: Call, claim: Claim, effect: Effect): Answer {
     let finished: Finished;
     try {

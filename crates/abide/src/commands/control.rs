@@ -1,0 +1,95 @@
+//! Events and control operations: `abide raise`, `suspend`, `resume`, `terminate`, `rewind`, `restart`.
+
+use std::process::ExitCode;
+
+use abide_client::{Client, ClientRequest, InstanceAck};
+use serde_json::Value;
+
+use crate::errors::ResourceKind;
+use crate::files;
+use crate::output::{escape_control_chars, outln};
+use crate::server_args::ServerArgs;
+
+#[derive(clap::Args)]
+pub(crate) struct RaiseArgs {
+    /// The instance id
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The event's name
+    #[arg(value_name = "EVENT")]
+    event: String,
+    /// The event's data: JSON, @FILE, or @- for standard input
+    #[arg(value_name = "PAYLOAD")]
+    payload: Option<String>,
+    #[command(flatten)]
+    remote: ServerArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ControlArgs {
+    /// The instance id
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The reason, for the run's history
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    remote: ServerArgs,
+}
+
+pub(crate) fn raise(args: &RaiseArgs) -> ExitCode {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| {
+        let payload = args
+            .payload
+            .as_ref()
+            .map(|payload| files::parse_json_argument("PAYLOAD", payload))
+            .transpose()?;
+        let request = client.raise_event(&args.id, &args.event, &payload.unwrap_or(Value::Null));
+        let print = |ack: &InstanceAck| {
+            outln!(
+                "raised {} in {}",
+                escape_control_chars(&args.event),
+                escape_control_chars(&ack.instance_id)
+            )
+        };
+        args.remote.print_response(request, print).await
+    })
+}
+
+pub(crate) fn suspend(args: &ControlArgs) -> ExitCode {
+    control(args, "suspended", Client::suspend)
+}
+
+pub(crate) fn resume(args: &ControlArgs) -> ExitCode {
+    control(args, "resumed", Client::resume)
+}
+
+pub(crate) fn terminate(args: &ControlArgs) -> ExitCode {
+    control(args, "terminated", Client::terminate)
+}
+
+pub(crate) fn rewind(args: &ControlArgs) -> ExitCode {
+    control(args, "rewound", Client::rewind)
+}
+
+pub(crate) fn restart(args: &ControlArgs) -> ExitCode {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| {
+        let request = client.restart(&args.id, args.reason.as_deref());
+        args.remote
+            .print_response(request, |started| {
+                outln!("restarted as {}", escape_control_chars(&started.execution_id))
+            })
+            .await
+    })
+}
+
+type ControlRequest = fn(&Client, &str, Option<&str>) -> ClientRequest<InstanceAck>;
+
+fn control(args: &ControlArgs, done: &str, operation: ControlRequest) -> ExitCode {
+    args.remote.run_for_resource(ResourceKind::Instance, async |client| {
+        let request = operation(client, &args.id, args.reason.as_deref());
+        args.remote
+            .print_response(request, |ack| outln!("{done} {}", escape_control_chars(&ack.instance_id)))
+            .await
+    })
+}

@@ -1,0 +1,103 @@
+//! The numbers of a run, of its turns and of its commands. The shard, the instance or the run counts them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The number of a run within its shard, never reused. The rows of a run are stored under it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RunId(pub u64);
+
+impl RunId {
+    /// The first run id after this one; saturates instead of overflowing.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a run within its instance, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct RunNumber(pub u32);
+
+impl RunNumber {
+    /// The first run of an instance.
+    pub const FIRST: Self = Self(1);
+
+    /// The number of the run after this one; saturates instead of overflowing.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for RunNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a turn within its run, from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct TurnNumber(pub u64);
+
+impl TurnNumber {
+    /// Before the first turn.
+    pub const ZERO: Self = Self(0);
+    pub const FIRST: Self = Self(1);
+
+    /// The number of the turn after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The number of the turn before this one.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// The number of turns from `earlier` to this one; zero if `earlier` is not earlier.
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Display for TurnNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a command within its run, from 1 without gaps. Results name it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct CommandId(pub u64);
+
+impl fmt::Display for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stored_as_the_value_inside() {
+        let stored = postcard::to_stdvec(&(RunId(300), RunNumber(7), TurnNumber(8), CommandId(9))).unwrap();
+        assert_eq!(stored, postcard::to_stdvec(&(300u64, 7u32, 8u64, 9u64)).unwrap());
+    }
+
+    #[test]
+    fn numbers_are_shown_with_the_width_that_is_asked_for() {
+        assert_eq!(format!("{} {:010}", RunId(7), RunNumber(3)), "7 0000000003");
+    }
+}

@@ -1,0 +1,71 @@
+//! Named points where a test build can be made to abort, as if the process lost its power there.
+//!
+//! `ABIDE_CRASH_AT=after-commit:17` aborts the process the seventeenth time it reaches that point. In other builds a
+//! crash point does nothing.
+
+/// The crash points, in the order in which work passes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CrashPoint {
+    BeforeCommit,
+    AfterCommit,
+    BeforeReply,
+    BeforeCall,
+    AfterCall,
+    /// Before messages to another shard are sent.
+    BeforeSend,
+    AfterSend,
+    /// Before rows of the public index are written.
+    BeforeIndex,
+    AfterIndex,
+}
+
+impl CrashPoint {
+    pub const ALL: [Self; 9] = [
+        Self::BeforeCommit,
+        Self::AfterCommit,
+        Self::BeforeReply,
+        Self::BeforeCall,
+        Self::AfterCall,
+        Self::BeforeSend,
+        Self::AfterSend,
+        Self::BeforeIndex,
+        Self::AfterIndex,
+    ];
+
+    /// The name in `ABIDE_CRASH_AT`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforeCommit => "before-commit",
+            Self::AfterCommit => "after-commit",
+            Self::BeforeReply => "before-reply",
+            Self::BeforeCall => "before-call",
+            Self::AfterCall => "after-call",
+            Self::BeforeSend => "before-post",
+            Self::AfterSend => "after-post",
+            Self::BeforeIndex => "before-feed",
+            Self::AfterIndex => "after-feed",
+        }
+    }
+}
+
+/// Aborts the process if a test chose this point and this is the chosen pass.
+#[cfg(feature = "faults")]
+pub(crate) fn reach(point: CrashPoint) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static WANTED: OnceLock<Option<(String, AtomicU64)>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| {
+        let text = std::env::var("ABIDE_CRASH_AT").ok()?;
+        let (name, times) = text.split_once(':')?;
+        Some((name.to_owned(), AtomicU64::new(times.parse().ok()?)))
+    });
+    if let Some((wanted, left)) = wanted
+        && wanted == point.as_str()
+        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        std::process::abort();
+    }
+}
+
+#[cfg(not(feature = "faults"))]
+pub(crate) fn reach(_point: CrashPoint) {}

@@ -1,0 +1,314 @@
+//! The event loop of one shard: feeds it events, executes its effects, and acquires the shard again after it was lost.
+//!
+//! It decides nothing about runs. A result is delivered only to the ownership that asked for it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use abide_dispatch::ActivityTransport;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
+
+use super::clock::NodeClock;
+use super::metrics::Metrics;
+use super::pending_replies::PendingReplies;
+use super::running_attempts::RunningAttempts;
+use crate::config::ShardConfig;
+use crate::crash_point::{self, CrashPoint};
+use crate::effect_executor::StoreIo;
+use crate::event::{Effect, Event, OperatorEvent, StopReason};
+use crate::panic_message;
+use crate::placement::ShardId;
+use crate::request::{ShardReply, ShardRequest};
+use crate::shard::Shard;
+use abide_store::Store;
+
+/// A message to the shard task.
+#[derive(Debug)]
+pub(super) enum ShardTaskMessage {
+    /// A client's request.
+    Request {
+        request: ShardRequest,
+        reply: oneshot::Sender<ShardReply>,
+        end: Option<oneshot::Sender<ShardReply>>,
+    },
+    /// Clients' requests that are accepted together in this order, or all refused.
+    RequestGroup(Vec<(ShardRequest, oneshot::Sender<ShardReply>)>),
+    /// The result of an effect, with the ownership epoch that asked for it. A later epoch would mistake it for its own.
+    Event(u64, Event),
+    /// A client waits until everything durable now is in the public table.
+    AwaitPublicIndex(oneshot::Sender<()>),
+    /// There may be messages from other shards.
+    InboundHint,
+    /// The node is shutting down.
+    Drain,
+}
+
+/// The task of one shard, and everything it needs.
+#[derive(Debug)]
+pub(super) struct ShardTask<S> {
+    pub(super) id: ShardId,
+    pub(super) config: ShardConfig,
+    pub(super) store_io: Arc<StoreIo<S>>,
+    pub(super) peers: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: NodeClock,
+}
+
+/// The most events handled before effects are executed.
+const EVENTS_PER_ROUND: usize = 512;
+/// The interval at which disconnected clients are looked for.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// The time to wait before a lost shard is acquired again.
+const REACQUIRE_DELAY: Duration = Duration::from_millis(500);
+
+impl<S: Store> ShardTask<S> {
+    pub(super) async fn run<T: ActivityTransport + 'static>(
+        self,
+        mut incoming: mpsc::UnboundedReceiver<ShardTaskMessage>,
+        mut attempts: RunningAttempts<T>,
+    ) {
+        loop {
+            attempts.ownership_epoch += 1;
+            let reason = catch_panic(self.drive_ownership(&mut incoming, &mut attempts)).await;
+            self.metrics.shard_stopped(self.id);
+            attempts.cancel_all();
+            match reason {
+                StopReason::Drained => return,
+                StopReason::Lost => tracing::warn!(shard = %self.id, "shard ownership lost to another node"),
+                StopReason::Broken(reason) => tracing::error!(shard = %self.id, reason, "shard stopped"),
+            }
+            // A node that is shutting down acquires no shard again.
+            if attempts.draining {
+                return;
+            }
+            tokio::time::sleep(REACQUIRE_DELAY).await;
+        }
+    }
+
+    /// Drives the shard until this ownership of it ends. A client that got no reply learns it when its channel is
+    /// dropped.
+    async fn drive_ownership<T: ActivityTransport + 'static>(
+        &self,
+        incoming: &mut mpsc::UnboundedReceiver<ShardTaskMessage>,
+        attempts: &mut RunningAttempts<T>,
+    ) -> StopReason {
+        let mut shard = Shard::new(self.id, self.config.clone(), self.clock.now());
+        let mut replies = PendingReplies::default();
+        let mut ready: Vec<Event> = vec![Event::Tick];
+        let mut clients_checked_at = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            if now.mono.0.saturating_sub(clients_checked_at.mono.0) > CLIENT_CHECK_INTERVAL {
+                clients_checked_at = now;
+                let abandoned = replies.take_abandoned();
+                if !abandoned.is_empty() {
+                    ready.push(Event::ClientsGone(abandoned));
+                }
+            }
+            for event in ready.drain(..) {
+                shard.handle(event, now);
+            }
+            let effects = shard.flush(self.clock.now());
+            self.metrics.record_shard(self.id, &shard);
+            replies.reply_index_waiters(&shard);
+            for effect in effects {
+                if let Some(reason) = self.execute(effect, &mut ready, &mut replies, attempts) {
+                    return reason;
+                }
+            }
+            if !ready.is_empty() {
+                // Immediate results may cause more immediate results: other messages are received in between.
+                tokio::task::yield_now().await;
+                let now = self.clock.now();
+                for _ in 0..EVENTS_PER_ROUND {
+                    let Ok(next) = incoming.try_recv() else { break };
+                    Self::receive(next, &mut shard, &mut replies, attempts, now);
+                }
+                continue;
+            }
+            let wake = Duration::from_millis(shard.next_wake_ms());
+            match tokio::time::timeout(wake, incoming.recv()).await {
+                Err(_) => ready.push(Event::Tick),
+                Ok(None) => return StopReason::Drained,
+                Ok(Some(first)) => {
+                    let now = self.clock.now();
+                    Self::receive(first, &mut shard, &mut replies, attempts, now);
+                    for _ in 1..EVENTS_PER_ROUND {
+                        let Ok(next) = incoming.try_recv() else { break };
+                        Self::receive(next, &mut shard, &mut replies, attempts, now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn receive<T: ActivityTransport + 'static>(
+        incoming: ShardTaskMessage,
+        shard: &mut Shard,
+        replies: &mut PendingReplies,
+        attempts: &mut RunningAttempts<T>,
+        now: crate::now::Now,
+    ) {
+        let event = match incoming {
+            ShardTaskMessage::Request { mut request, reply, end } => {
+                let id = replies.add(reply);
+                if let (ShardRequest::Start(start), Some(end)) = (&mut request, end) {
+                    start.await_end = Some(replies.add(end));
+                }
+                Event::RequestReceived(id, request)
+            }
+            ShardTaskMessage::RequestGroup(requests) => {
+                let requests = requests.into_iter().map(|(request, reply)| (replies.add(reply), request));
+                Event::RequestGroupReceived(requests.collect())
+            }
+            ShardTaskMessage::Event(epoch, _) if epoch != attempts.ownership_epoch => return,
+            ShardTaskMessage::Event(_, event) => event,
+            ShardTaskMessage::AwaitPublicIndex(reply) => {
+                replies.index_waiters.push((None, reply));
+                Event::Tick
+            }
+            ShardTaskMessage::InboundHint => Event::InboundHinted,
+            ShardTaskMessage::Drain => {
+                shard.handle(Event::Drain, now);
+                return attempts.drain().for_each(|withdrawn| shard.handle(withdrawn, now));
+            }
+        };
+        // The result of a cancelled attempt is dropped.
+        if let Event::AttemptFinished(id, _) = &event
+            && !attempts.finish(id)
+        {
+            return;
+        }
+        if let Event::CommitFinished(..) = &event {
+            crash_point::reach(CrashPoint::AfterCommit);
+        }
+        shard.handle(event, now);
+    }
+
+    /// Executes an effect, or starts to. Immediate results are put into `ready`. Returns the reason if the shard
+    /// stopped.
+    fn execute<T: ActivityTransport + 'static>(
+        &self,
+        effect: Effect,
+        ready: &mut Vec<Event>,
+        replies: &mut PendingReplies,
+        attempts: &mut RunningAttempts<T>,
+    ) -> Option<StopReason> {
+        match effect {
+            Effect::StartAttempt(id, mut call) => {
+                // The commit before the attempt took some time.
+                let since = self.clock.now().wall.0.saturating_sub(call.metadata.dispatched_at_epoch_ms);
+                call.elapsed_since_dispatch = Duration::from_millis(u64::try_from(since).unwrap_or(0));
+                ready.extend(attempts.start(id, *call));
+            }
+            Effect::CancelAttempt(id) => attempts.cancel(&id),
+            Effect::Reply(id, reply) => {
+                crash_point::reach(CrashPoint::BeforeReply);
+                if let Some(sender) = replies.senders.remove(&id) {
+                    // A client that has disconnected needs no reply.
+                    drop(sender.send(reply));
+                }
+            }
+            Effect::Notify(event) => self.report(&event),
+            Effect::Stopped(reason) => return Some(reason),
+            other => self.start_store_io(other, ready, attempts.ownership_epoch),
+        }
+        None
+    }
+
+    /// Starts an effect that needs the store. Most reads complete at once, and then no task is needed.
+    fn start_store_io(&self, effect: Effect, ready: &mut Vec<Event>, epoch: u64) {
+        match &effect {
+            Effect::Commit(..) => crash_point::reach(CrashPoint::BeforeCommit),
+            Effect::SendMessages(..) => crash_point::reach(CrashPoint::BeforeSend),
+            Effect::WritePublicIndex(..) => crash_point::reach(CrashPoint::BeforeIndex),
+            _ => {}
+        }
+        if let Effect::Commit(_, batch) = &effect {
+            self.metrics.record_commit(self.id, batch);
+        }
+        let target = if let Effect::SendMessages(target, _) = &effect { Some(*target) } else { None };
+        let span = match &effect {
+            Effect::Commit(_, batch) => {
+                tracing::debug_span!("commit", shard = %self.id, rows = batch.row_count())
+            }
+            _ => tracing::Span::none(),
+        };
+        let store_io = Arc::clone(&self.store_io);
+        let id = self.id;
+        let mut work: Pin<Box<dyn Future<Output = Result<Event, Effect>> + Send>> =
+            Box::pin(async move { store_io.execute(id, effect).await }.instrument(span));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let receiving_shard = target.and_then(|target| self.peers.get(target.number() as usize).cloned());
+        if let Poll::Ready(result) = work.as_mut().poll(&mut context) {
+            ready.extend(result.ok());
+            if let Some(receiving_shard) = receiving_shard {
+                drop(receiving_shard.send(ShardTaskMessage::InboundHint));
+            }
+            return;
+        }
+        let own = self.peers.get(self.id.number() as usize).cloned();
+        tokio::spawn(async move {
+            let Ok(event) = work.await else { return };
+            match &event {
+                Event::MessagesSent(..) => crash_point::reach(CrashPoint::AfterSend),
+                Event::PublicIndexWritten(_) => crash_point::reach(CrashPoint::AfterIndex),
+                _ => {}
+            }
+            if let Some(receiving_shard) = receiving_shard {
+                drop(receiving_shard.send(ShardTaskMessage::InboundHint));
+            }
+            if let Some(own) = own {
+                drop(own.send(ShardTaskMessage::Event(epoch, event)));
+            }
+        });
+    }
+
+    fn report(&self, event: &OperatorEvent) {
+        self.metrics.record_event(event);
+        match event {
+            OperatorEvent::Owned { fencing_token } => {
+                tracing::debug!(shard = %self.id, fencing_token, "shard ownership acquired");
+            }
+            OperatorEvent::Stuck { instance_id, waiting_for } => {
+                tracing::warn!(%instance_id, waiting_for, "run is stuck");
+            }
+            OperatorEvent::Parked { instance_id, reason } => {
+                tracing::error!(%instance_id, reason, "run parked")
+            }
+            OperatorEvent::CallFailed { instance_id, activity, attempt } => {
+                tracing::warn!(%instance_id, activity, attempt, "call failed permanently");
+            }
+            OperatorEvent::Unreadable { reason } => {
+                tracing::error!(shard = %self.id, reason, "unreadable data in the store");
+            }
+            OperatorEvent::DeadLettered { engine, reason } => {
+                tracing::warn!(shard = %self.id, engine, reason, "message dead-lettered");
+            }
+            OperatorEvent::RunEnded { .. }
+            | OperatorEvent::RunStarted
+            | OperatorEvent::CallRecovered
+            | OperatorEvent::EntityChanged => {}
+        }
+    }
+}
+
+/// Turns a panic of the shard into a stop reason: the memory of the shard is dropped, and it is acquired again as it is
+/// stored.
+async fn catch_panic(driven: impl Future<Output = StopReason>) -> StopReason {
+    let mut driven = pin!(driven);
+    let polled = |context: &mut std::task::Context<'_>| {
+        let polled = catch_unwind(AssertUnwindSafe(|| driven.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            Poll::Ready(StopReason::Broken(format!(
+                "shard task panicked: {}",
+                panic_message::message_of(&*panic)
+            )))
+        })
+    };
+    std::future::poll_fn(polled).await
+}

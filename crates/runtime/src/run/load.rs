@@ -1,0 +1,273 @@
+//! Loads a run from the store: row, parts, pages after the last fold, calls, plan. Shards load runs to continue them,
+//! and readers load them to show them, with the same code.
+//!
+//! Nothing is written or guessed. An unreadable run is returned with everything that could be read, so that it can be
+//! parked, shown and ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use abide_ids::{IdempotencyKey, RunId, TurnNumber};
+use abide_store::rows::{Partition, PrivateRows, Row, Scan, StoreError};
+use abide_store::tables::calls::{self, CallRow};
+use abide_store::tables::history_pages::{self, HistoryPageRow};
+use abide_store::tables::instances::{self, InstanceRow};
+use abide_store::tables::parts::{self, PartRow};
+use abide_store::tables::{TableError, decode};
+use abide_workflow::{Instance, InstanceId, PartKey, Plan};
+use semver::Version;
+
+use super::RunBookkeeping;
+use crate::definitions::{DefinitionError, Definitions};
+
+/// A run as it is stored.
+#[derive(Debug)]
+pub struct StoredRun {
+    /// The row of its id.
+    pub row: InstanceRow,
+    pub plan: Arc<Plan>,
+    pub instance: Instance,
+    /// The runtime's own entries.
+    pub bookkeeping: RunBookkeeping,
+    /// The calls that are not settled.
+    pub calls: Vec<StoredCall>,
+    /// The number of the last page.
+    pub last_page: TurnNumber,
+    /// Parts changed since the last fold: name → bytes, or `None` if the part was deleted.
+    pub unfolded: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+/// A call that is not settled.
+#[derive(Clone, Debug)]
+pub struct StoredCall {
+    /// The key by which the receiver recognises a repeated attempt.
+    pub idempotency_key: IdempotencyKey,
+    pub row: CallRow,
+}
+
+/// A run that exists but cannot be read.
+#[derive(Debug)]
+pub struct UnreadableRun {
+    /// The row of its id, if it can be read.
+    pub row: Option<InstanceRow>,
+    /// The number of the last page, as far as pages can be read.
+    pub last_page: TurnNumber,
+    /// The number of its last event, if it can be read.
+    pub last_event: Option<u64>,
+    pub reason: String,
+}
+
+/// Reads runs of one store.
+#[derive(Debug)]
+pub struct RunReader<'r, S> {
+    pub store: &'r S,
+    pub definitions: &'r Definitions<S>,
+}
+
+impl<S> Clone for RunReader<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for RunReader<'_, S> {}
+
+/// The reason why a run could not be loaded.
+enum LoadError {
+    Store(StoreError),
+    Unreadable(String),
+}
+
+impl From<StoreError> for LoadError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Corrupt { .. } => Self::Unreadable(error.to_string()),
+            unavailable @ StoreError::Unavailable { .. } => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<TableError> for LoadError {
+    fn from(error: TableError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl<S: PrivateRows> RunReader<'_, S> {
+    /// The row of an id, or the reason why it cannot be read. The outer error is the store's: the caller should retry.
+    pub async fn instance_row(
+        &self,
+        partition: &Partition,
+        id: &InstanceId,
+    ) -> Result<Result<Option<InstanceRow>, UnreadableRun>, StoreError> {
+        let unreadable = |reason| {
+            Ok(Err(UnreadableRun { row: None, last_page: TurnNumber::ZERO, last_event: None, reason }))
+        };
+        let row = match self.store.read(partition, &instances::key(id.as_str())).await {
+            Ok(row) => row,
+            Err(error @ StoreError::Corrupt { .. }) => return unreadable(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        match row.map(|row| decode(&row.value)).transpose() {
+            Ok(row) => Ok(Ok(row)),
+            Err(error) => unreadable(error.to_string()),
+        }
+    }
+
+    /// The current run of an instance. The outer error is the store's: the caller should retry.
+    pub async fn load_run(
+        &self,
+        partition: &Partition,
+        id: &InstanceId,
+    ) -> Result<Result<Option<StoredRun>, UnreadableRun>, StoreError> {
+        let row = match self.instance_row(partition, id).await? {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(Ok(None)),
+            Err(unreadable) => return Ok(Err(unreadable)),
+        };
+        let mut last_page = row.folded_turn;
+        match self.load_from_row(partition, &row, &mut last_page).await {
+            Ok(run) => Ok(Ok(Some(run))),
+            Err(LoadError::Store(error)) => Err(error),
+            Err(LoadError::Unreadable(reason)) => {
+                let (last_page, last_event) =
+                    self.find_last_page(partition, row.run_id).await?.unwrap_or((last_page, None));
+                Ok(Err(UnreadableRun { row: Some(row), last_page, last_event, reason }))
+            }
+        }
+    }
+
+    async fn load_from_row(
+        &self,
+        partition: &Partition,
+        row: &InstanceRow,
+        last_page: &mut TurnNumber,
+    ) -> Result<StoredRun, LoadError> {
+        let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        if row.folded_turn != TurnNumber::ZERO {
+            for stored in self.scan_all(partition, parts::of_run(row.run_id)).await? {
+                let part: PartRow = decode(&stored.value)?;
+                let (_, name) = parts::read_key(&stored.key, &part)?;
+                all.insert(name, part.bytes);
+            }
+        }
+        let mut unfolded = BTreeMap::new();
+        for stored in self.unfolded_pages(partition, row).await? {
+            let (_, number) = history_pages::read_key(&stored.key)?;
+            let page: HistoryPageRow = decode(&stored.value)?;
+            *last_page = number;
+            for (name, bytes) in page.part_changes {
+                match &bytes {
+                    Some(bytes) => all.insert(name.clone(), bytes.clone()),
+                    None => all.remove(&name),
+                };
+                unfolded.insert(name, bytes);
+            }
+        }
+        let (instance, bookkeeping) = assemble(&all)?;
+        let mut calls = Vec::new();
+        if instance.has_open_calls() {
+            for stored in self.scan_all(partition, calls::of_run(row.run_id)).await? {
+                let (_, idempotency_key) = calls::read_key(&stored.key)?;
+                calls.push(StoredCall { idempotency_key, row: decode(&stored.value)? });
+            }
+        }
+        let plan = self.plan(row).await?;
+        Ok(StoredRun {
+            row: row.clone(),
+            plan,
+            instance,
+            bookkeeping,
+            calls,
+            last_page: *last_page,
+            unfolded,
+        })
+    }
+
+    /// The pages after the last fold, which have no gaps. Most runs that are loaded again have one or two: reading them
+    /// by key is far cheaper than a scan.
+    async fn unfolded_pages(&self, partition: &Partition, row: &InstanceRow) -> Result<Vec<Row>, StoreError> {
+        const READ_BY_KEY: u64 = 2;
+        let mut pages = Vec::new();
+        let mut last = row.folded_turn;
+        while last.since(row.folded_turn) < READ_BY_KEY {
+            last = last.next();
+            match self.store.read(partition, &history_pages::key(row.run_id, last)).await? {
+                Some(page) => pages.push(page),
+                None => return Ok(pages),
+            }
+        }
+        pages.extend(self.scan_all(partition, history_pages::after_turn(row.run_id, last)).await?);
+        Ok(pages)
+    }
+
+    async fn plan(&self, row: &InstanceRow) -> Result<Arc<Plan>, LoadError> {
+        let version = Version::parse(&row.version)
+            .map_err(|_| LoadError::Unreadable(format!("invalid version {:?}", row.version)))?;
+        let plan =
+            self.definitions.plan(&row.definition_id, &version).await.map_err(|error| match error {
+                DefinitionError::Store(error) => LoadError::from(error),
+                other => LoadError::Unreadable(other.to_string()),
+            })?;
+        if plan.hash().0 != row.definition_hash {
+            let reason = format!("definition hash mismatch for {} {version}", row.definition_id);
+            return Err(LoadError::Unreadable(reason));
+        }
+        Ok(plan)
+    }
+
+    async fn scan_all(&self, partition: &Partition, scan: Scan) -> Result<Vec<Row>, StoreError> {
+        let mut rows = Vec::new();
+        let mut next = Some(scan);
+        while let Some(scan) = next {
+            let page = self.store.scan(partition, scan).await?;
+            rows.extend(page.rows);
+            next = page.next;
+        }
+        Ok(rows)
+    }
+
+    /// The numbers of a run's last page and last event, as far as pages can be read from the end.
+    async fn find_last_page(
+        &self,
+        partition: &Partition,
+        run: RunId,
+    ) -> Result<Option<(TurnNumber, Option<u64>)>, StoreError> {
+        // Pages without events are rare, and never many in a row.
+        const LOOK_BACK: usize = 8;
+        let scan = |rows| history_pages::of_run(run).backwards().limit(rows);
+        let mut page = self.store.scan(partition, scan(LOOK_BACK)).await;
+        if matches!(page, Err(StoreError::Corrupt { .. })) {
+            page = self.store.scan(partition, scan(1)).await;
+        }
+        let rows = match page {
+            Ok(page) => page.rows,
+            Err(StoreError::Corrupt { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some((_, last_page)) = rows.first().and_then(|row| history_pages::read_key(&row.key).ok()) else {
+            return Ok(None);
+        };
+        // An unreadable page may have had events: earlier pages cannot tell the last one.
+        let readable = rows.iter().map_while(|row| decode::<HistoryPageRow>(&row.value).ok());
+        let last_event = readable.into_iter().find_map(|page| page.last_event());
+        Ok(Some((last_page, last_event)))
+    }
+}
+
+fn assemble(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(Instance, RunBookkeeping), LoadError> {
+    let mut bookkeeping = RunBookkeeping::default();
+    let mut workflow_parts = Vec::with_capacity(all.len());
+    for (name, bytes) in all {
+        if RunBookkeeping::owns_key(name) {
+            if !bookkeeping.read_entry(name, bytes) {
+                return Err(LoadError::Unreadable(format!("part {name:02x?} cannot be read")));
+            }
+        } else {
+            let key = PartKey::from_bytes(name).map_err(|error| LoadError::Unreadable(error.reason))?;
+            workflow_parts.push((key, bytes.as_slice()));
+        }
+    }
+    let instance = Instance::load(workflow_parts).map_err(|error| LoadError::Unreadable(error.reason))?;
+    Ok((instance, bookkeeping))
+}

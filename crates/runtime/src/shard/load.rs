@@ -1,0 +1,177 @@
+//! Loads instances: applies the result of a lookup to the slot, builds the run in memory, and repeats failed lookups.
+//!
+//! A run that cannot be read is parked here, with the reason in its row. Reading the rows is the driver's task;
+//! deciding what must be looked up is [`instance_queue`](super::instance_queue)'s.
+
+use std::sync::Arc;
+
+use abide_store::tables::calls::CallInput;
+use abide_store::tables::instances::RunStatus;
+use abide_workflow::InstanceId;
+
+use super::commit_queue::BatchNumber;
+use super::instance_slot::{InstanceSlot, SlotState, WorkItem, is_terminal};
+use super::run_state::{OpenCall, ResidentRun};
+use super::{Shard, backoff, later};
+use crate::event::{Effect, InstanceLookup, LookupDepth, StoredReplyLookup};
+use crate::request::RequestError;
+use crate::run::StoredRun;
+
+impl ResidentRun {
+    /// Builds a run from its stored rows. Its calls are not in flight until this owner sends an attempt.
+    pub(super) fn from_stored(stored: StoredRun) -> Self {
+        let mut run = Self::new(stored.row, stored.plan, stored.instance, BatchNumber::NONE);
+        run.unfinished = false;
+        run.bookkeeping = stored.bookkeeping;
+        run.last_page = stored.last_page;
+        for (name, bytes) in stored.unfolded {
+            run.unfolded_bytes += name.len() + bytes.as_ref().map_or(0, Vec::len);
+            run.unfolded_parts.insert(name, (bytes, stored.last_page));
+        }
+        for stored in stored.calls {
+            let mut row = stored.row;
+            let (input, bytes) = match std::mem::replace(&mut row.input, CallInput::Inline(Vec::new())) {
+                CallInput::Inline(bytes) => (serde_json::from_slice(&bytes).unwrap_or_default(), bytes.len()),
+                CallInput::Stored(_) => (serde_json::Value::Null, 0),
+            };
+            let command = row.command;
+            let mut call = OpenCall::new(stored.idempotency_key, row, Arc::new(input));
+            (call.recorded, call.input_bytes) = (true, bytes);
+            if let Some(failure) = run.instance.held_call_failure(command) {
+                call.restore_held_failure(failure);
+                run.held_calls.push(command);
+            }
+            run.calls.insert(command, call);
+        }
+        run
+    }
+}
+
+impl Shard {
+    pub(super) fn on_instance_looked_up(&mut self, id: &InstanceId, found: InstanceLookup) {
+        let Some(mut slot) = self.slots.remove(id) else { return };
+        match &slot.state {
+            SlotState::SideLookup(_) => self.apply_key_lookup(id, &mut slot, found),
+            SlotState::LookingUp(depth) => {
+                let depth = depth.clone();
+                self.apply_instance_lookup(id, &mut slot, depth, found);
+            }
+            _ => {}
+        }
+        self.slots.insert(id.clone(), slot);
+        self.process_instance(id);
+    }
+
+    fn apply_instance_lookup(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        depth: LookupDepth,
+        found: InstanceLookup,
+    ) {
+        slot.state = match found {
+            InstanceLookup::Unavailable(_) => {
+                let at = later(self.now.mono, backoff(3));
+                self.lookup_retries.push_back((at, id.clone()));
+                SlotState::LookupRetry(depth, at)
+            }
+            InstanceLookup::Row(row, stored_reply) => {
+                self.apply_stored_reply(id, slot, &depth, stored_reply);
+                SlotState::Row(row)
+            }
+            InstanceLookup::Run(None) => SlotState::Row(None),
+            InstanceLookup::Run(Some(stored)) => self.load_run(*stored, slot),
+            InstanceLookup::Unreadable(unreadable, stored_reply) => {
+                self.apply_stored_reply(id, slot, &depth, stored_reply);
+                SlotState::Unreadable {
+                    row: unreadable.row.map(Box::new),
+                    last_page: unreadable.last_page,
+                    last_event: unreadable.last_event,
+                    reason: unreadable.reason,
+                }
+            }
+        };
+        // A live run that cannot be read is parked, and its row says so from now on.
+        if let SlotState::Unreadable { row: Some(row), reason, .. } = &mut slot.state
+            && row.status != RunStatus::Parked
+            && !is_terminal(row.status)
+        {
+            self.commits.reserve(8, 64 * 1024);
+            self.write_parked(id, row, reason);
+            slot.written_batch = self.commits.batch_number();
+        }
+    }
+
+    /// The state for a stored run. A parked run stays parked until it is resumed.
+    fn load_run(&mut self, stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
+        let ended = is_terminal(stored.row.status) && !stored.instance.status().is_terminal();
+        if ended || stored.row.status == RunStatus::Parked && !slot.resuming {
+            let reason = stored.row.park_reason.clone().unwrap_or_default();
+            let row = Some(Box::new(stored.row));
+            return SlotState::Unreadable { row, last_page: stored.last_page, last_event: None, reason };
+        }
+        slot.resuming = false;
+        self.requeue_parked_items(slot);
+        SlotState::Run(Box::new(ResidentRun::from_stored(stored)))
+    }
+
+    /// Applies the lookup of a stored reply for an instance whose state is already known.
+    fn apply_key_lookup(&mut self, id: &InstanceId, slot: &mut InstanceSlot, found: InstanceLookup) {
+        if slot.pending_child.is_some() || slot.pending_event.is_some() || !slot.end_side_lookup() {
+            return;
+        }
+        let Some(key) = slot.key_to_look_up() else { return };
+        match found {
+            InstanceLookup::Row(_, stored_reply) | InstanceLookup::Unreadable(_, stored_reply) => {
+                self.apply_stored_reply(id, slot, &LookupDepth::Row { key_digest: Some(key) }, stored_reply);
+            }
+            InstanceLookup::Run(_) | InstanceLookup::Unavailable(_) => {
+                // Repeated after a delay. Until then the slot stays in the side lookup.
+                self.lookup_retries.push_back((later(self.now.mono, backoff(3)), id.clone()));
+                slot.key_lookup_retry = Some((later(self.now.mono, backoff(3)), key));
+                slot.begin_side_lookup();
+            }
+        }
+    }
+
+    /// Notes the stored reply, so that its key is not looked up again. If the record cannot be read, the waiting
+    /// request is refused: it may have been done before.
+    fn apply_stored_reply(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        depth: &LookupDepth,
+        stored_reply: StoredReplyLookup,
+    ) {
+        let LookupDepth::Row { key_digest: Some(key) } = depth else { return };
+        match stored_reply {
+            Ok(record) => {
+                slot.looked_up_key = Some(*key);
+                slot.stored_reply = record;
+            }
+            Err(reason) => {
+                if slot.key_to_look_up() == Some(*key)
+                    && let Some(WorkItem::Request(request_id, _)) = slot.queue.pop_front()
+                {
+                    self.queued_items = self.queued_items.saturating_sub(1);
+                    self.refuse(request_id, RequestError::Damaged { instance_id: id.clone(), reason });
+                }
+            }
+        }
+    }
+
+    /// Repeats the lookups that failed.
+    pub(super) fn retry_lookups(&mut self) {
+        while self.lookup_retries.front().is_some_and(|(at, _)| *at <= self.now.mono) {
+            let Some((_, id)) = self.lookup_retries.pop_front() else { return };
+            if let Some(slot) = self.slots.get_mut(&id)
+                && let Some((_, key)) = slot.key_lookup_retry.take()
+            {
+                self.effects
+                    .push(Effect::LookUpInstance(id.clone(), LookupDepth::Row { key_digest: Some(key) }));
+                continue;
+            }
+            self.process_instance(&id);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Events and control operations for an instance: `POST /api/instances/{id}/events/{name}` and `…/suspend`, `resume`,
+//! `terminate`, `rewind`, `restart`.
+//!
+//! Each is acknowledged when it is durable. The run itself decides whether it accepts one.
+
+use std::sync::Arc;
+
+use abide_runtime::definitions::DefinitionError;
+use abide_runtime::node::RunReadError;
+use abide_runtime::{IdempotentReply, RequestIdempotency, ShardReply, ShardRequest};
+use abide_store::Store;
+use abide_workflow::limits::definition::NAME_CHARS_MAX;
+use abide_workflow::{InstanceId, Message, MessageRefusal};
+use axum::http::StatusCode;
+use axum::response::Response;
+use semver::Version;
+use serde_json::Value;
+
+use super::body_fields::BodyFields;
+use super::idempotency::{ClientIdempotencyKey, IDEMPOTENCY_KEY, with_idempotency};
+use super::instances::{INSTANCE_ID, InstanceRefJson};
+use super::start;
+use crate::api_request::ApiRequest;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::openapi::{BodyShape, BodySpec, Field, FieldKind, JSON, OperationSpec, ResponseSpec};
+
+pub(crate) const REASON_CHARS_MAX: usize = 1_024;
+const REASON: Field = Field::optional(
+    "reason",
+    FieldKind::Text { chars_min: 1, chars_max: REASON_CHARS_MAX },
+    "The reason; it is recorded in the history.",
+);
+
+const EVENT_NAME: Field = Field::required(
+    "name",
+    FieldKind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
+    "The name of the event that a state waits for.",
+);
+
+pub(super) const RAISE_EVENT: OperationSpec = OperationSpec {
+    id: "raiseEvent",
+    about: "Raises an event for an instance. An event that no state waits for yet is buffered.",
+    path: &[INSTANCE_ID, EVENT_NAME],
+    body: Some(BodySpec {
+        required: false,
+        about: "The event's payload; without a body it is null.",
+        content: &[(JSON, BodyShape::Any)],
+    }),
+    ..CONTROL
+};
+
+pub(super) const SUSPEND: OperationSpec = OperationSpec {
+    id: "suspendInstance",
+    about: "Suspends a run; it buffers incoming messages.",
+    ..CONTROL
+};
+pub(super) const RESUME: OperationSpec =
+    OperationSpec { id: "resumeInstance", about: "Resumes a suspended or parked run.", ..CONTROL };
+pub(super) const TERMINATE: OperationSpec =
+    OperationSpec { id: "terminateInstance", about: "Ends a run.", ..CONTROL };
+pub(super) const REWIND: OperationSpec = OperationSpec {
+    id: "rewindInstance",
+    about: "Continues a failed run at the state that failed.",
+    ..CONTROL
+};
+pub(super) const RESTART: OperationSpec = OperationSpec {
+    id: "restartInstance",
+    about: "Starts a new run with the input and version of the last one, which must have ended. The version must not be retired.",
+    responses: start::STARTED_RESPONSES,
+    ..CONTROL
+};
+
+/// The common part of all control operations.
+const CONTROL: OperationSpec = OperationSpec {
+    tag: "Instances",
+    path: &[INSTANCE_ID],
+    headers: &[IDEMPOTENCY_KEY],
+    body: Some(BodySpec {
+        required: false,
+        about: "The reason.",
+        content: &[(JSON, BodyShape::Fields(&[REASON]))],
+    }),
+    responses: &[ResponseSpec::enveloped::<InstanceRefJson<'static>>(
+        202,
+        "The request is accepted and durable.",
+    )],
+    error_statuses: &[404, 409],
+    ..OperationSpec::EMPTY
+};
+
+/// The reason of a control operation that was sent without one.
+pub(crate) const NO_REASON: &str = "no reason given";
+
+/// Raises an event. The body is its payload; without a body it is null.
+pub(super) async fn raise_event<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+) -> Result<Response, ApiError> {
+    let id = request.instance_id().await?;
+    let [] = request.raw_query([])?;
+    let name = validate_event_name(request.path_param("name").await?)?;
+    let body = request.json_body(app.limits().body_bytes_max).await?;
+    let key = ClientIdempotencyKey::from_request(request.headers(), body.as_ref())?;
+    let idempotency = key.map(|key| key.for_control(&format!("events/{name}"), &id));
+    let payload = Arc::new(body.unwrap_or(Value::Null));
+    send_message(app, request, id, idempotency, Message::EventRaised { name, payload }).await
+}
+
+pub(super) async fn suspend<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let (id, reason, idempotency) = parse_control(app, request, "suspend").await?;
+    send_message(app, request, id, idempotency, Message::Suspend { reason }).await
+}
+
+pub(super) async fn resume<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let (id, reason, idempotency) = parse_control(app, request, "resume").await?;
+    send_message(app, request, id, idempotency, Message::Resume { reason }).await
+}
+
+pub(super) async fn terminate<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+) -> Result<Response, ApiError> {
+    let (id, reason, idempotency) = parse_control(app, request, "terminate").await?;
+    send_message(app, request, id, idempotency, Message::Terminate { reason }).await
+}
+
+pub(super) async fn rewind<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let (id, reason, idempotency) = parse_control(app, request, "rewind").await?;
+    send_message(app, request, id, idempotency, Message::Rewind { reason }).await
+}
+
+/// Starts a new run with the input and version of the last one.
+pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    let (instance_id, _, idempotency) = parse_control(app, request, "restart").await?;
+    if let Err(retired) = check_version_not_retired(app, &instance_id).await {
+        return start::replay_stored_reply(app, request, instance_id, idempotency, None)
+            .await?
+            .ok_or(retired);
+    }
+    let reply = app.request(with_idempotency(idempotency, ShardRequest::Restart { instance_id })).await?;
+    start::accepted_response(app, request, &start::expect_started(reply)?)
+}
+
+/// Fails if the version of the instance's last run is retired. All other reasons against a new run are left to the
+/// shard.
+pub(crate) async fn check_version_not_retired<S: Store>(
+    app: &App<S>,
+    id: &InstanceId,
+) -> Result<(), ApiError> {
+    let view = match app.with_timeout(app.node().view_instance(id)).await? {
+        Ok(Some(view)) => view,
+        Ok(None) | Err(RunReadError::Unreadable(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let Ok(version) = Version::parse(&view.version) else { return Ok(()) };
+    match app.with_timeout(app.node().definitions().check_not_retired(&view.workflow, &version)).await? {
+        Err(error @ (DefinitionError::Retired { .. } | DefinitionError::Store(_))) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Checks an event name.
+pub(crate) fn validate_event_name(name: String) -> Result<String, ApiError> {
+    let chars = name.chars().count();
+    if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
+        return Err(ApiError::from(MessageRefusal::InvalidEventName { chars }).with_target("name"));
+    }
+    Ok(name)
+}
+
+/// The instance, the reason and the idempotency of a control operation.
+async fn parse_control<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+    name: &str,
+) -> Result<(InstanceId, String, Option<RequestIdempotency>), ApiError> {
+    let id = request.instance_id().await?;
+    let [] = request.raw_query([])?;
+    let body = request.json_body(app.limits().body_bytes_max).await?;
+    let key = ClientIdempotencyKey::from_request(request.headers(), body.as_ref())?;
+    let idempotency = key.map(|key| key.for_control(name, &id));
+    let mut fields = BodyFields::from_body(body)?;
+    let reason = fields.take_checked_text(&REASON)?;
+    fields.reject_unknown()?;
+    Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned()), idempotency))
+}
+
+async fn send_message<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+    id: InstanceId,
+    idempotency: Option<RequestIdempotency>,
+    message: Message,
+) -> Result<Response, ApiError> {
+    let shard_request = ShardRequest::SendMessage { instance_id: id.clone(), message };
+    let until = match app.request(with_idempotency(idempotency, shard_request)).await? {
+        ShardReply::Accepted => None,
+        ShardReply::Idempotent(IdempotentReply::Accepted, until) => Some(until),
+        ShardReply::Refused(refused) => return Err(refused.into()),
+        other => return Err(ApiError::internal(&format!("unexpected reply to a message: {other:?}"))),
+    };
+    Ok(request.data_response(StatusCode::ACCEPTED, app.now(), &InstanceRefJson::new(&id, until)))
+}
