@@ -6,7 +6,7 @@
 //! counted: the deletion of the two outbox rows for the public index, which is part of later commits of the shard, and
 //! the idempotency record of a start with a key.
 
-use abide_ids::{Digest, IdempotencyKey, RunId, RunNumber, TurnNumber};
+use abide_ids::{Digest, IdempotencyKey, PageNumber, RunId, RunNumber};
 use abide_store::rows::{Batch, Key, RowVersion};
 use abide_store::tables::calls::{CallInput, CallRow, CallRowState};
 use abide_store::tables::heads::{CommitId, HeadRow};
@@ -40,7 +40,7 @@ pub fn commits(run: u64) -> Vec<Rows> {
         let Ok(turn) = advance(&plan, &mut instance, inbox.as_slice(), NOW, &limits) else {
             return all;
         };
-        let mut rows: Rows = vec![page(run, TurnNumber(number + 1), first_event, &turn)];
+        let mut rows: Rows = vec![page(run, PageNumber(number + 1), first_event, &turn)];
         first_event += turn.history.len() as u64;
         if let Some((key, _)) = called.take() {
             rows.push((key, None));
@@ -51,7 +51,7 @@ pub fn commits(run: u64) -> Vec<Rows> {
         }
         if number == 0 || number == 3 {
             let status = if number == 0 { RunStatus::Running } else { RunStatus::Completed };
-            rows.push(instance_row(run, TurnNumber(number + 1), status));
+            rows.push(instance_row(run, PageNumber(number + 1), status));
             let index_row = OutboxRow { created_at: NOW, message: public_row(run, number, status) };
             rows.push((outbox::key(outbox::PUBLIC_INDEX_TARGET, run * 4 + number), Some(encode(&index_row))));
         }
@@ -78,7 +78,7 @@ pub fn batch(rows: Rows, expect: Option<RowVersion>, sequence: u64) -> Batch {
 
 const NOW: Timestamp = Timestamp(1_790_000_000_000);
 
-fn page(run: u64, turn_number: TurnNumber, first_event: u64, turn: &Turn) -> (Key, Option<Vec<u8>>) {
+fn page(run: u64, turn_number: PageNumber, first_event: u64, turn: &Turn) -> (Key, Option<Vec<u8>>) {
     let changes = turn.changes.iter().map(|change| (change.key.to_bytes(), change.value.clone()));
     let page = HistoryPageRow {
         first_event,
@@ -144,7 +144,7 @@ fn public_row(run: u64, revision: u64, status: RunStatus) -> Vec<u8> {
     serde_json::to_vec(&row.to_public_row(revision)).unwrap_or_default()
 }
 
-fn instance_row(run: u64, last_turn: TurnNumber, status: RunStatus) -> (Key, Option<Vec<u8>>) {
+fn instance_row(run: u64, last_turn: PageNumber, status: RunStatus) -> (Key, Option<Vec<u8>>) {
     let row = InstanceRow {
         run_id: RunId(run),
         run_number: RunNumber::FIRST,
@@ -152,7 +152,7 @@ fn instance_row(run: u64, last_turn: TurnNumber, status: RunStatus) -> (Key, Opt
         definition_id: "device-onboarding".to_owned(),
         version: "1.0.0".to_owned(),
         definition_hash: Digest([9; 32]),
-        folded_turn: TurnNumber::ZERO,
+        folded_turn: PageNumber::ZERO,
         last_turn,
         created_at: NOW,
         updated_at: NOW,

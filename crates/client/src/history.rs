@@ -104,23 +104,48 @@ pub enum Fact {
 #[expect(missing_docs, reason = "the fields are those of the language, and named as there")]
 pub enum Note {
     /// Four fifths of the allowed transitions are used.
-    TransitionsNearLimit { transitions: u64, limit: u64 },
+    TransitionsNearLimit {
+        transitions: u64,
+        limit: u64,
+    },
     /// The workflow's timeout has passed and escalation starts.
-    WorkflowTimedOut { timeout: String, states: Vec<String> },
+    WorkflowTimedOut {
+        timeout: String,
+        states: Vec<String>,
+    },
     /// Notifying the escalation channel failed. Escalation continues.
-    EscalationNotifyFailed { error: Failure },
+    EscalationNotifyFailed {
+        error: Failure,
+    },
     /// Escalation starts the recovery state.
-    RecoveryStarted { state: String },
+    RecoveryStarted {
+        state: String,
+    },
     /// Recovery did not end in time, or failed.
-    RecoveryFailed { error: Failure },
-    /// Compensation starts.
-    CompensationStarted { branch: u32, steps: u32 },
+    RecoveryFailed {
+        error: Failure,
+    },
+    CompensationStarted {
+        branch: u32,
+        steps: u32,
+    },
     /// One compensation failed permanently. The others still run.
-    CompensationStepFailed { command: u64, activity: String, error: Failure },
+    CompensationStepFailed {
+        command: u64,
+        activity: String,
+        error: Failure,
+    },
     /// The input of a compensation could not be built completely.
-    CompensationInputIncomplete { step: String, error: Failure },
+    CompensationInputIncomplete {
+        step: String,
+        error: Failure,
+    },
     /// Compensation has ended.
-    CompensationCompleted { branch: u32, succeeded: u32, failed: u32 },
+    CompensationCompleted {
+        branch: u32,
+        succeeded: u32,
+        failed: u32,
+    },
     /// A note that this client does not know.
     #[serde(other)]
     Unknown,

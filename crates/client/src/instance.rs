@@ -17,7 +17,6 @@ pub enum Status {
     Suspended,
     /// It cannot continue and was set aside.
     Parked,
-    /// It succeeded.
     Completed,
     /// It ended with an error.
     Failed,

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! ```text
-//!  Client::method ─► ClientRequest ─► retries, one deadline ─► Transport: idle connections ─► envelope ─► T or raw JSON
+//!  Client::method ─► ClientRequest ─► retries, one deadline ─► Transport: pooled connections ─► T or raw JSON
 //!                    Pages (lists) ─► one ClientRequest per page
 //! ```
 

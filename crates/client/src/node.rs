@@ -81,7 +81,6 @@ pub struct EntityStats {
 /// The store of the server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// The backend.
     pub kind: String,
     /// When the store acknowledges a commit.
     pub sync: String,

@@ -89,7 +89,7 @@ impl Client {
         request.body("application/json", definition.into())
     }
 
-    /// Lists definitions.
+    /// Lists the published definitions, page by page.
     pub fn workflows(&self) -> Pages<Workflow> {
         Pages::new(self, ApiPath::new(WORKFLOWS))
     }

@@ -3,7 +3,7 @@
 use proptest::arbitrary::{Arbitrary, StrategyFor, any};
 use proptest::strategy::{Map, Strategy};
 
-use crate::{CommandId, Digest, IdempotencyKey, KeyDigest, RunId, RunNumber, Timestamp, TurnNumber};
+use crate::{CommandId, Digest, IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Timestamp};
 
 macro_rules! any_value_inside {
     ($($type:ident($inside:ty)),*) => {
@@ -26,5 +26,5 @@ any_value_inside!(
     RunId(u64),
     RunNumber(u32),
     Timestamp(i64),
-    TurnNumber(u64)
+    PageNumber(u64)
 );

@@ -12,5 +12,5 @@ pub mod time;
 
 pub use digest::{Digest, KeyDigest};
 pub use idempotency_key::IdempotencyKey;
-pub use run::{CommandId, RunId, RunNumber, TurnNumber};
+pub use run::{CommandId, PageNumber, RunId, RunNumber};
 pub use time::{Duration, TimeError, Timestamp};

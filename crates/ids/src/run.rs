@@ -43,12 +43,12 @@ impl fmt::Display for RunNumber {
     }
 }
 
-/// The number of a turn within its run, from 1.
+/// The number of a history page within its run, from 1. A turn writes one page, or several if it is large.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub struct TurnNumber(pub u64);
+pub struct PageNumber(pub u64);
 
-impl TurnNumber {
-    /// Before the first turn.
+impl PageNumber {
+    /// Before the first page.
     pub const ZERO: Self = Self(0);
     pub const FIRST: Self = Self(1);
 
@@ -70,7 +70,7 @@ impl TurnNumber {
     }
 }
 
-impl fmt::Display for TurnNumber {
+impl fmt::Display for PageNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn numbers_are_stored_as_the_value_inside() {
-        let stored = postcard::to_stdvec(&(RunId(300), RunNumber(7), TurnNumber(8), CommandId(9))).unwrap();
+        let stored = postcard::to_stdvec(&(RunId(300), RunNumber(7), PageNumber(8), CommandId(9))).unwrap();
         assert_eq!(stored, postcard::to_stdvec(&(300u64, 7u32, 8u64, 9u64)).unwrap());
     }
 

@@ -183,13 +183,14 @@ impl<S: PrivateRows> Definitions<S> {
                 self.versions(id).await?.into_iter().filter(is_usable).map(|(version, _)| version).max()
             }
         };
-        self.plan(id, &version.ok_or_else(not_found)?).await
+        self.load_plan(id, &version.ok_or_else(not_found)?).await
     }
 
-    /// The plan of a published version, compiled from the stored definition and the activities stored with it.
-    pub async fn plan(&self, id: &str, version: &Version) -> Result<Arc<Plan>, DefinitionError> {
-        let name = (id.to_owned(), version.clone());
-        if let Some(plan) = self.plan_cache.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
+    /// The plan of a published version, compiled from the stored definition and the activities stored with it. Retired
+    /// versions have one too. The digest covers the definition, not the activities.
+    pub async fn load_plan(&self, id: &str, version: &Version) -> Result<Arc<Plan>, DefinitionError> {
+        let cache_key = (id.to_owned(), version.clone());
+        if let Some(plan) = self.plan_cache.lock().unwrap_or_else(PoisonError::into_inner).get(&cache_key) {
             return Ok(Arc::clone(plan));
         }
         let row = self.row(id, version).await?;
@@ -200,13 +201,13 @@ impl<S: PrivateRows> Definitions<S> {
         let text = |bytes| String::from_utf8(bytes).map_err(|_| damaged("not UTF-8"));
         let plan = Arc::new(compile(&text(row.json)?, Some(&text(row.activities)?))?);
         if plan.hash().0 != row.content_digest {
-            return Err(damaged("the compiled plan does not match the published hash").into());
+            return Err(damaged("the stored definition does not match its digest").into());
         }
-        let mut compiled = self.plan_cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.len() >= PLAN_CACHE_MAX {
-            compiled.clear();
+        let mut cache = self.plan_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= PLAN_CACHE_MAX {
+            cache.clear();
         }
-        compiled.insert(name, Arc::clone(&plan));
+        cache.insert(cache_key, Arc::clone(&plan));
         Ok(plan)
     }
 

@@ -86,7 +86,7 @@ async fn a_plan_is_compiled_with_the_activities_it_was_published_with() {
     let task = r#"{"$schema": "workflow-schema-v1.json", "id": "work", "version": "1.0.0", "startAt": "Do", "states": {
         "Do": {"type": "task", "activity": "Work", "next": "Done"}, "Done": {"type": "succeed"}}}"#;
     let (plan, _) = definitions(&store).publish(task, Some(registry), NOW).await.unwrap();
-    let again = definitions(&store).plan("work", &Version::new(1, 0, 0)).await.unwrap();
+    let again = definitions(&store).load_plan("work", &Version::new(1, 0, 0)).await.unwrap();
     assert_eq!(again.hash(), plan.hash());
     let unknown =
         definitions(&store).publish(&task.replace("1.0.0", "1.0.1"), Some("{\"activities\": []}"), NOW).await;

@@ -43,13 +43,13 @@ pub(crate) struct ConnectionConfig {
     pub(crate) connections_max: usize,
 }
 
-/// Serves connections until `stop` resolves. Then it accepts no new ones, lets requests in progress finish, and returns
-/// when `drained` has resolved and the connections are closed.
+/// Serves connections until `stop` resolves. Then it accepts no new ones, lets requests in progress finish, awaits
+/// `drain`, which drains the node, and aborts connections that are still open after [`CLOSE_TIMEOUT`].
 pub(crate) async fn serve_connections(
     listener: TcpListener,
     config: ConnectionConfig,
     stop: impl Future<Output = ()>,
-    drained: impl Future<Output = ()>,
+    drain: impl Future<Output = ()>,
 ) {
     let closing = watch::Sender::new(false);
     let mut connections = JoinSet::new();
@@ -75,7 +75,7 @@ pub(crate) async fn serve_connections(
     }
     drop(listener);
     closing.send_replace(true);
-    drained.await;
+    drain.await;
     let closed = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
         connections.shutdown().await;

@@ -130,14 +130,14 @@ impl Server {
         let app = build_app(config, registrations, kinds).await?;
         let stopping = app.wait_for_stop();
         let draining = app.clone();
-        let drained = async move { draining.node().drain().await };
+        let drain = async move { draining.node().drain().await };
         let connection_config = connections::ConnectionConfig {
             router: rest::router(app.clone()),
             overload_router: rest::overload_router(app.clone()),
             connections_max: config.server.connections_max,
         };
         let serving =
-            tokio::spawn(connections::serve_connections(listener, connection_config, stopping, drained));
+            tokio::spawn(connections::serve_connections(listener, connection_config, stopping, drain));
         let data = config.store.data.display();
         tracing::info!(%address, %data, shards = config.store.shards, "server started");
         Ok(Self { app, address, serving })

@@ -51,8 +51,9 @@ enum KillPlan {
 /// How many findings are printed.
 const FINDINGS_MAX: usize = 100;
 
-/// The fault that the control plants: the server replies to a start before its commit.
-const CONTROL_FAULT: &str = "EarlyReply";
+/// The fault that the control plants: attempts are not counted before they are made, so that a number is used twice
+/// after a kill.
+const CONTROL_FAULT: &str = "AttemptNotPersisted";
 
 pub(crate) fn run(
     cycles: u32,
@@ -63,7 +64,7 @@ pub(crate) fn run(
 ) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
-        let rig = ServerRig::new().await?;
+        let rig = ServerRig::new(control).await?;
         let setup = ServerSetup::new(folder, folder.join("data"), program, without_sync)?
             .with_fault(control.then_some(CONTROL_FAULT));
         let mut kills = KillCounts::default();

@@ -32,7 +32,7 @@ pub(crate) fn run(
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(async {
-        let rig = ServerRig::new().await?;
+        let rig = ServerRig::new(without_sync).await?;
         let disk = Disk::make(folder, IMAGE_MIB)?;
         let setup = ServerSetup::new(folder, disk.store(), program, without_sync)?;
         let outcome = cut_all(cycles, &rig, &setup, &disk).await;

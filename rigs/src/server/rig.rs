@@ -15,12 +15,14 @@ pub(crate) struct ServerRig {
     pub(crate) receiver: RigReceiver,
     up: watch::Sender<Option<SocketAddr>>,
     ledger: Arc<Mutex<ServerLedger>>,
+    /// A fault is planted, so there is no point in waiting long for runs that may be lost.
+    pub(crate) control: bool,
 }
 
 impl ServerRig {
-    pub(crate) async fn new() -> Result<Self, String> {
+    pub(crate) async fn new(control: bool) -> Result<Self, String> {
         let receiver = RigReceiver::start().await?;
-        Ok(Self { receiver, up: watch::Sender::new(None), ledger: Arc::default() })
+        Ok(Self { receiver, up: watch::Sender::new(None), ledger: Arc::default(), control })
     }
 
     /// Sets the address of the server; `None` while there is no server.

@@ -16,15 +16,16 @@ use super::rig::ServerRig;
 /// How long to wait before a run that has not ended is read again, and how often.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOKS_MAX: u32 = 150;
+const CONTROL_LOOKS_MAX: u32 = 10;
 
-/// Waits until every unchecked run has ended, at most half a minute, and checks it.
+/// Waits until every unchecked run has ended, at most half a minute (two seconds in a control), and checks it.
 pub(crate) async fn settle(rig: &ServerRig) {
     let is_open = |run: &&RunEntry| !run.checked && !run.timed_out;
     let mut open: Vec<String> =
         rig.ledger().runs.values().filter(is_open).map(|run| run.id.clone()).collect();
     let mut client = rig.client();
     let mut last_seen: BTreeMap<String, Value> = BTreeMap::new();
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..if rig.control { CONTROL_LOOKS_MAX } else { LOOKS_MAX } {
         let mut still_open = Vec::new();
         for id in open {
             let path = format!("/api/instances/{id}");

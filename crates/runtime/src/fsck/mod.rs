@@ -35,7 +35,6 @@ pub struct FsckFinding {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FsckReport {
     pub instances: u64,
-    /// Live instances.
     pub live: u64,
     /// Parked instances; their rows have the reason.
     pub parked: u64,

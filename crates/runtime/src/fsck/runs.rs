@@ -2,7 +2,7 @@
 //!
 //! Links to other runs are only collected here, and checked when all shards are read.
 
-use abide_ids::{RunId, TurnNumber};
+use abide_ids::{PageNumber, RunId};
 use abide_store::rows::{PrivateRows, TolerantPage, scan_past_damage};
 use abide_store::tables::calls::CallRowState;
 use abide_store::tables::instances::RunStatus;
@@ -99,7 +99,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         run: &CheckedRun,
         status: Status,
     ) -> Result<(), FsckError> {
-        let mut page_number = TurnNumber::ZERO;
+        let mut page_number = PageNumber::ZERO;
         let mut event_number = 0;
         let mut last = String::new();
         let mut next = Some(history_pages::of_run(run_id));

@@ -106,7 +106,7 @@ impl<S: Store> Node<S> {
                 id,
                 config: options.shard_config.clone(),
                 store_io: Arc::clone(&store_io),
-                peers: senders.clone(),
+                shard_senders: senders.clone(),
                 metrics: Arc::clone(&metrics),
                 clock,
             };

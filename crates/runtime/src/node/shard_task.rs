@@ -53,7 +53,7 @@ pub(super) struct ShardTask<S> {
     pub(super) id: ShardId,
     pub(super) config: ShardConfig,
     pub(super) store_io: Arc<StoreIo<S>>,
-    pub(super) peers: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
+    pub(super) shard_senders: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: NodeClock,
 }
@@ -243,7 +243,8 @@ impl<S: Store> ShardTask<S> {
         let mut work: Pin<Box<dyn Future<Output = Result<Event, Effect>> + Send>> =
             Box::pin(async move { store_io.execute(id, effect).await }.instrument(span));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let receiving_shard = target.and_then(|target| self.peers.get(target.number() as usize).cloned());
+        let receiving_shard =
+            target.and_then(|target| self.shard_senders.get(target.number() as usize).cloned());
         if let Poll::Ready(result) = work.as_mut().poll(&mut context) {
             ready.extend(result.ok());
             if let Some(receiving_shard) = receiving_shard {
@@ -251,7 +252,7 @@ impl<S: Store> ShardTask<S> {
             }
             return;
         }
-        let own = self.peers.get(self.id.number() as usize).cloned();
+        let own_sender = self.shard_senders.get(self.id.number() as usize).cloned();
         tokio::spawn(async move {
             let Ok(event) = work.await else { return };
             match &event {
@@ -262,8 +263,8 @@ impl<S: Store> ShardTask<S> {
             if let Some(receiving_shard) = receiving_shard {
                 drop(receiving_shard.send(ShardTaskMessage::InboundHint));
             }
-            if let Some(own) = own {
-                drop(own.send(ShardTaskMessage::Event(epoch, event)));
+            if let Some(own_sender) = own_sender {
+                drop(own_sender.send(ShardTaskMessage::Event(epoch, event)));
             }
         });
     }

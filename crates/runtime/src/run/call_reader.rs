@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use abide_ids::{IdempotencyKey, RunId, TurnNumber};
+use abide_ids::{IdempotencyKey, PageNumber, RunId};
 use abide_store::rows::{Partition, PrivateRows, Row, Scan, StoreError, TolerantPage, scan_past_damage};
 use abide_store::tables::calls::{self, CallRow};
 use abide_store::tables::history_pages::{self, CallFailures, HistoryPageRow};
@@ -46,14 +46,14 @@ pub struct OpenCallsPage {
 /// The position of a settled call in its run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SettledCallCursor {
-    pub page: TurnNumber,
+    pub page: PageNumber,
     /// The number of calls of the page before this one.
     pub call_offset: u32,
 }
 
 impl SettledCallCursor {
     /// Before the first call.
-    pub const FIRST: Self = Self { page: TurnNumber::FIRST, call_offset: 0 };
+    pub const FIRST: Self = Self { page: PageNumber::FIRST, call_offset: 0 };
 }
 
 /// A part of the settled calls of a run, in the order in which they were settled.
@@ -143,14 +143,15 @@ impl<S: PrivateRows> CallReader<'_, S> {
         })
     }
 
-    /// The history events of a call, from at most `pages_max` pages from this one on; and the page to continue with.
+    /// The history events of a call, from at most `pages_max` pages starting with `from_page`, and the page to
+    /// continue with.
     pub async fn call_events(
         &self,
         run: &RunRef,
         command: CommandId,
-        from_page: TurnNumber,
+        from_page: PageNumber,
         pages_max: usize,
-    ) -> Result<(Vec<TaskEvent>, Option<TurnNumber>), RunReadError> {
+    ) -> Result<(Vec<TaskEvent>, Option<PageNumber>), RunReadError> {
         let (pages, next) = self.pages(run, from_page, pages_max).await?;
         let mut call_events = Vec::new();
         for (number, page) in pages {
@@ -168,21 +169,21 @@ impl<S: PrivateRows> CallReader<'_, S> {
     async fn pages(
         &self,
         run: &RunRef,
-        from: TurnNumber,
+        from: PageNumber,
         pages_max: usize,
-    ) -> Result<(Vec<(TurnNumber, HistoryPageRow)>, Option<TurnNumber>), RunReadError> {
+    ) -> Result<(Vec<(PageNumber, HistoryPageRow)>, Option<PageNumber>), RunReadError> {
         let scan = history_pages::after_turn(run.run_id, from.previous()).limit(pages_max.max(1));
         let TolerantPage { page, damage } =
             scan_past_damage(self.run_reader.store, self.partition, scan).await?;
         if let Some(damage) = damage {
             return Err(RunReadError::unreadable(damage.to_string()));
         }
-        let read = |row: &Row| -> Result<(TurnNumber, HistoryPageRow), TableError> {
+        let read = |row: &Row| -> Result<(PageNumber, HistoryPageRow), TableError> {
             Ok((history_pages::read_key(&row.key)?.1, decode(&row.value)?))
         };
         let pages: Result<Vec<_>, _> = page.rows.iter().map(read).collect();
         let pages = pages.map_err(|error| RunReadError::unreadable(error.to_string()))?;
         let last = pages.last().map(|(number, _)| *number);
-        Ok((pages, last.filter(|_| page.next.is_some()).map(TurnNumber::next)))
+        Ok((pages, last.filter(|_| page.next.is_some()).map(PageNumber::next)))
     }
 }

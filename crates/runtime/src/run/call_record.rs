@@ -55,7 +55,6 @@ pub enum CallState {
     FailedRetryable,
     /// The activity returned success.
     Acked,
-    /// Failed permanently.
     FailedFinal(FinalReason),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing is written here. A history never has holes: events that cannot be read are an error, not left out.
 
-use abide_ids::{RunId, TurnNumber};
+use abide_ids::{PageNumber, RunId};
 use abide_store::rows::{Partition, PrivateRows, Row, StoreError, TolerantPage, scan_past_damage};
 use abide_store::tables::decode;
 use abide_store::tables::history_pages::{self, HistoryPageRow};
@@ -28,7 +28,7 @@ pub struct HistoryPage {
 pub struct HistoryCursor {
     /// Each run of an instance has its own history.
     pub run_number: RunNumber,
-    pub page: TurnNumber,
+    pub page: PageNumber,
     /// The number of events of the page before this position.
     pub event_offset: u32,
 }
@@ -36,7 +36,7 @@ pub struct HistoryCursor {
 impl HistoryCursor {
     /// The start of a run's history.
     pub fn start_of(run_number: RunNumber) -> Self {
-        Self { run_number, page: TurnNumber::FIRST, event_offset: 0 }
+        Self { run_number, page: PageNumber::FIRST, event_offset: 0 }
     }
 }
 
@@ -56,7 +56,7 @@ impl RunReadError {
     pub(super) fn unreadable(reason: String) -> Self {
         Self::Unreadable(Box::new(UnreadableRun {
             row: None,
-            last_page: TurnNumber::ZERO,
+            last_page: PageNumber::ZERO,
             last_event: None,
             reason,
         }))
@@ -168,7 +168,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
 }
 
 /// The events of a page, which must have the expected number.
-fn decode_page_events(row: &Row, expected: TurnNumber) -> Result<Vec<Box<RawValue>>, String> {
+fn decode_page_events(row: &Row, expected: PageNumber) -> Result<Vec<Box<RawValue>>, String> {
     let (_, number) = history_pages::read_key(&row.key).map_err(|error| error.to_string())?;
     if number != expected {
         return Err(format!("history page {expected} is missing"));

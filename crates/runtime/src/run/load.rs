@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_ids::{IdempotencyKey, RunId, TurnNumber};
+use abide_ids::{IdempotencyKey, PageNumber, RunId};
 use abide_store::rows::{Partition, PrivateRows, Row, Scan, StoreError};
 use abide_store::tables::calls::{self, CallRow};
 use abide_store::tables::history_pages::{self, HistoryPageRow};
@@ -32,7 +32,7 @@ pub struct StoredRun {
     /// The calls that are not settled.
     pub calls: Vec<StoredCall>,
     /// The number of the last page.
-    pub last_page: TurnNumber,
+    pub last_page: PageNumber,
     /// Parts changed since the last fold: name → bytes, or `None` if the part was deleted.
     pub unfolded: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
@@ -51,7 +51,7 @@ pub struct UnreadableRun {
     /// The row of its id, if it can be read.
     pub row: Option<InstanceRow>,
     /// The number of the last page, as far as pages can be read.
-    pub last_page: TurnNumber,
+    pub last_page: PageNumber,
     /// The number of its last event, if it can be read.
     pub last_event: Option<u64>,
     pub reason: String,
@@ -101,7 +101,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         id: &InstanceId,
     ) -> Result<Result<Option<InstanceRow>, UnreadableRun>, StoreError> {
         let unreadable = |reason| {
-            Ok(Err(UnreadableRun { row: None, last_page: TurnNumber::ZERO, last_event: None, reason }))
+            Ok(Err(UnreadableRun { row: None, last_page: PageNumber::ZERO, last_event: None, reason }))
         };
         let row = match self.store.read(partition, &instances::key(id.as_str())).await {
             Ok(row) => row,
@@ -141,10 +141,10 @@ impl<S: PrivateRows> RunReader<'_, S> {
         &self,
         partition: &Partition,
         row: &InstanceRow,
-        last_page: &mut TurnNumber,
+        last_page: &mut PageNumber,
     ) -> Result<StoredRun, LoadError> {
         let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        if row.folded_turn != TurnNumber::ZERO {
+        if row.folded_turn != PageNumber::ZERO {
             for stored in self.scan_all(partition, parts::of_run(row.run_id)).await? {
                 let part: PartRow = decode(&stored.value)?;
                 let (_, name) = parts::read_key(&stored.key, &part)?;
@@ -205,7 +205,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         let version = Version::parse(&row.version)
             .map_err(|_| LoadError::Unreadable(format!("invalid version {:?}", row.version)))?;
         let plan =
-            self.definitions.plan(&row.definition_id, &version).await.map_err(|error| match error {
+            self.definitions.load_plan(&row.definition_id, &version).await.map_err(|error| match error {
                 DefinitionError::Store(error) => LoadError::from(error),
                 other => LoadError::Unreadable(other.to_string()),
             })?;
@@ -232,7 +232,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         &self,
         partition: &Partition,
         run: RunId,
-    ) -> Result<Option<(TurnNumber, Option<u64>)>, StoreError> {
+    ) -> Result<Option<(PageNumber, Option<u64>)>, StoreError> {
         // Pages without events are rare, and never many in a row.
         const LOOK_BACK: usize = 8;
         let scan = |rows| history_pages::of_run(run).backwards().limit(rows);

@@ -3,7 +3,7 @@
 //! Messages of clients move to the next run. Results and timers name commands of the run that ended and are dropped
 //! with it. The interpreter decides when a run continues as new.
 
-use abide_ids::TurnNumber;
+use abide_ids::PageNumber;
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{Instance, Message, PartChange, Turn};
@@ -35,8 +35,8 @@ impl Shard {
         row.run_id = run_id;
         row.run_number = next.origin().run;
         row.status = RunStatus::Pending;
-        row.folded_turn = TurnNumber::ZERO;
-        row.last_turn = TurnNumber::ZERO;
+        row.folded_turn = PageNumber::ZERO;
+        row.last_turn = PageNumber::ZERO;
         row.created_at = self.now.wall;
         let (messages, sources) = (std::mem::take(&mut run.messages), std::mem::take(&mut run.sources));
         let mut next_run = ResidentRun::new(row, run.plan.clone(), next, run.written_batch);

@@ -1,8 +1,8 @@
 //! Drains a shard: it accepts nothing new, finishes the work in flight, and releases the shard with its last commit.
 //!
 //! A released shard is taken over at once, without waiting for the lease to expire. So the release must be the very
-//! last commit: rows of a later one would be lost. Draining does not withdraw attempts in flight; the driver does, and
-//! the shard records each result.
+//! last commit: rows of a later one would be lost. Draining does not withdraw attempts in flight; the driver does (the
+//! shard task of the node, or the simulator), and the shard records each result.
 
 use super::Shard;
 use super::ownership::OwnershipPhase;
@@ -32,8 +32,9 @@ impl Shard {
             && self.queued_items == 0
     }
 
-    /// Stops the shard once nothing is in flight and the shard is released.
-    pub(super) fn finish_drain(&mut self) {
+    /// Stops a draining shard once nothing is queued or in flight. Usually its last commit has released it; if the last
+    /// requests wrote nothing, it stops unreleased, and the next owner waits for the lease to expire.
+    pub(super) fn stop_if_drained(&mut self) {
         if !matches!(self.phase, OwnershipPhase::Draining(_))
             || !self.commits.is_idle()
             || !self.ready_runs.is_empty()

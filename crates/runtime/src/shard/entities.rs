@@ -87,10 +87,11 @@ impl EntitySlot {
         }
     }
 
-    /// The reply to an earlier copy of the operation.
-    pub(super) fn stored_reply_for(&mut self, item: &QueuedOperation) -> Option<IdempotencyRow> {
-        while let Some((written, key)) = self.recent_order.front()
-            && *written <= item.durable_at_lookup
+    /// The reply to an earlier operation with the same idempotency key. Called in queue order: it forgets remembered
+    /// replies that this and every later lookup finds in the store.
+    pub(super) fn take_stored_reply(&mut self, item: &QueuedOperation) -> Option<IdempotencyRow> {
+        while let Some((batch, key)) = self.recent_order.front()
+            && *batch <= item.durable_at_lookup
             && !self.lookup_retried
         {
             self.recent_replies.remove(key);
@@ -100,9 +101,9 @@ impl EntitySlot {
         self.recent_replies.get(&key).or(item.stored_reply.as_ref()).cloned()
     }
 
-    pub(super) fn remember_reply(&mut self, key: KeyDigest, record: IdempotencyRow, written: BatchNumber) {
-        self.recent_replies.insert(key, record);
-        self.recent_order.push_back((written, key));
+    pub(super) fn remember_reply(&mut self, key: KeyDigest, reply: IdempotencyRow, batch: BatchNumber) {
+        self.recent_replies.insert(key, reply);
+        self.recent_order.push_back((batch, key));
     }
 }
 

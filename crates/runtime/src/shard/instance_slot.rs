@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use abide_ids::{IdempotencyKey, KeyDigest, RunId, TurnNumber};
+use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId};
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_store::tables::instances::{InstanceRow, RunStatus};
@@ -86,7 +86,7 @@ pub(super) enum SlotState {
     /// The instance exists, but its run is parked or cannot be read.
     Unreadable {
         row: Option<Box<InstanceRow>>,
-        last_page: TurnNumber,
+        last_page: PageNumber,
         last_event: Option<u64>,
         reason: String,
     },

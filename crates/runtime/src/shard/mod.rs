@@ -299,13 +299,13 @@ impl Shard {
         if self.is_working() {
             self.fire_due();
             self.drive_timer_window();
-            self.watch_slow_calls();
+            self.watch_slow_attempts();
             self.drive_inbound();
             self.drive_gc();
             self.drive_damage_check();
             self.drive_reconciliation();
         }
-        self.finish_drain();
+        self.stop_if_drained();
     }
 
     fn stop(&mut self, reason: StopReason) {

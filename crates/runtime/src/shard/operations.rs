@@ -119,7 +119,7 @@ impl Shard {
     /// The stored reply, if the operation is a repeat.
     fn stored_operation_reply(&self, slot: &mut EntitySlot, item: &QueuedOperation) -> Option<ShardReply> {
         let idempotency = item.request.idempotency.as_ref()?;
-        let record = slot.stored_reply_for(item).filter(|record| record.expires_at > self.now.wall)?;
+        let record = slot.take_stored_reply(item).filter(|record| record.expires_at > self.now.wall)?;
         match run_message::decode::<OperationReply>(&record.reply) {
             Ok(operated) if record.request_digest == idempotency.payload_digest => {
                 Some(ShardReply::Operated(Box::new(OperationReply { is_replay: true, ..operated })))

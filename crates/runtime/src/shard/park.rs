@@ -3,7 +3,7 @@
 //! The stored state of a parked run stays as it is, and its work items wait until it is resumed or terminated. Other
 //! runs are not affected. Deciding *that* a run cannot continue happens elsewhere: in its turn, or when it is loaded.
 
-use abide_ids::TurnNumber;
+use abide_ids::PageNumber;
 use abide_store::tables::encode;
 use abide_store::tables::history_pages::{self, HistoryPageRow};
 use abide_store::tables::instances::{self, InstanceRow, RunStatus};
@@ -33,7 +33,7 @@ impl Shard {
             return self.terminate_unrunnable(id, slot, run);
         }
         self.commits.reserve(8, 64 * 1024);
-        if run.last_page == TurnNumber::ZERO {
+        if run.last_page == PageNumber::ZERO {
             self.write_before_first_turn(&mut run);
         }
         let run_id = run.row.run_id;
@@ -138,7 +138,7 @@ impl Shard {
         id: &InstanceId,
         slot: &mut InstanceSlot,
         mut row: InstanceRow,
-        (last_page, last_event): (TurnNumber, Option<u64>),
+        (last_page, last_event): (PageNumber, Option<u64>),
         reason: &str,
     ) {
         let mut event = serde_json::json!({

@@ -51,8 +51,8 @@ enum IndexMarker {
     DeadLetter(PublicRow),
 }
 
-/// Identifies a marker among the outbox rows: by the id of its run, or by a sequence number for a dead letter. The shard
-/// counts both with one sequence, so they never collide.
+/// Identifies a marker among the outbox rows: by the id of its run, or by a sequence number for a dead letter. The
+/// shard counts both with one sequence, so they never collide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct MarkerId(u64);
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use abide_dispatch::call_journal::{CONSECUTIVE_UNANSWERED_MAX, FailedFinal, UnsettledCall};
-use abide_ids::{IdempotencyKey, KeyDigest, RunId, RunNumber, TurnNumber};
+use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_store::tables::instances::InstanceRow;
@@ -40,9 +40,9 @@ pub(super) struct ResidentRun {
     pub(super) unfinished: bool,
     /// The inbox row that records it.
     pub(super) continuation_row: Option<u64>,
-    pub(super) last_page: TurnNumber,
+    pub(super) last_page: PageNumber,
     /// Parts changed since the last fold, by name: the bytes, and the page that has them.
-    pub(super) unfolded_parts: BTreeMap<Vec<u8>, (Option<Vec<u8>>, TurnNumber)>,
+    pub(super) unfolded_parts: BTreeMap<Vec<u8>, (Option<Vec<u8>>, PageNumber)>,
     pub(super) unfolded_bytes: usize,
     pub(super) fold: Option<FoldProgress>,
     /// The batch with its newest rows.
@@ -77,7 +77,7 @@ impl ResidentRun {
             sources: VecDeque::new(),
             unfinished: true,
             continuation_row: None,
-            last_page: TurnNumber::ZERO,
+            last_page: PageNumber::ZERO,
             unfolded_parts: BTreeMap::new(),
             unfolded_bytes: 0,
             fold: None,
@@ -133,7 +133,7 @@ pub(super) enum FirstTurnAction {
 /// A fold in progress: the parts still to be written, all of them as of this page or later.
 #[derive(Debug)]
 pub(super) struct FoldProgress {
-    pub(super) until_page: TurnNumber,
+    pub(super) until_page: PageNumber,
     pub(super) part_names: VecDeque<Vec<u8>>,
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use abide_ids::{RunId, TurnNumber};
+use abide_ids::{PageNumber, RunId};
 use abide_store::tables::earlier_runs::{self, EarlierRunRow};
 use abide_store::tables::instances::{InstanceRow, ParentRun, RunStatus};
 use abide_store::tables::{encode, inbox};
@@ -128,8 +128,8 @@ impl Shard {
             definition_id: origin.workflow.clone(),
             version: origin.version.clone(),
             definition_hash: origin.plan_hash.0,
-            folded_turn: TurnNumber::ZERO,
-            last_turn: TurnNumber::ZERO,
+            folded_turn: PageNumber::ZERO,
+            last_turn: PageNumber::ZERO,
             created_at: self.now.wall,
             updated_at: self.now.wall,
             correlation_id: origin.correlation_id.clone(),

@@ -19,7 +19,7 @@ use crate::run::{EntryChange, StuckWatch};
 
 /// Calls with a timeout up to this, in milliseconds, are short: a run that only waits for the first attempt of one
 /// needs no stuck timer yet. It needs one when the attempt, or the run, gets older than this.
-const SHORT_CALL_MS: u64 = 60_000;
+const SLOW_AFTER_MS: u64 = 60_000;
 /// How often slow calls are searched for, and how many of them are handled at once.
 const SLOW_CALL_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 const SLOW_CALLS_PER_CHECK: usize = 256;
@@ -34,7 +34,7 @@ pub(super) struct InFlightAttempt {
 impl InFlightAttempt {
     /// The run of a call that may take long got its stuck timer with the turn that made the call.
     pub(super) fn new(sent_at: Timestamp, attempt_timeout_ms: u64) -> Self {
-        Self { sent_at, stuck_watched: attempt_timeout_ms > SHORT_CALL_MS }
+        Self { sent_at, stuck_watched: attempt_timeout_ms > SLOW_AFTER_MS }
     }
 }
 
@@ -50,9 +50,9 @@ impl Shard {
         }
         let (None, Some(after)) = (run.bookkeeping.stuck_watch, run.plan.stuck_after()) else { return };
         let created_at = run.row.created_at;
-        let old = self.now.wall.since(created_at).0 > SHORT_CALL_MS;
+        let old = self.now.wall.since(created_at).0 > SLOW_AFTER_MS;
         let slow = |call: &super::run_state::OpenCall| {
-            call.row.attempt > 0 || call.row.attempt_timeout_ms > SHORT_CALL_MS
+            call.row.attempt > 0 || call.row.attempt_timeout_ms > SLOW_AFTER_MS
         };
         let waits = !run.unfinished && (run.calls.is_empty() || run.calls.values().any(slow));
         if old || waits {
@@ -62,30 +62,32 @@ impl Shard {
         }
     }
 
-    /// Finds attempts that take long, possibly because they wait for a permit. Their runs take no turn meanwhile, which
-    /// would set the stuck timer.
-    pub(super) fn watch_slow_calls(&mut self) {
+    /// Sets the stuck timer of runs whose attempt is slow, possibly because it waits for a permit. Such a run takes no
+    /// turn while it waits, and otherwise only a turn sets its stuck timer. The queued items are processed at once.
+    pub(super) fn watch_slow_attempts(&mut self) {
         let now = self.now;
         if self.slow_calls_checked_at.is_some_and(|at| later(at, SLOW_CALL_CHECK_INTERVAL) > now.mono) {
             return;
         }
         self.slow_calls_checked_at = Some(now.mono);
-        let is_long =
-            |since: &InFlightAttempt| !since.stuck_watched && now.wall.since(since.sent_at).0 > SHORT_CALL_MS;
-        let mut long: Vec<AttemptId> = self
+        let is_slow = |attempt: &InFlightAttempt| {
+            !attempt.stuck_watched && now.wall.since(attempt.sent_at).0 > SLOW_AFTER_MS
+        };
+        let mut slow: Vec<AttemptId> = self
             .attempts_in_flight
             .iter()
-            .filter(|(_, since)| is_long(since))
-            .map(|(call, _)| call.clone())
+            .filter(|(_, attempt)| is_slow(attempt))
+            .map(|(attempt_id, _)| attempt_id.clone())
             .collect();
         // In an order that does not depend on the hash map.
-        long.sort_unstable();
-        long.truncate(SLOW_CALLS_PER_CHECK);
-        for call in long {
-            if let Some(since) = self.attempts_in_flight.get_mut(&call) {
-                since.stuck_watched = true;
+        slow.sort_unstable();
+        slow.truncate(SLOW_CALLS_PER_CHECK);
+        for attempt_id in slow {
+            if let Some(attempt) = self.attempts_in_flight.get_mut(&attempt_id) {
+                attempt.stuck_watched = true;
             }
-            self.enqueue(&call.instance_id, WorkItem::WatchStuck { run_id: call.run_id });
+            let watch = WorkItem::WatchStuck { run_id: attempt_id.run_id };
+            self.enqueue(&attempt_id.instance_id, watch);
         }
     }
 

@@ -10,7 +10,7 @@
 //! file only supplies its input and stores its result. A turn that no commit can hold, or that fails to run, parks its
 //! run.
 
-use abide_ids::TurnNumber;
+use abide_ids::PageNumber;
 use abide_store::tables::{encode, inbox, instances};
 use abide_workflow::{
     CommandId, CorruptInstance, Instance, InstanceId, Message, MessageRefusal, PartChange, PartKey, Status,
@@ -216,7 +216,7 @@ impl Shard {
     /// Brings the status in the instance row up to date, in the batch of the turn.
     fn update_status(&mut self, run: &mut ResidentRun) {
         let early =
-            fault_injected!(self, EarlyCompletion) && run.calls.len() == 1 && run.last_page > TurnNumber(2);
+            fault_injected!(self, EarlyCompletion) && run.calls.len() == 1 && run.last_page > PageNumber(2);
         let status = row_status(if early { Status::Completed } else { run.instance.status() });
         if status == run.row.status {
             return;

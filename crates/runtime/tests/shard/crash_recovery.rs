@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_ids::{RunId, Timestamp, TurnNumber};
+use abide_ids::{PageNumber, RunId, Timestamp};
 use abide_runtime::event::AttemptId;
 use abide_runtime::run_message::{self, RunMessage};
 use abide_runtime::{Event, OperatorEvent, RequestError, ShardReply, ShardRequest, StopReason};
@@ -394,7 +394,7 @@ fn a_run_of_many_turns_is_folded_and_loads_as_it_was() {
         harness.raise("a", "go");
     }
     let run = harness.run("a").unwrap();
-    assert!(run.row.folded_turn > TurnNumber(60), "{}", run.row.folded_turn);
+    assert!(run.row.folded_turn > PageNumber(60), "{}", run.row.folded_turn);
     assert!(run.unfolded.len() < 10);
     harness.crash();
     let payload = json!("end").into();

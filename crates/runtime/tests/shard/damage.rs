@@ -1,6 +1,6 @@
 //! Damaged rows: only the runs and requests that depend on one are affected, and the shard neither stops nor spins.
 
-use abide_ids::{Timestamp, TurnNumber};
+use abide_ids::{PageNumber, Timestamp};
 use abide_runtime::run_message::{self, AddressedMessage, ChildStart, RunMessage};
 use abide_runtime::{OperatorEvent, RequestError, ShardReply};
 use abide_store::rows::{Batch, CommitOutcome, Key};
@@ -248,7 +248,7 @@ fn a_run_whose_instance_row_cannot_be_read_is_not_deleted_and_delays_no_other() 
     harness.advance_clock(60_000);
     damage(&harness, &instances::key("a"));
     harness.advance_clock(4_000_000);
-    let page = abide_store::tables::history_pages::key(run, TurnNumber::FIRST);
+    let page = abide_store::tables::history_pages::key(run, PageNumber::FIRST);
     assert!(harness.store.read_now(&harness.partition(), &page).unwrap().is_some());
     assert!(matches!(harness.raise("b", "go"), ShardReply::Refused(RequestError::NotFound { .. })));
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::response::Text;
 
-/// An activity.
+/// An activity that workflows can call.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Activity")]
 #[serde(rename_all = "camelCase")]

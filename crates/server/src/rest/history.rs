@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use abide_ids::TurnNumber;
+use abide_ids::PageNumber;
 use abide_runtime::run::HistoryCursor;
 use abide_store::Store;
 use abide_workflow::RunNumber;
@@ -112,7 +112,7 @@ fn parse_position(bytes: &[u8]) -> Option<HistoryCursor> {
     let (page, rest) = rest.split_first_chunk()?;
     Some(HistoryCursor {
         run_number: RunNumber(u32::from_be_bytes(*run)),
-        page: TurnNumber(u64::from_be_bytes(*page)),
+        page: PageNumber(u64::from_be_bytes(*page)),
         event_offset: u32::from_be_bytes(rest.try_into().ok()?),
     })
 }
@@ -125,7 +125,7 @@ mod tests {
     fn a_token_decodes_to_its_position_and_anything_else_is_rejected() {
         for (run, page, event) in [(1, 1, 0), (7, 51, 3), (u32::MAX, u64::MAX, u32::MAX)] {
             let cursor =
-                HistoryCursor { run_number: RunNumber(run), page: TurnNumber(page), event_offset: event };
+                HistoryCursor { run_number: RunNumber(run), page: PageNumber(page), event_offset: event };
             assert_eq!(decode_cursor(&encode_cursor(cursor)), Ok(cursor));
         }
         for token in ["", "x", "Ag", "51", "////////////", "AQAAAAAAAAAB", "AgAAAAAAAAABAA"] {

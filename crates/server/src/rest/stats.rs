@@ -82,7 +82,7 @@ struct EntityStatsJson {
     operations: u64,
 }
 
-/// The store.
+/// The store and when it acknowledges commits.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "StoreStats")]
 struct StoreStatsJson {

@@ -134,7 +134,7 @@ async fn shortest_stuck_after<S: Store>(app: &App<S>, workflow: &str) -> Result<
     let definitions = app.node().definitions();
     let mut shortest: Option<Duration> = None;
     for (version, _) in definitions.versions(workflow).await? {
-        let after = definitions.plan(workflow, &version).await?.stuck_after();
+        let after = definitions.load_plan(workflow, &version).await?.stuck_after();
         shortest = match (shortest, after) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -150,7 +150,7 @@ async fn stuck_item<S: Store>(
     now: Timestamp,
 ) -> Result<Option<StuckJson>, ApiError> {
     let version = Version::parse(&run.version).map_err(|error| ApiError::internal(&error))?;
-    let plan = app.node().definitions().plan(&run.workflow, &version).await?;
+    let plan = app.node().definitions().load_plan(&run.workflow, &version).await?;
     let created_at = run.created_at;
     let Some(after) = plan.stuck_after() else { return Ok(None) };
     let due = created_at.plus(after);

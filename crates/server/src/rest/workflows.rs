@@ -83,7 +83,7 @@ struct PublishedJson<'a> {
     hash: Text<PlanHash>,
 }
 
-/// A definition.
+/// A published workflow definition.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Workflow")]
 #[serde(rename_all = "camelCase")]

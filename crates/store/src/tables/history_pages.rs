@@ -1,10 +1,10 @@
-//! Pages of a run's history: one row per turn, with the events of the turn and the parts it changed.
+//! Pages of a run's history: one row per turn, or several for a large turn, with its events and the parts it changed.
 //!
-//! The changed parts are stored in the page, so a turn is one row. They are folded into the rows of [`super::parts`]
-//! when the instance becomes idle; until then a run is its folded parts overlaid with the changes of every later page.
-//! The content of events and parts is not known here.
+//! The changed parts are stored in the page, so that most turns are one row. They are folded into the rows of
+//! [`super::parts`] when the instance becomes idle; until then a run is its folded parts overlaid with the changes of
+//! every later page. The content of events and parts is not known here.
 
-use abide_ids::{CommandId, IdempotencyKey, RunId, Timestamp, TurnNumber};
+use abide_ids::{CommandId, IdempotencyKey, PageNumber, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::calls::PastAttempt;
@@ -153,19 +153,19 @@ impl HistoryPageRow {
 }
 
 /// The key of the page of a run's turn.
-pub fn key(run_id: RunId, turn: TurnNumber) -> Key {
+pub fn key(run_id: RunId, turn: PageNumber) -> Key {
     KeyWriter::new(TableId::HistoryPage).run_id(run_id).turn(turn).key()
 }
 
 /// The run and the turn in a key.
-pub fn read_key(key: &Key) -> Result<(RunId, TurnNumber), TableError> {
+pub fn read_key(key: &Key) -> Result<(RunId, PageNumber), TableError> {
     let mut reader = KeyReader::new(TableId::HistoryPage, key)?;
     let fields = (reader.run_id()?, reader.turn()?);
     reader.finish(fields)
 }
 
 /// The pages of a run after this turn, in order.
-pub fn after_turn(run_id: RunId, turn: TurnNumber) -> Scan {
+pub fn after_turn(run_id: RunId, turn: PageNumber) -> Scan {
     let until = of_run(run_id).until;
     Scan::between(std::ops::Bound::Excluded(key(run_id, turn)), until)
 }
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn pages_sort_by_run_and_turn(keys: Vec<(RunId, TurnNumber)>) {
+        fn pages_sort_by_run_and_turn(keys: Vec<(RunId, PageNumber)>) {
             keys_round_trip_in_order(keys, |(run, turn)| key(*run, *turn), read_key);
         }
     }

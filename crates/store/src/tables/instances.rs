@@ -4,7 +4,7 @@
 //! run id, so a purge is one commit that forgets the run id, and no key repeats a long instance id. This table does not
 //! know what a run is doing; its parts ([`super::parts`]) and pages ([`super::history_pages`]) do.
 
-use abide_ids::{CommandId, Digest, IdempotencyKey, RunId, RunNumber, Timestamp, TurnNumber};
+use abide_ids::{CommandId, Digest, IdempotencyKey, PageNumber, RunId, RunNumber, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
@@ -46,9 +46,9 @@ pub struct InstanceRow {
     /// The digest of that version's content, so that no other content is mistaken for it.
     pub definition_hash: Digest,
     /// The turn up to which the rows of [`super::parts`] are current; the pages of later turns overlay them.
-    pub folded_turn: TurnNumber,
+    pub folded_turn: PageNumber,
     /// The last turn when this row was written. The run's last page tells the last turn of all.
-    pub last_turn: TurnNumber,
+    pub last_turn: PageNumber,
     /// When the run was accepted.
     pub created_at: Timestamp,
     /// When this row was written.
@@ -127,7 +127,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_instance_round_trips(
-            numbers: (RunId, RunNumber, TurnNumber, TurnNumber),
+            numbers: (RunId, RunNumber, PageNumber, PageNumber),
             status in prop::sample::select(vec![
                 Pending, Running, Suspended, Completed, Failed, Terminated, Parked, Purged,
             ]),

@@ -2,7 +2,7 @@
 //!
 //! It does not know which fields a table has: each table's file does.
 
-use abide_ids::{Digest, IdempotencyKey, KeyDigest, RunId, RunNumber, Timestamp, TurnNumber};
+use abide_ids::{Digest, IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Timestamp};
 
 use crate::rows::{Key, Scan};
 
@@ -126,7 +126,7 @@ impl KeyWriter {
     }
 
     #[must_use]
-    pub fn turn(self, turn: TurnNumber) -> Self {
+    pub fn turn(self, turn: PageNumber) -> Self {
         self.u64(turn.0)
     }
 
@@ -214,8 +214,8 @@ impl<'k> KeyReader<'k> {
         self.u32().map(RunNumber)
     }
 
-    pub fn turn(&mut self) -> Result<TurnNumber, TableError> {
-        self.u64().map(TurnNumber)
+    pub fn turn(&mut self) -> Result<PageNumber, TableError> {
+        self.u64().map(PageNumber)
     }
 
     pub fn digest(&mut self) -> Result<Digest, TableError> {

@@ -4,7 +4,7 @@
 //! the value. Parts are written when the run becomes idle, not in every turn: until then the newer bytes are in
 //! [`super::history_pages`].
 
-use abide_ids::{RunId, TurnNumber};
+use abide_ids::{PageNumber, RunId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -14,7 +14,7 @@ use crate::rows::{Key, Scan};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartRow {
     /// The turn that last changed it.
-    pub turn: TurnNumber,
+    pub turn: PageNumber,
     /// The name, if it is too long for the key.
     #[serde(with = "serde_bytes")]
     pub long_name: Option<Vec<u8>>,
@@ -29,7 +29,7 @@ const DIGEST_BYTES: usize = 32;
 
 impl PartRow {
     /// The row of the part with this name. The name goes into the row only if it is too long for the key.
-    pub fn new(name: &[u8], turn: TurnNumber, bytes: Vec<u8>) -> Self {
+    pub fn new(name: &[u8], turn: PageNumber, bytes: Vec<u8>) -> Self {
         let long_name = (name.len() >= NAME_BYTES_MAX).then(|| name.to_vec());
         Self { turn, long_name, bytes }
     }
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_round_trips(turn: TurnNumber, name: Vec<u8>, bytes: Vec<u8>) {
+        fn a_part_round_trips(turn: PageNumber, name: Vec<u8>, bytes: Vec<u8>) {
             value_round_trips(&PartRow::new(&name, turn, bytes));
         }
 
@@ -88,14 +88,14 @@ mod tests {
         fn parts_sort_by_run_and_name(
             keys in prop::collection::vec((0..3u64, prop::collection::vec(any::<u8>(), 0..12)), 1..8),
         ) {
-            let short = PartRow::new(b"", TurnNumber(1), vec![]);
+            let short = PartRow::new(b"", PageNumber(1), vec![]);
             keys_round_trip_in_order(keys, |(run, name)| key(RunId(*run), name), |key| read_key(key, &short).map(|(run_id, name)| (run_id.0, name)));
         }
 
         #[test]
         fn long_names_with_a_common_beginning_have_different_keys(length in 300usize..4_200, other in 300usize..4_200) {
             let (name, other) = (vec![b'n'; length], vec![b'n'; other]);
-            let part = PartRow::new(&name, TurnNumber(1), vec![]);
+            let part = PartRow::new(&name, PageNumber(1), vec![]);
             prop_assert!(key(RunId(1), &name).as_bytes().len() <= crate::rows::StoreLimits::GUARANTEED.key_bytes_max);
             prop_assert_eq!(read_key(&key(RunId(1), &name), &part), Ok((RunId(1), name.clone())));
             prop_assert_eq!(key(RunId(1), &name) == key(RunId(1), &other), name == other);

@@ -1,5 +1,7 @@
 //! The simulated runtime of a rehearsal: one queue of scheduled events, ordered by virtual time. It stores nothing.
 
+mod children;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -7,11 +9,11 @@ use serde_json::Value;
 
 use super::{ActivityAttempt, DEFAULT_ATTEMPT_TIMEOUT, MockOutcome, Playback, Rehearsal, Stimulus};
 use crate::advance::advance;
-use crate::command::{Command, CommandKind, StartActivity, StartChild};
+use crate::command::{Command, CommandKind, StartActivity};
 use crate::failure::{Failure, code};
 use crate::history::HistoryEvent;
 use crate::ids::{CommandId, InstanceId, RunNumber};
-use crate::instance::{CorruptInstance, Instance, Outcome, ParentLink, PartKey, RunOrigin};
+use crate::instance::{CorruptInstance, Instance, Outcome, PartKey, RunOrigin};
 use crate::message::{Message, MessageRefusal};
 use crate::plan::Plan;
 use crate::time::Timestamp;
@@ -257,84 +259,6 @@ impl<'a> VirtualRuntime<'a> {
             CommandKind::ContinueAsNew => {}
         }
         Ok(())
-    }
-
-    fn notify_parent(&mut self, number: usize, message: impl FnOnce(CommandId) -> Message) {
-        if let Some((parent, command)) = self.instances.get(number).and_then(|rehearsed| rehearsed.parent) {
-            self.schedule(self.now, ScheduledEvent::Message { instance: parent, message: message(command) });
-        }
-    }
-
-    fn start_child(
-        &mut self,
-        number: usize,
-        command: CommandId,
-        child: StartChild,
-    ) -> Result<(), CorruptInstance> {
-        let Some(parent) = self.instances.get(number) else { return Ok(()) };
-        let link = ParentLink {
-            instance_id: parent.instance.origin().instance_id.clone(),
-            run: parent.instance.origin().run,
-            command,
-        };
-        let plan = self.rehearsal.children.get(&child.workflow).copied();
-        let plan =
-            plan.filter(|plan| child.version.as_ref().is_none_or(|range| range.matches(plan.version())));
-        let Some(plan) = plan else {
-            let outcome = self.next_mock_outcome(&format!("workflow {}", child.workflow), |mocks| {
-                mocks.workflows.get(&child.workflow)
-            });
-            let message = match outcome {
-                None => {
-                    self.unmocked.insert(format!("workflow {}", child.workflow));
-                    let failure = Failure::permanent(code::WORKFLOW_NOT_FOUND, self.not_found_reason(&child));
-                    Some((self.now, Message::ChildFailed { command, failure }))
-                }
-                Some(MockOutcome::Result(after, output)) => Some((
-                    self.now.plus(after),
-                    Message::ChildCompleted { command, output: Arc::new(output) },
-                )),
-                Some(MockOutcome::Echo(after)) => {
-                    Some((self.now.plus(after), Message::ChildCompleted { command, output: child.input }))
-                }
-                Some(MockOutcome::Error(after, failure)) => {
-                    Some((self.now.plus(after), Message::ChildFailed { command, failure }))
-                }
-                Some(MockOutcome::Never) => None,
-            };
-            if let Some((at, message)) = message {
-                self.schedule(at, ScheduledEvent::Message { instance: number, message });
-            }
-            return Ok(());
-        };
-        if let Err(mismatches) = plan.check_input(&child.input) {
-            let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
-            let failure = Failure::permanent(code::INPUT_INVALID, reason);
-            let message = Message::ChildFailed { command, failure };
-            self.schedule(self.now, ScheduledEvent::Message { instance: number, message });
-            return Ok(());
-        }
-        let mut origin = RunOrigin::new(child.instance_id, RunNumber(1), plan);
-        origin.input = child.input;
-        origin.parent = Some(link);
-        let child = self.add_instance(plan, origin, Some((number, command)));
-        if let Some(parent) = self.instances.get_mut(number) {
-            parent.children.insert(command, child);
-        }
-        self.run_turns(child)
-    }
-
-    fn not_found_reason(&self, child: &StartChild) -> String {
-        let existing = self.rehearsal.children.get(&child.workflow).map(|plan| plan.version());
-        match (existing, &child.version) {
-            (Some(existing), Some(requested)) => {
-                format!(
-                    "workflow {:?} exists in version {existing}, but {requested} was requested",
-                    child.workflow
-                )
-            }
-            _ => format!("there is no workflow {:?}", child.workflow),
-        }
     }
 
     /// Runs one attempt: the mocked outcome, within the attempt's time limit and before the step's deadline.

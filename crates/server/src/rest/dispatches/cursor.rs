@@ -4,7 +4,7 @@
 //! A token is valid only for the filter it was made for, because each kind of query has positions of its own. Reads no
 //! calls itself.
 
-use abide_ids::{Digest, IdempotencyKey, RunId, RunNumber, Timestamp, TurnNumber};
+use abide_ids::{Digest, IdempotencyKey, PageNumber, RunId, RunNumber, Timestamp};
 use abide_runtime::run::{OpenCallCursor, SettledCallCursor};
 use abide_store::public::{PublicKey, RowPosition};
 use base64::Engine;
@@ -36,7 +36,7 @@ pub(super) struct OpenCallPosition {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct SettledCallPosition {
-    page: TurnNumber,
+    page: PageNumber,
     call: u32,
 }
 
@@ -115,7 +115,7 @@ mod tests {
         let filter = CallFilter::default();
         let other = CallFilter { activity: Some("work".to_owned()), ..CallFilter::default() };
         let after = OpenCallPosition { run: RunId(u64::MAX), key: IdempotencyKey([7; 32]) };
-        let at = SettledCallPosition { page: TurnNumber(u64::MAX), call: 3 };
+        let at = SettledCallPosition { page: PageNumber(u64::MAX), call: 3 };
         let run = RunPosition { at: Timestamp::MIN, partition: "a".to_owned(), row: "1".to_owned() };
         for cursor in [
             CallCursor::OpenOfRun { run: RunNumber(1), after },

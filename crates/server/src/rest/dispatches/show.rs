@@ -1,6 +1,6 @@
 //! `GET /api/dispatches/{instanceId}/{run}/{idempotencyKey}`: shows one call with its attempts and history events.
 
-use abide_ids::{IdempotencyKey, TurnNumber};
+use abide_ids::{IdempotencyKey, PageNumber};
 use abide_runtime::node::RunReadError;
 use abide_runtime::run::{CallReader, CallRecord, CallState, RunRef, SettledCallCursor, TaskEvent};
 use abide_store::Store;
@@ -147,7 +147,7 @@ pub(in crate::rest) async fn show<S: Store>(
     let key = request.checked_path_param(&KEY).await?;
     let key = IdempotencyKey::parse(&key)
         .ok_or_else(|| ApiError::invalid(KEY.name, "must be 64 lower-case hexadecimal digits"))?;
-    let found = app.with_timeout(find_call(app, &id, run, key)).await??;
+    let found = app.with_timeout(read_call_with_events(app, &id, run, key)).await??;
     let (call, events) = found.ok_or_else(|| ApiError::not_found("call not found"))?;
     let data = CallJson {
         item: CallItemJson::of(&call),
@@ -157,7 +157,7 @@ pub(in crate::rest) async fn show<S: Store>(
     Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
-async fn find_call<S: Store>(
+async fn read_call_with_events<S: Store>(
     app: &App<S>,
     id: &InstanceId,
     run: RunNumber,
@@ -175,14 +175,14 @@ async fn find_call<S: Store>(
         },
     };
     let mut events = Vec::new();
-    let mut next = Some(TurnNumber::FIRST);
+    let mut next = Some(PageNumber::FIRST);
     while let Some(page) =
         next.filter(|page| last_page.is_none_or(|last| *page <= last) && events.len() < EVENTS_MAX)
     {
         let (more, after) = reader.call_events(&run, call.command, page, SCAN_PAGES).await?;
         events.extend(more);
         next = after;
-        // Reading a page takes a few milliseconds; other tasks run in between.
+        // Reading these pages takes a few milliseconds; other tasks run in between.
         tokio::task::yield_now().await;
     }
     events.truncate(EVENTS_MAX);
