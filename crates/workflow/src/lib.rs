@@ -1,4 +1,4 @@
-//! JSON workflows as a pure core: a definition is parsed, validated and compiled into a [`Plan`]; [`advance`] moves a
+//! JSON workflows as a pure core: a definition is parsed, validated and compiled into a [`Plan`]; [`advance()`] moves a
 //! run one turn further and returns the changes and the commands to execute.
 //!
 //! This crate is a language, its checks, and a deterministic interpreter whose state is explicit and small.
