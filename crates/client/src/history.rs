@@ -22,7 +22,7 @@ pub struct HistoryEvent {
 /// The type of a history event with its fields.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(tag = "eventType", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "the fields are those of the language, and named as there")]
+#[expect(missing_docs, reason = "the fields have the names and meanings of the workflow language")]
 pub enum Fact {
     /// A turn begins.
     OrchestratorStarted,
@@ -101,7 +101,7 @@ pub enum Fact {
 /// History events without a Durable Functions name.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(tag = "name", rename_all_fields = "camelCase")]
-#[expect(missing_docs, reason = "the fields are those of the language, and named as there")]
+#[expect(missing_docs, reason = "the fields have the names and meanings of the workflow language")]
 pub enum Note {
     /// Four fifths of the allowed transitions are used.
     TransitionsNearLimit {

@@ -72,13 +72,13 @@ impl ActivityContract {
     /// An output that does not match is a permanent failure: a repeated call would return the same output.
     pub(crate) fn check_output(&self, output: &Value) -> Result<(), CallFailure> {
         let Some(schema) = &self.output else { return Ok(()) };
-        schema.check(output).map_err(|mismatch| output_invalid(&format!("at {mismatch}")))
+        schema.check(output).map_err(|mismatch| output_invalid(&format!("is invalid at {mismatch}")))
     }
 }
 
 /// The failure for an input that does not match; `mismatch` says where and why.
 pub(crate) fn input_invalid(mismatch: &str) -> CallFailure {
-    CallFailure::permanent("InputInvalid", format!("the input at {mismatch}")).with_not_sent()
+    CallFailure::permanent("InputInvalid", format!("the input is invalid at {mismatch}")).with_not_sent()
 }
 
 /// The failure for an output that cannot be used; `problem` completes the sentence "the output …".

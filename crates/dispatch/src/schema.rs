@@ -81,7 +81,7 @@ fn count_referenced<'s>(
     let (pointer, target) =
         target.ok_or_else(|| format!("{reference:?} does not refer to a location in this schema (#/…)"))?;
     if open.contains(&pointer) {
-        return Err(format!("{reference:?} refers to itself"));
+        return Err(format!("{reference:?} refers to itself; recursive schemas are not supported"));
     }
     open.push(pointer);
     let nodes = count_places(target, root, open, counted)?;

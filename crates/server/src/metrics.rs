@@ -30,8 +30,10 @@ const CALLS_RUNNING: Metric = gauge("abide_calls_running", "Activity calls runni
 const CALLS_WAITING: Metric =
     gauge("abide_calls_waiting", "Activity calls waiting for a concurrency permit.");
 const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed permanently.");
-const CALLS_RESENT: Metric =
-    counter("abide_calls_recovered_total", "Activity calls sent again after their first owner stopped.");
+const CALLS_RESENT: Metric = counter(
+    "abide_calls_recovered_total",
+    "Activity calls sent again because the node that sent them stopped before their result was known.",
+);
 const ENTITY_OPERATIONS: Metric =
     counter("abide_entity_operations_total", "Operations that changed an entity.");
 const DEAD_LETTERS: Metric = counter("abide_dead_letters_total", "Messages dead-lettered.");
@@ -39,7 +41,8 @@ const UNREADABLE: Metric = counter("abide_unreadable_total", "Unreadable places 
 const COMMITS: Metric = counter("abide_commits_total", "Commits sent to the store.");
 const COMMIT_ROWS: Metric = counter("abide_commit_rows_total", "Rows in those commits.");
 const COMMIT_BYTES: Metric = counter("abide_commit_bytes_total", "Bytes in those commits.");
-const SHARDS_WORKING: Metric = gauge("abide_shards_working", "Shards working on this node.");
+const SHARDS_WORKING: Metric =
+    gauge("abide_shards_working", "Shards that this node owns and that accept requests.");
 const IN_MEMORY: Metric = gauge("abide_instances_in_memory", "Instances in this node's memory.");
 const DURATION: Metric = Metric {
     name: "abide_instance_duration_seconds",

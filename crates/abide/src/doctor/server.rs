@@ -40,7 +40,7 @@ pub(crate) async fn check_server(client: &Client) -> (ServerReachability, Vec<Do
         Err(error) => DoctorFinding::error(
             "readiness",
             error_chain(&error),
-            "after a start, wait a moment; otherwise the server's log has the reason",
+            "if the server has just started, wait a moment and check again; otherwise its log has the reason",
         ),
     });
     match client.stats().await {
@@ -98,7 +98,7 @@ fn check_stats(stats: &NodeStats) -> Vec<DoctorFinding> {
         DoctorFinding::error(
             "shards",
             message,
-            "after a start, wait a moment; otherwise the server's log has the reason",
+            "if the server has just started, wait a moment and check again; otherwise its log has the reason",
         )
     };
     let parked = stats.instances.by_status.get("Parked").copied().unwrap_or(0);

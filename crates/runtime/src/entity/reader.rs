@@ -15,7 +15,7 @@ use super::EntityId;
 #[derive(Debug, thiserror::Error)]
 pub enum EntityReadError {
     /// A row is damaged.
-    #[error("the entity cannot be read: {0}")]
+    #[error("a stored entity cannot be read: {0}")]
     Damaged(#[from] TableError),
     /// The store is unavailable or damaged.
     #[error(transparent)]

@@ -185,7 +185,10 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         if !is_awaited && run.is_none_or(|run| run.stored.is_some()) {
             self.add_finding(
                 Some(&call.instance_id),
-                format!("orphaned call {} of activity {}: no run waits for it", call.command, call.activity),
+                format!(
+                    "orphaned call #{} of activity {:?}, run {run_id}: the run does not wait for it",
+                    call.command, call.activity
+                ),
             );
         }
     }

@@ -195,7 +195,9 @@ impl Shard {
         let place = call.row.secret_paths.first().filter(|_| !self.config.resolves_secrets)?;
         let reference = call.input.pointer(place).and_then(|secret| secret.get("secretRef"));
         let reference = reference.and_then(serde_json::Value::as_str).unwrap_or_default();
-        let message = format!("no secret source for {reference:?} (at {place}); the call was not sent");
+        let message = format!(
+            "the secret {reference:?} at {place} of the input cannot be resolved: this server has no secret source; the call was not sent"
+        );
         Some(Failure::permanent(code::SECRET_UNAVAILABLE, message))
     }
 }

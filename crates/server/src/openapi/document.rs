@@ -197,7 +197,7 @@ fn status_description(status: u16) -> &'static str {
         431 => "The headers are too many or too large.",
         500 => "Internal error; the server's log has the reason, under the same correlation id.",
         503 => {
-            "The server is starting, shutting down, or cannot reach its store. The outcome of a request that changes something is unknown."
+            "The server is starting, shutting down, overloaded, or cannot reach its store; try again. With the detail OUTCOME_UNKNOWN the request may have taken effect."
         }
         _ => "The request failed.",
     }

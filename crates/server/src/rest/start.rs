@@ -41,8 +41,11 @@ const WORKFLOW: Field = Field::required(
     FieldKind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
     "The id of the definition.",
 );
-const VERSION: Field =
-    Field::optional("version", VERSION_TEXT, "A version range; by default, the default version.");
+const VERSION: Field = Field::optional(
+    "version",
+    VERSION_TEXT,
+    "A version or version range. If omitted, the default version is used.",
+);
 const ENTITY: Field = Field::optional(
     "entityId",
     FieldKind::Text { chars_min: 1, chars_max: 256 },

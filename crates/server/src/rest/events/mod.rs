@@ -69,7 +69,8 @@ pub(super) async fn receive<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     for event in &events {
         let bytes = json::size(&Value::Object(event.json.clone()));
         if bytes > bytes_max {
-            let message = format!("event {:?} has {bytes} bytes; the limit is {bytes_max}", event.id);
+            let message =
+                format!("event {:?} is {bytes} bytes long; the limit is {bytes_max} bytes", event.id);
             return Err(ApiError::rejected(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         operations.push(resolve_operation(app, &correlation, event).await?);
