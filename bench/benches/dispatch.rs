@@ -59,8 +59,8 @@ fn main() {
 async fn measure(wire: WireFormat, in_flight: usize, handlers: &Handlers, span: Duration) {
     let transport = Arc::new(transport(wire, handlers.port));
     let call = Arc::new(call());
-    let future_bytes = size_of_val(&transport.deliver((*call).clone()));
-    while !matches!(transport.deliver((*call).clone()).await, AttemptResult::Completed(_)) {
+    let future_bytes = size_of_val(&transport.run_attempt((*call).clone()));
+    while !matches!(transport.run_attempt((*call).clone()).await, AttemptResult::Completed(_)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let began = Instant::now();
@@ -76,7 +76,7 @@ async fn measure(wire: WireFormat, in_flight: usize, handlers: &Handlers, span: 
                 // Each call is a separate task, as in a node.
                 let transport = Arc::clone(&transport);
                 let call = (*call).clone();
-                let result = tokio::spawn(async move { transport.deliver(call).await }).await;
+                let result = tokio::spawn(async move { transport.run_attempt(call).await }).await;
                 assert!(matches!(result, Ok(AttemptResult::Completed(_))), "{result:?}");
                 if began.elapsed() > WARM_UP {
                     latencies.push(requested_at.elapsed());

@@ -20,7 +20,7 @@ use crate::Scenario;
 use crate::activities::SimActivities;
 use crate::clients::SimClient;
 use crate::counts::SimCounts;
-use crate::digest::Digest;
+use crate::digest::BehaviourDigest;
 use crate::model::ClusterModel;
 use crate::nodes::SimNode;
 use crate::sim_event::{ShardAddress, SimEvent};
@@ -62,7 +62,7 @@ pub struct Cluster {
     /// A digest of all events, in order.
     pub(crate) trace: u64,
     /// A digest of all effects of shards.
-    pub(crate) digest: Digest,
+    pub(crate) digest: BehaviourDigest,
 }
 
 impl Cluster {
@@ -103,7 +103,7 @@ impl Cluster {
             violations: Vec::new(),
             counts: SimCounts::default(),
             trace: 0xcbf2_9ce4_8422_2325,
-            digest: Digest::default(),
+            digest: BehaviourDigest::default(),
         };
         cluster.add_nodes();
         cluster.add_clients();
@@ -200,7 +200,7 @@ impl Cluster {
             }
             SimEvent::Execute(at, effect) => self.execute_effect(at, effect),
             SimEvent::SendCall(at, id, call) => self.send_call(at, id, call),
-            SimEvent::DeliverCall(at, id, call) => self.deliver_call(at, id, &call),
+            SimEvent::DeliverCall(at, id, call) => self.run_attempt(at, id, &call),
             SimEvent::TakeOwnership(at) => {
                 if self.node(at).is_some() {
                     self.deliver_event(at, Event::Tick);

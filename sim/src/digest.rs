@@ -10,7 +10,7 @@ use abide_store::rows::{Batch, Precondition};
 
 /// The effects of a cluster, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Digest {
+pub struct BehaviourDigest {
     /// Commits: partition, keys, bytes, preconditions.
     pub commits: u64,
     /// Numbers and words of all other effects.
@@ -19,7 +19,7 @@ pub struct Digest {
     pub prose: u64,
 }
 
-impl Default for Digest {
+impl Default for BehaviourDigest {
     fn default() -> Self {
         Self { commits: OFFSET, effects: OFFSET, prose: OFFSET }
     }
@@ -29,7 +29,7 @@ impl Default for Digest {
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x100_0000_01b3;
 
-impl Digest {
+impl BehaviourDigest {
     /// Adds an effect of this shard on this node.
     pub(crate) fn add(&mut self, node: usize, shard: usize, effect: &Effect) {
         let place = [node as u64, shard as u64];
@@ -86,7 +86,7 @@ impl Digest {
     }
 }
 
-impl std::fmt::Display for Digest {
+impl std::fmt::Display for BehaviourDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "commits {:016x}  effects {:016x}  prose {:016x}", self.commits, self.effects, self.prose)
     }

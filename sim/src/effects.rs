@@ -120,7 +120,7 @@ impl Cluster {
     }
 
     /// An attempt reaches its activity.
-    pub(crate) fn deliver_call(&mut self, at: ShardAddress, id: AttemptId, call: &CallAttempt) {
+    pub(crate) fn run_attempt(&mut self, at: ShardAddress, id: AttemptId, call: &CallAttempt) {
         // Some attempts fail to connect and some are rejected with a retry delay: neither reaches the activity.
         let roll = if self.is_storm() { self.dice.below(50) } else { u64::MAX };
         let failure = match roll {

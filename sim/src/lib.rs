@@ -30,7 +30,7 @@ use abide_runtime::fault_injection::Fault;
 
 pub use cluster::Cluster;
 pub use counts::SimCounts;
-pub use digest::Digest;
+pub use digest::BehaviourDigest;
 pub use verdict::SimVerdict;
 
 /// The parameters of one simulation.
@@ -87,7 +87,7 @@ pub fn play(scenario: Scenario) -> SimVerdict {
 }
 
 /// Plays a scenario to its end and returns the digest of all effects of its shards.
-pub fn digest(scenario: Scenario) -> Digest {
+pub fn digest(scenario: Scenario) -> BehaviourDigest {
     let mut cluster = Cluster::new(scenario);
     cluster.run();
     cluster.digest

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use abide_runtime::fault_injection::Fault;
-use abide_sim::{Digest, Scenario, SimCounts, digest, play, play_traced};
+use abide_sim::{BehaviourDigest, Scenario, SimCounts, digest, play, play_traced};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -78,7 +78,7 @@ fn find_injected_faults(seeds: u64) {
 
 /// Prints the digest of each seed and a combined one.
 fn digests(seeds: u64) {
-    let mut all = Digest::default();
+    let mut all = BehaviourDigest::default();
     for seed in 0..seeds {
         let one = digest(Scenario::stormy(seed));
         println!("seed {seed:>3}  {one}");

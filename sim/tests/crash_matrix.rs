@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use abide_runtime::fault_injection::Fault;
 use abide_sim::matrix::{
-    Case, CaseReport, ChildPlacement, CrashPoint, CrashesPerRun, folders, load_cases, try_case,
+    Case, CaseReport, ChildPlacement, CrashesPerRun, MatrixCrashPoint, folders, load_cases, try_case,
 };
 
 fn examples() -> PathBuf {
@@ -69,7 +69,7 @@ fn crash_matrix_no_crash_changes_key_rotation() {
 #[test]
 fn crash_matrix_no_crash_changes_polling_loop() {
     let lines = matrix("polling-loop", ChildPlacement::AsDefined);
-    assert!(lines.iter().all(|line| line.times_reached(CrashPoint::TimerFired) > 0));
+    assert!(lines.iter().all(|line| line.times_reached(MatrixCrashPoint::TimerFired) > 0));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn crash_matrix_no_crash_changes_tenant_provisioning() {
 #[test]
 fn crash_matrix_no_crash_changes_tenant_provisioning_with_its_child_on_another_shard() {
     let lines = matrix("tenant-provisioning", ChildPlacement::Spread);
-    for point in [CrashPoint::AfterRunMessage, CrashPoint::AfterInboundDelete] {
+    for point in [MatrixCrashPoint::AfterRunMessage, MatrixCrashPoint::AfterInboundDelete] {
         assert!(lines.iter().all(|line| line.times_reached(point) > 0), "{point:?}");
     }
 }

@@ -196,7 +196,7 @@ impl PermitSource for UnlimitedPermits {
 /// A way to reach activities.
 pub trait ActivityTransport: Send + Sync {
     /// Makes one attempt. Dropping the future cancels it as far as the wire allows.
-    fn deliver(&self, call: CallAttempt) -> impl Future<Output = AttemptResult> + Send;
+    fn run_attempt(&self, call: CallAttempt) -> impl Future<Output = AttemptResult> + Send;
 
     /// Makes one attempt under a permit that the caller shares out among all calls.
     ///
@@ -204,7 +204,7 @@ pub trait ActivityTransport: Send + Sync {
     /// for its target takes no permit from calls to other targets. Waiting for the permit is not part of the attempt.
     /// No byte of the work may be sent before the permit is acquired: until then the caller may withdraw the attempt,
     /// and make it again as one that never left.
-    fn deliver_with_permit<R: PermitSource>(
+    fn run_attempt_with_permit<R: PermitSource>(
         &self,
         call: CallAttempt,
         permits: &R,
@@ -214,7 +214,7 @@ pub trait ActivityTransport: Send + Sync {
             match permits.acquire().await {
                 Ok(_permit) => {
                     let elapsed_since_dispatch = call.elapsed_since_dispatch + begun.elapsed();
-                    self.deliver(CallAttempt { elapsed_since_dispatch, ..call }).await
+                    self.run_attempt(CallAttempt { elapsed_since_dispatch, ..call }).await
                 }
                 Err(failure) => AttemptResult::Failed(failure),
             }

@@ -1,4 +1,4 @@
-//! The numbers of a run, of its turns and of its commands. The shard, the instance or the run counts them.
+//! The numbers of a run, of its history pages and of its commands. The shard, the instance or the run counts them.
 
 use std::fmt;
 
@@ -52,19 +52,19 @@ impl PageNumber {
     pub const ZERO: Self = Self(0);
     pub const FIRST: Self = Self(1);
 
-    /// The number of the turn after this one.
+    /// The number of the page after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The number of the turn before this one.
+    /// The number of the page before this one.
     #[must_use]
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 
-    /// The number of turns from `earlier` to this one; zero if `earlier` is not earlier.
+    /// The number of pages from `earlier` to this one; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(cycles: u32, folder: &Path, programs: Programs) -> Result<(), 
                 Err("the control had no duplicate effect, so the rig proves nothing".to_owned())
             }
             (true, _) => Ok(()),
-            (false, 0) if figures.redeliveries == 0 => {
+            (false, 0) if figures.repeated_attempts == 0 => {
                 Err("no call was attempted twice, so nothing was tried".to_owned())
             }
             (false, 0) => Ok(()),
@@ -168,8 +168,8 @@ fn report(fleet: &ProcessFleet, rig: &DispatchRig, cycles: u32, time: Duration, 
 
 fn report_figures(figures: &DispatchFigures, rig: &DispatchRig, findings_max: usize) {
     println!("  calls                       {}", figures.calls);
-    println!("  attempts                    {}", figures.deliveries);
-    println!("  of which number > 0         {}", figures.redeliveries);
+    println!("  attempts                    {}", figures.attempts);
+    println!("  of which number > 0         {}", figures.repeated_attempts);
     println!("  probes                      {}", figures.probes);
     println!("  ledger entries              {}", figures.effects);
     println!("  answered from the record    {}", figures.from_record);

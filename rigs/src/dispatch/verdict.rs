@@ -20,8 +20,8 @@ pub(crate) struct ReceiverAccount {
 #[derive(Default, Debug)]
 pub(crate) struct DispatchFigures {
     pub calls: usize,
-    pub deliveries: usize,
-    pub redeliveries: usize,
+    pub attempts: usize,
+    pub repeated_attempts: usize,
     pub probes: usize,
     pub effects: usize,
     /// Calls that got the result of an earlier attempt, as far as it can be seen: the last attempt was only probed, or
@@ -39,8 +39,8 @@ pub(crate) fn compare(
     for (who, account) in accounts {
         check_deliveries(ledger, journal, *who, &account.attempts);
         for (work, WorkAttempts { attempts, probes }) in &account.attempts {
-            figures.deliveries += attempts.len();
-            figures.redeliveries += attempts.iter().filter(|attempt| **attempt > 0).count();
+            figures.attempts += attempts.len();
+            figures.repeated_attempts += attempts.iter().filter(|attempt| **attempt > 0).count();
             figures.probes += probes.len();
             let last = journal.calls.get(work);
             if last.is_some_and(|last| probes.contains(last) && !attempts.contains(last)) {

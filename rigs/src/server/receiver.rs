@@ -42,9 +42,9 @@ pub(crate) struct ReceiverLog {
     pub work: HashMap<String, ReceivedWork>,
     /// Run and number of the effect → the keys of its attempts.
     pub effects: HashMap<(String, u64), Vec<String>>,
-    pub deliveries: u64,
+    pub attempts: u64,
     /// Attempts with a number > 0.
-    pub redeliveries: u64,
+    pub repeated_attempts: u64,
     pub findings: Vec<String>,
 }
 
@@ -52,8 +52,8 @@ impl ReceiverLog {
     /// Records an attempt and does its work if the key is new. Returns the result, and whether the key was new.
     fn on_attempt(&mut self, request: AttemptRequest) -> (Value, bool) {
         let AttemptRequest { key, execution, attempt, body } = request;
-        self.deliveries += 1;
-        self.redeliveries += u64::from(attempt > 0);
+        self.attempts += 1;
+        self.repeated_attempts += u64::from(attempt > 0);
         if let Some(work) = self.work.get_mut(&key) {
             if work.execution != execution || work.body != body {
                 let first = &work.execution;
@@ -201,7 +201,7 @@ mod tests {
         let (first, is_first) = log.on_attempt(delivery("k", "a/1", 1, 0));
         let (again, is_again) = log.on_attempt(delivery("k", "a/1", 1, 1));
         assert_eq!((first, is_first, is_again), (again, true, false));
-        assert_eq!((log.deliveries, log.redeliveries, log.work.len()), (2, 1, 1));
+        assert_eq!((log.attempts, log.repeated_attempts, log.work.len()), (2, 1, 1));
         assert!(log.findings.is_empty());
     }
 

@@ -47,7 +47,7 @@ impl ServerRig {
             ledger.starts,
             ledger.events,
             ledger.terminations,
-            log.deliveries,
+            log.attempts,
             log.work.len(),
             ledger.findings.len()
         )
@@ -61,8 +61,8 @@ impl ServerRig {
         println!("  starts recovered            {}", ledger.recovered_starts);
         println!("  events acknowledged         {}", ledger.events);
         println!("  terminations acknowledged   {}", ledger.terminations);
-        println!("  attempts                    {}", log.deliveries);
-        println!("  of which number > 0         {}", log.redeliveries);
+        println!("  attempts                    {}", log.attempts);
+        println!("  of which number > 0         {}", log.repeated_attempts);
         println!("  effects                     {}", log.work.len());
         println!("  acknowledged and lost       {}", ledger.lost());
         findings::print_findings(&ledger.findings, findings_max);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A crash point. A process reaches each point many times; [`PlannedCrash`] says at which time it crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum CrashPoint {
+pub enum MatrixCrashPoint {
     /// A commit is ready and never reaches the store.
     BeforeCommit,
     /// A commit is applied and its outcome is lost.
@@ -33,7 +33,7 @@ pub enum CrashPoint {
     TimerFired,
 }
 
-impl CrashPoint {
+impl MatrixCrashPoint {
     pub const ALL: [Self; 13] = [
         Self::BeforeCommit,
         Self::AfterCommit,
@@ -54,7 +54,7 @@ impl CrashPoint {
 /// A crash at the n-th time that a process reaches a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedCrash {
-    pub point: CrashPoint,
+    pub point: MatrixCrashPoint,
     /// Counts from 1.
     pub occurrence: u64,
 }

@@ -3,7 +3,7 @@
 use abide_runtime::{Effect, Event, OperatorEvent, StopReason};
 use abide_store::rows::CommitOutcome;
 
-use super::crash_points::CrashPoint;
+use super::crash_points::MatrixCrashPoint;
 use super::process::{CaseProcess, ProcessEvent, STORE_US};
 use crate::cluster::poll_ready;
 
@@ -11,12 +11,12 @@ impl CaseProcess<'_> {
     /// Begins an effect of a shard. Returns true if the process crashed.
     pub(super) fn begin_effect(&mut self, shard: usize, effect: Effect) -> bool {
         let point = match &effect {
-            Effect::Commit(..) => Some(CrashPoint::BeforeCommit),
-            Effect::SendMessages(..) => Some(CrashPoint::BeforeRunMessage),
-            Effect::DeleteInbound(_) => Some(CrashPoint::BeforeInboundDelete),
-            Effect::WritePublicIndex(..) => Some(CrashPoint::BeforePublicWrite),
-            Effect::Reply(..) => Some(CrashPoint::BeforeReply),
-            Effect::StartAttempt(..) => Some(CrashPoint::BeforeCall),
+            Effect::Commit(..) => Some(MatrixCrashPoint::BeforeCommit),
+            Effect::SendMessages(..) => Some(MatrixCrashPoint::BeforeRunMessage),
+            Effect::DeleteInbound(_) => Some(MatrixCrashPoint::BeforeInboundDelete),
+            Effect::WritePublicIndex(..) => Some(MatrixCrashPoint::BeforePublicWrite),
+            Effect::Reply(..) => Some(MatrixCrashPoint::BeforeReply),
+            Effect::StartAttempt(..) => Some(MatrixCrashPoint::BeforeCall),
             _ => None,
         };
         if point.is_some_and(|point| self.crash_at(point)) {
@@ -60,10 +60,10 @@ impl CaseProcess<'_> {
             _ => {}
         }
         let point = match &event {
-            Event::CommitFinished(..) => Some(CrashPoint::AfterCommit),
-            Event::MessagesSent(..) => Some(CrashPoint::AfterRunMessage),
-            Event::InboundDeleted(_) => Some(CrashPoint::AfterInboundDelete),
-            Event::PublicIndexWritten(_) => Some(CrashPoint::AfterPublicWrite),
+            Event::CommitFinished(..) => Some(MatrixCrashPoint::AfterCommit),
+            Event::MessagesSent(..) => Some(MatrixCrashPoint::AfterRunMessage),
+            Event::InboundDeleted(_) => Some(MatrixCrashPoint::AfterInboundDelete),
+            Event::PublicIndexWritten(_) => Some(MatrixCrashPoint::AfterPublicWrite),
             _ => None,
         };
         if point.is_some_and(|point| self.crash_at(point)) {

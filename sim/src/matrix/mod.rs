@@ -23,7 +23,7 @@ use std::sync::Arc;
 use abide_runtime::fault_injection::Fault;
 
 pub use case_files::{Case, ChildPlacement, folders, load_cases};
-pub use crash_points::{CrashPoint, PlannedCrash};
+pub use crash_points::{MatrixCrashPoint, PlannedCrash};
 
 use case_activities::{ReceivedAttempt, ResultScript};
 use case_store::CaseStore;
@@ -44,7 +44,7 @@ pub struct CaseReport {
     pub example: String,
     pub case: String,
     /// How often each crash point was reached in the run without a crash.
-    pub reached: BTreeMap<CrashPoint, u64>,
+    pub reached: BTreeMap<MatrixCrashPoint, u64>,
     /// How many runs had a crash.
     pub crash_runs: u64,
     /// Attempts that were made only because of the crashes.
@@ -69,7 +69,7 @@ struct CaseRun {
     attempts: Vec<ReceivedAttempt>,
     replies: Vec<String>,
     /// How often each crash point was reached, by incarnation.
-    reached: Vec<BTreeMap<CrashPoint, u64>>,
+    reached: Vec<BTreeMap<MatrixCrashPoint, u64>>,
     /// The keys of the unsettled calls at each crash.
     open_calls_at_crash: Vec<BTreeSet<String>>,
     violations: Vec<String>,
@@ -131,8 +131,8 @@ fn run_crashes(
 }
 
 /// Every possible crash in an incarnation that reaches the points so often, at most `most` of each point.
-fn crashes_in(reached: &BTreeMap<CrashPoint, u64>, most: u64) -> Vec<PlannedCrash> {
-    let of_point = |(point, times): (&CrashPoint, &u64)| {
+fn crashes_in(reached: &BTreeMap<MatrixCrashPoint, u64>, most: u64) -> Vec<PlannedCrash> {
+    let of_point = |(point, times): (&MatrixCrashPoint, &u64)| {
         let point = *point;
         (1..=(*times).min(most)).map(move |time| PlannedCrash { point, occurrence: time })
     };
@@ -176,7 +176,7 @@ impl CaseReport {
     pub const TABLE_HEADER: &str = "| example | case | commits | calls | crash runs | extra attempts | differences |\n\
                             |---|---|--:|--:|--:|--:|--:|";
 
-    pub fn times_reached(&self, point: CrashPoint) -> u64 {
+    pub fn times_reached(&self, point: MatrixCrashPoint) -> u64 {
         self.reached.get(&point).copied().unwrap_or(0)
     }
 
@@ -190,8 +190,8 @@ impl CaseReport {
 impl fmt::Display for CaseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { example, case, crash_runs, extra_attempts, differences, .. } = self;
-        let commits = self.times_reached(CrashPoint::AfterCommit);
-        let calls = self.times_reached(CrashPoint::BeforeCall);
+        let commits = self.times_reached(MatrixCrashPoint::AfterCommit);
+        let calls = self.times_reached(MatrixCrashPoint::BeforeCall);
         let differences = differences.len();
         write!(
             f,

@@ -20,7 +20,7 @@ use super::case_activities::{CaseActivities, ResultScript};
 use super::case_files::Case;
 use super::case_store::{CaseStore, EPOCH_MS};
 use super::client::CaseClient;
-use super::crash_points::{CrashPoint, PlannedCrash};
+use super::crash_points::{MatrixCrashPoint, PlannedCrash};
 
 /// How long the store takes for any request, in microseconds.
 pub(super) const STORE_US: u64 = 1;
@@ -55,7 +55,7 @@ pub(super) struct CaseProcess<'c> {
     crashes: VecDeque<PlannedCrash>,
     injected_fault: Option<Fault>,
     /// How often each crash point was reached, by incarnation.
-    pub(super) reached: Vec<BTreeMap<CrashPoint, u64>>,
+    pub(super) reached: Vec<BTreeMap<MatrixCrashPoint, u64>>,
     /// The keys of the unsettled calls at each crash.
     pub(super) open_calls_at_crash: Vec<BTreeSet<String>>,
     /// Violations seen while the process ran.
@@ -211,7 +211,7 @@ impl<'c> CaseProcess<'c> {
 
     /// Counts that a crash point is reached. Returns true if the process crashes here; the next incarnation has then
     /// begun.
-    pub(super) fn crash_at(&mut self, point: CrashPoint) -> bool {
+    pub(super) fn crash_at(&mut self, point: MatrixCrashPoint) -> bool {
         let Some(reached) = self.reached.last_mut() else { return false };
         let times = reached.entry(point).or_default();
         *times += 1;
@@ -248,7 +248,7 @@ impl<'c> CaseProcess<'c> {
                     self.violations
                         .push(format!("{id:?} has no call record any more, but was not cancelled"));
                 }
-                if !self.crash_at(CrashPoint::AfterCall) {
+                if !self.crash_at(MatrixCrashPoint::AfterCall) {
                     self.deliver_event(shard, Event::AttemptFinished(id, result));
                 }
             }
@@ -277,7 +277,7 @@ impl<'c> CaseProcess<'c> {
         let idle = wake_ms >= IDLE_MS || idle_wakes >= IDLE_WAKES_MAX;
         self.wakes[shard] = Wake { stamp: self.sequence, idle, idle_wakes };
         self.schedule_in(wake_ms * 1_000, ProcessEvent::Wake(shard, self.wakes[shard].stamp));
-        if fires && self.crash_at(CrashPoint::TimerFired) {
+        if fires && self.crash_at(MatrixCrashPoint::TimerFired) {
             return;
         }
         for effect in effects {
@@ -286,7 +286,7 @@ impl<'c> CaseProcess<'c> {
             }
         }
         if follows_commit {
-            self.crash_at(CrashPoint::AfterEffects);
+            self.crash_at(MatrixCrashPoint::AfterEffects);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What Restate calls when it is measured beside Abide: the same workloads, written with its Rust SDK.
+//! The service that Restate calls when it is compared with Abide: the same workloads, written with its Rust SDK.
 //!
-//! `abide-bench-restate ADDRESS` serves them there until it is killed. Steps do what `core.echo` does: they return what they
-//! are given. Nothing is measured here; the `compare` program of the benchmarks does that for both systems.
+//! `abide-bench-restate ADDRESS` serves them at that address until it is killed. Like `core.echo`, steps return their
+//! input. Nothing is measured here; the `compare` program of the benchmarks measures both systems.
 //!
 //! | workload | handler |
 //! |---|---|
-//! | W1 | `Tasks/three`: three `ctx.run`, one after the other, in a plain service: a keyed workflow costs Restate more |
-//! | W2 | `Log/{key}/append`: an entry of the object's state per event, and a counter |
+//! | W1 | `Tasks/three`: three sequential `ctx.run` in a plain service, because a keyed workflow costs Restate more |
+//! | W2 | `Log/{key}/append`: one entry of the object's state per event, and a counter |
 //! | W3 | `Waiting/{key}/run`: waits for a promise; `Waiting/{key}/raise` resolves it |
-//! | W4 | `Tasks/fan`: so many `ctx.run` at once |
+//! | W4 | `Tasks/fan`: the requested number of concurrent `ctx.run` |
 
 use std::env;
 use std::future::{Future, poll_fn};
@@ -21,7 +21,7 @@ use std::time::Duration;
 use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// What a step is given and gives back.
+/// Input and output of a step.
 #[derive(Clone, Serialize, Deserialize)]
 struct Work {
     id: String,
@@ -35,7 +35,7 @@ impl Work {
     }
 }
 
-/// How many steps at once, and what each is given.
+/// The number of concurrent steps, and the input of each.
 #[derive(Serialize, Deserialize)]
 struct Fan {
     id: String,
@@ -97,8 +97,8 @@ async fn echo(ctx: &Context<'_>, name: &str, work: Work) -> Result<Work, Termina
     Ok(answer.into_inner())
 }
 
-/// Waits for all of these. The SDK has no combinator for `ctx.run`, and its steps share one reader that knows one waker:
-/// so all of them are polled with the handler's own, whichever of them has news.
+/// Waits for all of these. The SDK has no combinator for `ctx.run`, and its steps share one reader that keeps one waker.
+/// All of them are therefore polled with the handler's own waker, whichever of them is ready.
 async fn all<T, E, F: Future<Output = Result<T, E>>>(steps: Vec<F>) -> Result<Vec<T>, E> {
     let mut steps: Vec<Pin<Box<F>>> = steps.into_iter().map(Box::pin).collect();
     let mut answers = Vec::with_capacity(steps.len());
@@ -125,8 +125,9 @@ fn main() -> ExitCode {
         eprintln!("usage: abide-bench-restate ADDRESS");
         return ExitCode::FAILURE;
     };
-    // A run that waits leaves the server's places for running ones at once. With the default of a minute the first thousand of
-    // each partition keep them all, and whoever raises the rest has to wait: two minutes instead of seconds for ten thousand.
+    // A waiting run releases its slot on the server immediately. With the default of one minute, the first thousand waiting
+    // runs of each partition keep all slots, and raising events for the rest has to wait. Ten thousand runs then take two
+    // minutes instead of seconds.
     let at_once = ServiceOptions::new().inactivity_timeout(Duration::ZERO);
     let waiting = Waiting.into_service_definition().options(at_once);
     let endpoint = Endpoint::builder().bind(Tasks).bind(Log).bind(waiting).build();

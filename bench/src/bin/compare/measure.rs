@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::figures::{Figure, Figures};
 use crate::http::{self, BenchRequest};
 use crate::load::{self, BenchLoad, ClosedLoop, LoadTally};
-use crate::process::{self, Machine, Running, Usage};
+use crate::process::{self, Machine, RunningSystem, Usage};
 use crate::system::{self, System, Workload, accepted};
 use crate::trace;
 
@@ -66,7 +66,7 @@ pub(crate) async fn syncs(system: &Arc<dyn System>, cell: WorkloadSize, spans: S
     Ok(figures)
 }
 
-fn looped(system: &Arc<dyn System>, running: &Running, cell: WorkloadSize) -> BenchLoad {
+fn looped(system: &Arc<dyn System>, running: &RunningSystem, cell: WorkloadSize) -> BenchLoad {
     let make = Arc::clone(system);
     let judge = Arc::clone(system);
     BenchLoad {
@@ -79,11 +79,11 @@ fn looped(system: &Arc<dyn System>, running: &Running, cell: WorkloadSize) -> Be
 
 async fn closed_loop(
     system: &Arc<dyn System>,
-    running: &Running,
+    running: &RunningSystem,
     cell: WorkloadSize,
     spans: Spans,
 ) -> Figures {
-    let nothing = |_: &Running| std::future::ready(());
+    let nothing = |_: &RunningSystem| std::future::ready(());
     looped_beside(system, running, cell, spans, nothing).await.0
 }
 
@@ -91,10 +91,10 @@ async fn closed_loop(
 /// include the calls and counters of that load.
 pub(crate) async fn beside<F: Future<Output = io::Result<()>>>(
     system: &Arc<dyn System>,
-    running: &Running,
+    running: &RunningSystem,
     cell: WorkloadSize,
     spans: Spans,
-    begin: impl FnOnce(&Running) -> F,
+    begin: impl FnOnce(&RunningSystem) -> F,
 ) -> io::Result<Figures> {
     let (mut figures, begun) = looped_beside(system, running, cell, spans, begin).await;
     begun?;
@@ -107,10 +107,10 @@ pub(crate) async fn beside<F: Future<Output = io::Result<()>>>(
 
 async fn looped_beside<F: Future>(
     system: &Arc<dyn System>,
-    running: &Running,
+    running: &RunningSystem,
     cell: WorkloadSize,
     spans: Spans,
-    begin: impl FnOnce(&Running) -> F,
+    begin: impl FnOnce(&RunningSystem) -> F,
 ) -> (Figures, F::Output) {
     let closed_loop = ClosedLoop::start(&looped(system, running, cell));
     tokio::time::sleep(spans.warm_up).await;
@@ -144,7 +144,7 @@ async fn looped_beside<F: Future>(
     (figures, begun)
 }
 
-async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> Figures {
+async fn waiting(system: &Arc<dyn System>, running: &RunningSystem, count: usize) -> Figures {
     let load = |make: load::Make, judge: load::Judge| BenchLoad {
         port: running.place.api,
         in_flight: W3_IN_FLIGHT,
@@ -159,7 +159,8 @@ async fn waiting(system: &Arc<dyn System>, running: &Running, count: usize) -> F
         Arc::new(move |response| judging.judge(response)),
     );
 
-    let resident = |running: &Running| running.usage().iter().map(|usage| usage.resident_mib).sum::<f64>();
+    let resident =
+        |running: &RunningSystem| running.usage().iter().map(|usage| usage.resident_mib).sum::<f64>();
     let watch = UsageWatch::begin(running);
     let resident_before = resident(running);
     let (start_seconds, mut tally) = load::each(&start, count as u64).await;
@@ -192,12 +193,12 @@ struct UsageWatch {
 }
 
 impl UsageWatch {
-    fn begin(running: &Running) -> Self {
+    fn begin(running: &RunningSystem) -> Self {
         Self { used: running.usage(), machine: process::machine(), began: trace::now_seconds() }
     }
 
     /// Sets the cost of a workflow and the CPU time of other processes. Returns the elapsed seconds.
-    fn end(self, running: &Running, workflows: f64, steps: usize, figures: &mut Figures) -> f64 {
+    fn end(self, running: &RunningSystem, workflows: f64, steps: usize, figures: &mut Figures) -> f64 {
         let seconds = trace::now_seconds() - self.began;
         let machine = process::machine();
         let used = running.usage();
@@ -236,13 +237,13 @@ struct Counters {
     rows: f64,
 }
 
-async fn metrics(system: &Arc<dyn System>, running: &Running) -> Option<String> {
+async fn metrics(system: &Arc<dyn System>, running: &RunningSystem) -> Option<String> {
     let request: BenchRequest = system.counters()?;
     let response = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
     String::from_utf8(response.body).ok()
 }
 
-async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counters> {
+async fn counters(system: &Arc<dyn System>, running: &RunningSystem) -> Option<Counters> {
     let text = metrics(system, running).await?;
     Some(Counters {
         commits: sum(&text, "abide_commits_total")?,
@@ -251,7 +252,7 @@ async fn counters(system: &Arc<dyn System>, running: &Running) -> Option<Counter
 }
 
 /// How many calls the separate process has received.
-async fn calls(system: &Arc<dyn System>, running: &Running) -> Option<f64> {
+async fn calls(system: &Arc<dyn System>, running: &RunningSystem) -> Option<f64> {
     let response = http::once(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
     serde_json::from_slice::<serde_json::Value>(&response.body).ok()?.get("calls")?.as_f64()
 }

@@ -43,12 +43,12 @@ impl Place {
 }
 
 /// The processes of a system. Dropping this kills them and removes their folder.
-pub(crate) struct Running {
+pub(crate) struct RunningSystem {
     children: Vec<Child>,
     pub(crate) place: Place,
 }
 
-impl Running {
+impl RunningSystem {
     /// Starts the programs in this order.
     pub(crate) fn start(place: Place, programs: Vec<Command>) -> io::Result<Self> {
         let mut running = Self { children: Vec::new(), place };
@@ -96,7 +96,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningSystem {
     fn drop(&mut self) {
         for child in &mut self.children {
             // Its data are deleted, so it is killed without a graceful shutdown. A child that has ended is not killed

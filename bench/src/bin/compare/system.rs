@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::http::{self, BenchRequest, BenchResponse};
 use crate::load::ResponseVerdict;
-use crate::process::{Place, Running};
+use crate::process::{Place, RunningSystem};
 use crate::trace;
 
 /// Branches of the parallel workload.
@@ -105,14 +105,14 @@ pub(crate) async fn start(
     system: &Arc<dyn System>,
     workload: Workload,
     traced: bool,
-) -> io::Result<(Running, f64)> {
+) -> io::Result<(RunningSystem, f64)> {
     let place = Place::new()?;
     let mut programs = system.programs(&place)?;
     if traced && let Some(server) = programs.first_mut() {
         *server = trace::traced(server, place.folder());
     }
     let started = Instant::now();
-    let mut running = Running::start(place, programs)?;
+    let mut running = RunningSystem::start(place, programs)?;
     for (port, request) in system.preparations(&running.place, workload) {
         until_accepted(&mut running, started, port, &request, &accepted).await?;
     }
@@ -131,7 +131,7 @@ pub(crate) async fn start(
 }
 
 async fn until_accepted(
-    running: &mut Running,
+    running: &mut RunningSystem,
     started: Instant,
     port: u16,
     request: &BenchRequest,

@@ -21,7 +21,7 @@ use crate::figures::{Figure, Runs, table};
 use crate::http::{BenchRequest, BenchResponse};
 use crate::load::{self, BenchLoad, ResponseVerdict};
 use crate::measure::{self, Spans, WorkloadSize};
-use crate::process::{Place, Running};
+use crate::process::{Place, RunningSystem};
 use crate::system::{self, System, Workload, accepted};
 
 const BAD_TARGET_WORKFLOW: &str = "troubled";
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: &Options, programs: &Programs) -> io::Result<()
             let system: Arc<dyn System> = Arc::new(AbideWithBadTarget::new(programs, *kind));
             let (running, _) = system::start(&system, cell.workload, false).await?;
             let count = if kind.is_some() { *instances } else { 0 };
-            let starting = |running: &Running| start_all(running.place.api, count);
+            let starting = |running: &RunningSystem| start_all(running.place.api, count);
             figures.push(measure::beside(&system, &running, cell, spans, starting).await?);
         }
     }

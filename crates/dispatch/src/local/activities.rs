@@ -131,7 +131,7 @@ impl LocalActivities {
 }
 
 impl ActivityTransport for LocalActivities {
-    async fn deliver(&self, call: CallAttempt) -> AttemptResult {
+    async fn run_attempt(&self, call: CallAttempt) -> AttemptResult {
         match self.run_handler(call).await {
             Ok(output) => AttemptResult::Completed(output),
             Err(failure) => AttemptResult::Failed(failure),

@@ -135,7 +135,7 @@ mod tests {
     use crate::metadata::tests::metadata;
     use crate::transport::{ActivityTransport, AttemptResult, CallAttempt};
 
-    async fn deliver(
+    async fn run_attempt(
         activities: &LocalActivities,
         activity: &str,
         input: &Value,
@@ -151,7 +151,7 @@ mod tests {
             secret_pointers: Vec::new(),
             elapsed_since_dispatch: Duration::ZERO,
         };
-        match activities.deliver(call).await {
+        match activities.run_attempt(call).await {
             AttemptResult::Completed(output) => Ok((*output).clone()),
             AttemptResult::Failed(failure) => Err(failure),
         }
@@ -161,7 +161,7 @@ mod tests {
     async fn echo_returns_any_input() {
         let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         for input in [json!(null), json!([1, "a"]), json!({"a": {"b": 1.5}})] {
-            assert_eq!(deliver(&activities, "core.echo", &input).await, Ok(input));
+            assert_eq!(run_attempt(&activities, "core.echo", &input).await, Ok(input));
         }
     }
 
@@ -170,21 +170,21 @@ mod tests {
         let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
         let input = json!({"times": 2, "code": "CardDeclined", "retryable": false, "order": 7});
         for _ in 0..2 {
-            let failure = deliver(&activities, "core.fail", &input).await.unwrap_err();
+            let failure = run_attempt(&activities, "core.fail", &input).await.unwrap_err();
             assert_eq!((failure.code.as_str(), failure.retryable), ("CardDeclined", false));
         }
         for _ in 0..2 {
-            assert_eq!(deliver(&activities, "core.fail", &input).await, Ok(input.clone()));
+            assert_eq!(run_attempt(&activities, "core.fail", &input).await, Ok(input.clone()));
         }
     }
 
     #[tokio::test]
     async fn fail_fails_once_and_retryably_by_default() {
         let activities = LocalActivities::with_builtins(EgressGuard::default()).unwrap();
-        let failure = deliver(&activities, "core.fail", &json!({})).await.unwrap_err();
+        let failure = run_attempt(&activities, "core.fail", &json!({})).await.unwrap_err();
         assert_eq!((failure.code.as_str(), failure.retryable), ("Failed", true));
-        assert_eq!(deliver(&activities, "core.fail", &json!({})).await, Ok(json!({})));
-        let wrong = deliver(&activities, "core.fail", &json!({"times": -1})).await.unwrap_err();
+        assert_eq!(run_attempt(&activities, "core.fail", &json!({})).await, Ok(json!({})));
+        let wrong = run_attempt(&activities, "core.fail", &json!({"times": -1})).await.unwrap_err();
         assert_eq!(wrong.code, "InputInvalid");
     }
 
@@ -205,11 +205,12 @@ mod tests {
         for (text, duration) in [("PT5S", Duration::from_secs(5)), ("P1D", DELAY_MAX)] {
             let start = tokio::time::Instant::now();
             let input = json!({"duration": text, "n": 1});
-            assert_eq!(deliver(&activities, "core.delay", &input).await, Ok(input));
+            assert_eq!(run_attempt(&activities, "core.delay", &input).await, Ok(input));
             assert_eq!(start.elapsed().as_secs(), duration.as_secs());
         }
         for text in ["P1DT1S", "5s", ""] {
-            let failure = deliver(&activities, "core.delay", &json!({"duration": text})).await.unwrap_err();
+            let failure =
+                run_attempt(&activities, "core.delay", &json!({"duration": text})).await.unwrap_err();
             assert_eq!((failure.code.as_str(), failure.retryable), ("InputInvalid", false), "{text}");
             assert!(failure.message.contains("/duration"));
         }

@@ -109,7 +109,7 @@ impl RemoteActivity {
     ///
     /// If an earlier attempt may have run, an activity that supports probes is probed first: finished work is not sent
     /// again.
-    pub async fn deliver(&self, call: CallAttempt) -> AttemptResult {
+    pub async fn run_attempt(&self, call: CallAttempt) -> AttemptResult {
         self.deliver_with_permit(call, &UnlimitedPermits).await
     }
 

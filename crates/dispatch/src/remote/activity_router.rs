@@ -165,18 +165,22 @@ impl ActivityRouter {
 }
 
 impl ActivityTransport for ActivityRouter {
-    async fn deliver(&self, call: CallAttempt) -> AttemptResult {
-        self.deliver_with_permit(call, &UnlimitedPermits).await
+    async fn run_attempt(&self, call: CallAttempt) -> AttemptResult {
+        self.run_attempt_with_permit(call, &UnlimitedPermits).await
     }
 
-    async fn deliver_with_permit<R: PermitSource>(&self, call: CallAttempt, permits: &R) -> AttemptResult {
+    async fn run_attempt_with_permit<R: PermitSource>(
+        &self,
+        call: CallAttempt,
+        permits: &R,
+    ) -> AttemptResult {
         let (call, secrets) =
             match input_secrets::resolve_input_secrets(call, self.remote.outbound.secrets()).await {
                 Ok(resolved) => resolved,
                 Err(failure) => return AttemptResult::Failed(failure),
             };
         if self.local.contains(&call.activity) {
-            return secrets.redact_result(self.local.deliver_with_permit(call, permits).await);
+            return secrets.redact_result(self.local.run_attempt_with_permit(call, permits).await);
         }
         match self.remote.get(&call.activity) {
             Some(remote) => secrets.redact_result(remote.deliver_with_permit(call, permits).await),

@@ -281,7 +281,7 @@ impl NodeProcess {
 }
 
 async fn invoke_directly(router: Arc<ActivityRouter>, call: CallAttempt) -> Result<Value, CallFailure> {
-    match router.deliver(call).await {
+    match router.run_attempt(call).await {
         AttemptResult::Completed(output) => Ok((*output).clone()),
         AttemptResult::Failed(failure) => Err(failure),
     }

@@ -18,6 +18,7 @@ use abide_store::rows::{PartitionError, StoreError, StoreHealth};
 use abide_workflow::{InstanceId, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use crate::config::ShardConfig;
 use crate::definitions::Definitions;
@@ -110,7 +111,9 @@ impl<S: Store> Node<S> {
                 metrics: Arc::clone(&metrics),
                 clock,
             };
-            tasks.spawn(task.run(incoming, attempts));
+            // The parent of the spans of turns, commits and attempts.
+            let span = tracing::debug_span!("shard", shard = %id);
+            tasks.spawn(task.run(incoming, attempts).instrument(span));
         }
         Ok(Self {
             store_io,

@@ -86,7 +86,7 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
                 metrics: &metrics,
                 send_gate: &task_gate,
             };
-            let result = transport.deliver_with_permit(call, &permit_source).await;
+            let result = transport.run_attempt_with_permit(call, &permit_source).await;
             crash_point::reach(CrashPoint::AfterCall);
             result_guard.send(result);
         };
@@ -240,11 +240,11 @@ mod tests {
     struct Stuck;
 
     impl ActivityTransport for Stuck {
-        async fn deliver(&self, call: CallAttempt) -> AttemptResult {
+        async fn run_attempt(&self, call: CallAttempt) -> AttemptResult {
             AttemptResult::Completed(call.input)
         }
 
-        async fn deliver_with_permit<R: PermitSource>(
+        async fn run_attempt_with_permit<R: PermitSource>(
             &self,
             call: CallAttempt,
             permits: &R,
@@ -253,7 +253,7 @@ mod tests {
                 std::future::pending::<()>().await;
             }
             match permits.acquire().await {
-                Ok(_permit) => self.deliver(call).await,
+                Ok(_permit) => self.run_attempt(call).await,
                 Err(failure) => AttemptResult::Failed(failure),
             }
         }
@@ -322,11 +322,11 @@ mod tests {
     struct Hanging;
 
     impl ActivityTransport for Hanging {
-        async fn deliver(&self, _call: CallAttempt) -> AttemptResult {
+        async fn run_attempt(&self, _call: CallAttempt) -> AttemptResult {
             std::future::pending().await
         }
 
-        async fn deliver_with_permit<R: PermitSource>(
+        async fn run_attempt_with_permit<R: PermitSource>(
             &self,
             call: CallAttempt,
             permits: &R,
@@ -334,12 +334,12 @@ mod tests {
             if call.activity == "stuck" {
                 std::future::pending::<()>().await;
             }
-            let Ok(permit) = permits.acquire().await else { return self.deliver(call).await };
+            let Ok(permit) = permits.acquire().await else { return self.run_attempt(call).await };
             if call.activity == "asks" {
                 permits.return_unused(permit);
                 std::future::pending::<()>().await;
             }
-            self.deliver(call).await
+            self.run_attempt(call).await
         }
     }
 

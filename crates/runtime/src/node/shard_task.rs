@@ -273,16 +273,16 @@ impl<S: Store> ShardTask<S> {
         self.metrics.record_event(event);
         match event {
             OperatorEvent::Owned { fencing_token } => {
-                tracing::debug!(shard = %self.id, fencing_token, "shard ownership acquired");
+                tracing::info!(shard = %self.id, fencing_token, "shard ownership acquired");
             }
             OperatorEvent::Stuck { instance_id, waiting_for } => {
-                tracing::warn!(%instance_id, waiting_for, "run is stuck");
+                tracing::warn!(shard = %self.id, %instance_id, waiting_for, "run is stuck");
             }
             OperatorEvent::Parked { instance_id, reason } => {
-                tracing::error!(%instance_id, reason, "run parked")
+                tracing::error!(shard = %self.id, %instance_id, reason, "run parked")
             }
             OperatorEvent::CallFailed { instance_id, activity, attempt } => {
-                tracing::warn!(%instance_id, activity, attempt, "call failed permanently");
+                tracing::warn!(shard = %self.id, %instance_id, activity, attempt, "call failed permanently");
             }
             OperatorEvent::Unreadable { reason } => {
                 tracing::error!(shard = %self.id, reason, "unreadable data in the store");

@@ -172,7 +172,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
         from: PageNumber,
         pages_max: usize,
     ) -> Result<(Vec<(PageNumber, HistoryPageRow)>, Option<PageNumber>), RunReadError> {
-        let scan = history_pages::after_turn(run.run_id, from.previous()).limit(pages_max.max(1));
+        let scan = history_pages::after_page(run.run_id, from.previous()).limit(pages_max.max(1));
         let TolerantPage { page, damage } =
             scan_past_damage(self.run_reader.store, self.partition, scan).await?;
         if let Some(damage) = damage {

@@ -139,7 +139,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
     ) -> Result<Result<Option<HistoryCursor>, (HistoryCursor, String)>, StoreError> {
         const BYTES_MAX: usize = 2 * 1024 * 1024;
         let mut bytes = 0;
-        let mut next = Some(history_pages::after_turn(run, cursor.page.previous()).limit(events_max.max(1)));
+        let mut next = Some(history_pages::after_page(run, cursor.page.previous()).limit(events_max.max(1)));
         while let Some(scan) = next {
             let TolerantPage { page, damage } = scan_past_damage(self.store, partition, scan).await?;
             if let Some(damage) = damage {

@@ -125,7 +125,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
             Ok(None) => return Ok(Ok(None)),
             Err(unreadable) => return Ok(Err(unreadable)),
         };
-        let mut last_page = row.folded_turn;
+        let mut last_page = row.folded_page;
         match self.load_from_row(partition, &row, &mut last_page).await {
             Ok(run) => Ok(Ok(Some(run))),
             Err(LoadError::Store(error)) => Err(error),
@@ -144,7 +144,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         last_page: &mut PageNumber,
     ) -> Result<StoredRun, LoadError> {
         let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        if row.folded_turn != PageNumber::ZERO {
+        if row.folded_page != PageNumber::ZERO {
             for stored in self.scan_all(partition, parts::of_run(row.run_id)).await? {
                 let part: PartRow = decode(&stored.value)?;
                 let (_, name) = parts::read_key(&stored.key, &part)?;
@@ -189,15 +189,15 @@ impl<S: PrivateRows> RunReader<'_, S> {
     async fn unfolded_pages(&self, partition: &Partition, row: &InstanceRow) -> Result<Vec<Row>, StoreError> {
         const READ_BY_KEY: u64 = 2;
         let mut pages = Vec::new();
-        let mut last = row.folded_turn;
-        while last.since(row.folded_turn) < READ_BY_KEY {
+        let mut last = row.folded_page;
+        while last.since(row.folded_page) < READ_BY_KEY {
             last = last.next();
             match self.store.read(partition, &history_pages::key(row.run_id, last)).await? {
                 Some(page) => pages.push(page),
                 None => return Ok(pages),
             }
         }
-        pages.extend(self.scan_all(partition, history_pages::after_turn(row.run_id, last)).await?);
+        pages.extend(self.scan_all(partition, history_pages::after_page(row.run_id, last)).await?);
         Ok(pages)
     }
 

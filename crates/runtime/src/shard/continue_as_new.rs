@@ -35,8 +35,8 @@ impl Shard {
         row.run_id = run_id;
         row.run_number = next.origin().run;
         row.status = RunStatus::Pending;
-        row.folded_turn = PageNumber::ZERO;
-        row.last_turn = PageNumber::ZERO;
+        row.folded_page = PageNumber::ZERO;
+        row.last_page = PageNumber::ZERO;
         row.created_at = self.now.wall;
         let (messages, sources) = (std::mem::take(&mut run.messages), std::mem::take(&mut run.sources));
         let mut next_run = ResidentRun::new(row, run.plan.clone(), next, run.written_batch);

@@ -27,7 +27,7 @@ impl Shard {
             run.fold = None;
             return;
         }
-        let pages = run.last_page.since(run.row.folded_turn);
+        let pages = run.last_page.since(run.row.folded_page);
         if run.fold.is_none()
             && (pages >= FOLD_PAGES_MIN || run.unfolded_bytes >= FOLD_BYTES_MIN && pages > 1)
         {
@@ -61,7 +61,7 @@ impl Shard {
         }
         let until = fold.until_page;
         run.fold = None;
-        run.row.folded_turn = until;
+        run.row.folded_page = until;
         run.unfolded_parts.retain(|_, (_, page)| *page > until);
         run.unfolded_bytes = run
             .unfolded_parts

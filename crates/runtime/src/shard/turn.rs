@@ -235,7 +235,7 @@ impl Shard {
 
     /// Writes the instance row.
     pub(super) fn write_instance_row(&mut self, run: &mut ResidentRun) {
-        run.row.last_turn = run.last_page;
+        run.row.last_page = run.last_page;
         run.row.updated_at = self.now.wall;
         let key = instances::key(run.instance.origin().instance_id.as_str());
         self.commits.put(key, encode(&run.row));

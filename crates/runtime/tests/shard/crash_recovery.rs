@@ -394,7 +394,7 @@ fn a_run_of_many_turns_is_folded_and_loads_as_it_was() {
         harness.raise("a", "go");
     }
     let run = harness.run("a").unwrap();
-    assert!(run.row.folded_turn > PageNumber(60), "{}", run.row.folded_turn);
+    assert!(run.row.folded_page > PageNumber(60), "{}", run.row.folded_page);
     assert!(run.unfolded.len() < 10);
     harness.crash();
     let payload = json!("end").into();

@@ -152,22 +152,22 @@ impl HistoryPageRow {
     }
 }
 
-/// The key of the page of a run's turn.
-pub fn key(run_id: RunId, turn: PageNumber) -> Key {
-    KeyWriter::new(TableId::HistoryPage).run_id(run_id).turn(turn).key()
+/// The key of a page of a run.
+pub fn key(run_id: RunId, page: PageNumber) -> Key {
+    KeyWriter::new(TableId::HistoryPage).run_id(run_id).page(page).key()
 }
 
-/// The run and the turn in a key.
+/// The run and the page in a key.
 pub fn read_key(key: &Key) -> Result<(RunId, PageNumber), TableError> {
     let mut reader = KeyReader::new(TableId::HistoryPage, key)?;
-    let fields = (reader.run_id()?, reader.turn()?);
+    let fields = (reader.run_id()?, reader.page()?);
     reader.finish(fields)
 }
 
-/// The pages of a run after this turn, in order.
-pub fn after_turn(run_id: RunId, turn: PageNumber) -> Scan {
+/// The pages of a run after this one, in order.
+pub fn after_page(run_id: RunId, page: PageNumber) -> Scan {
     let until = of_run(run_id).until;
-    Scan::between(std::ops::Bound::Excluded(key(run_id, turn)), until)
+    Scan::between(std::ops::Bound::Excluded(key(run_id, page)), until)
 }
 
 /// All pages of a run, in order.

@@ -45,10 +45,10 @@ pub struct InstanceRow {
     pub version: String,
     /// The digest of that version's content, so that no other content is mistaken for it.
     pub definition_hash: Digest,
-    /// The turn up to which the rows of [`super::parts`] are current; the pages of later turns overlay them.
-    pub folded_turn: PageNumber,
-    /// The last turn when this row was written. The run's last page tells the last turn of all.
-    pub last_turn: PageNumber,
+    /// The page up to which the rows of [`super::parts`] are current; later pages overlay them.
+    pub folded_page: PageNumber,
+    /// The last page when this row was written. The newest page of the run may be later.
+    pub last_page: PageNumber,
     /// When the run was accepted.
     pub created_at: Timestamp,
     /// When this row was written.
@@ -139,13 +139,13 @@ mod tests {
             parent: Option<(String, RunNumber, CommandId)>,
             item: Option<IdempotencyKey>,
         ) {
-            let (run_id, run_number, folded_turn, last_turn) = numbers;
+            let (run_id, run_number, folded_page, last_page) = numbers;
             let (definition_id, version, correlation_id) = texts;
             let (created_at, updated_at) = times;
             let parent =
                 parent.map(|(instance_id, run_number, command)| ParentRun { instance_id, run_number, command }.into());
             let instance = InstanceRow {
-                run_id, run_number, status, definition_id, version, definition_hash, folded_turn, last_turn,
+                run_id, run_number, status, definition_id, version, definition_hash, folded_page, last_page,
                 created_at, updated_at, correlation_id, entity_id, park_reason, parent, parent_item_key: item.map(Box::new),
             };
             value_round_trips(&instance);

@@ -126,8 +126,8 @@ impl KeyWriter {
     }
 
     #[must_use]
-    pub fn turn(self, turn: PageNumber) -> Self {
-        self.u64(turn.0)
+    pub fn page(self, page: PageNumber) -> Self {
+        self.u64(page.0)
     }
 
     #[must_use]
@@ -214,7 +214,7 @@ impl<'k> KeyReader<'k> {
         self.u32().map(RunNumber)
     }
 
-    pub fn turn(&mut self) -> Result<PageNumber, TableError> {
+    pub fn page(&mut self) -> Result<PageNumber, TableError> {
         self.u64().map(PageNumber)
     }
 

@@ -13,8 +13,8 @@ use crate::rows::{Key, Scan};
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartRow {
-    /// The turn that last changed it.
-    pub turn: PageNumber,
+    /// The page that last changed it.
+    pub page: PageNumber,
     /// The name, if it is too long for the key.
     #[serde(with = "serde_bytes")]
     pub long_name: Option<Vec<u8>>,
@@ -29,9 +29,9 @@ const DIGEST_BYTES: usize = 32;
 
 impl PartRow {
     /// The row of the part with this name. The name goes into the row only if it is too long for the key.
-    pub fn new(name: &[u8], turn: PageNumber, bytes: Vec<u8>) -> Self {
+    pub fn new(name: &[u8], page: PageNumber, bytes: Vec<u8>) -> Self {
         let long_name = (name.len() >= NAME_BYTES_MAX).then(|| name.to_vec());
-        Self { turn, long_name, bytes }
+        Self { page, long_name, bytes }
     }
 }
 
@@ -80,8 +80,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_part_round_trips(turn: PageNumber, name: Vec<u8>, bytes: Vec<u8>) {
-            value_round_trips(&PartRow::new(&name, turn, bytes));
+        fn a_part_round_trips(page: PageNumber, name: Vec<u8>, bytes: Vec<u8>) {
+            value_round_trips(&PartRow::new(&name, page, bytes));
         }
 
         #[test]

@@ -63,7 +63,7 @@ fn accounts_that_agree_are_counted_without_findings() {
     let Accounts { mut ledger, journal, accounts } = in_order();
     let figures = compare(&mut ledger, &journal, &accounts);
     assert!(ledger.findings.is_empty(), "{:?}", ledger.findings);
-    assert_eq!((figures.calls, figures.deliveries, figures.redeliveries), (4, 8, 4));
+    assert_eq!((figures.calls, figures.attempts, figures.repeated_attempts), (4, 8, 4));
     assert_eq!((figures.probes, figures.effects, figures.from_record), (4, 4, 4));
 }
 

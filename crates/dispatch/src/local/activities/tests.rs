@@ -39,7 +39,7 @@ fn counting(declaration: ActivityDeclaration) -> (LocalActivities, Arc<AtomicUsi
 }
 
 async fn failure(activities: &LocalActivities, call: CallAttempt) -> CallFailure {
-    match activities.deliver(call).await {
+    match activities.run_attempt(call).await {
         AttemptResult::Failed(failure) => failure,
         AttemptResult::Completed(output) => panic!("completed with {output}"),
     }
@@ -55,7 +55,7 @@ async fn an_activity_gets_its_input_without_a_copy_and_its_metadata() {
     activities.register(declared("echo"), handler).unwrap();
     let call = call("echo", json!({"a": 1}));
     let input = Arc::clone(&call.input);
-    let AttemptResult::Completed(output) = activities.deliver(call).await else { panic!("failed") };
+    let AttemptResult::Completed(output) = activities.run_attempt(call).await else { panic!("failed") };
     assert!(Arc::ptr_eq(&input, &output));
 }
 
@@ -97,7 +97,7 @@ async fn a_call_past_its_deadline_fails_permanently_and_is_not_run() {
     {
         let mut call = call("a", json!(1));
         call.metadata.deadline_epoch_ms = deadline;
-        let result = activities.deliver(call).await;
+        let result = activities.run_attempt(call).await;
         assert_eq!(runs.load(Ordering::SeqCst), runs_after, "{deadline:?}");
         if let AttemptResult::Failed(failure) = result {
             assert_eq!((failure.code.as_str(), failure.retryable), ("DeadlineExceeded", false));
@@ -161,7 +161,7 @@ async fn a_panic_is_a_failure_of_unknown_outcome_and_the_next_call_runs() {
         );
         assert!(!failed.message.contains("s3cret"), "{failed}");
     }
-    assert!(matches!(activities.deliver(call("later", json!(null))).await, AttemptResult::Completed(_)));
+    assert!(matches!(activities.run_attempt(call("later", json!(null))).await, AttemptResult::Completed(_)));
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn a_call_that_waits_for_a_permit_until_its_deadline_is_not_run() {
     let (activities, runs) = counting(declared("echo"));
     let mut call = call("echo", json!(1));
     call.metadata.deadline_epoch_ms = Some(call.metadata.dispatched_at_epoch_ms + 2_000);
-    let AttemptResult::Failed(failure) = activities.deliver_with_permit(call, &SlowPermits).await else {
+    let AttemptResult::Failed(failure) = activities.run_attempt_with_permit(call, &SlowPermits).await else {
         panic!("it ran")
     };
     assert_eq!((failure.code.as_str(), failure.not_sent), ("DeadlineExceeded", true));

@@ -43,7 +43,7 @@ fn trusting() -> LocalActivities {
     activities(&["127.0.0.1"], TlsRoots::for_test_server(), CountingResolver::default())
 }
 
-async fn deliver(activities: &LocalActivities, input: Value) -> Result<Value, CallFailure> {
+async fn run_attempt(activities: &LocalActivities, input: Value) -> Result<Value, CallFailure> {
     let activity = "http.request".to_owned();
     let input = Arc::new(input);
     let call = CallAttempt {
@@ -55,7 +55,7 @@ async fn deliver(activities: &LocalActivities, input: Value) -> Result<Value, Ca
         secret_pointers: Vec::new(),
         elapsed_since_dispatch: Duration::ZERO,
     };
-    match activities.deliver(call).await {
+    match activities.run_attempt(call).await {
         AttemptResult::Completed(output) => Ok((*output).clone()),
         AttemptResult::Failed(failure) => Err(failure),
     }
@@ -73,7 +73,7 @@ fn reply(head: &str, body: &[u8]) -> CannedReply {
 
 async fn answered(head: &str, body: &[u8]) -> Result<Value, CallFailure> {
     let server = TestServer::start(reply(head, body)).await;
-    deliver(&trusting(), json!({"url": format!("http://{}/", server.address)})).await
+    run_attempt(&trusting(), json!({"url": format!("http://{}/", server.address)})).await
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_request_is_sent_as_described_with_all_metadata() {
         "headers": {"Authorization": "Bearer s3cret", "Host": "forged", "Metadata": "true", "x-tpf-retry-attempt": "9"},
         "body": {"n": 1},
     });
-    let output = deliver(&trusting(), input).await.unwrap();
+    let output = run_attempt(&trusting(), input).await.unwrap();
     assert_eq!((&output["status"], &output["body"]), (&json!(200), &json!({"ok": true})));
     assert_eq!(output["headers"]["content-type"], "application/json; charset=utf-8");
     let request = server.requests().remove(0);
@@ -120,10 +120,10 @@ async fn a_request_is_sent_as_described_with_all_metadata() {
 async fn text_is_sent_as_it_is_and_a_plain_call_is_a_get() {
     let server = TestServer::start(reply("200 OK", b"hello")).await;
     let url = format!("http://{}", server.address);
-    let output = deliver(&trusting(), json!({"url": url})).await.unwrap();
+    let output = run_attempt(&trusting(), json!({"url": url})).await.unwrap();
     assert_eq!(output["body"], "hello");
     let put = json!({"url": url, "method": "PUT", "text": "a,b", "headers": {"content-type": "text/csv"}});
-    deliver(&trusting(), put).await.unwrap();
+    run_attempt(&trusting(), put).await.unwrap();
     let requests = server.requests();
     assert!(requests[0].starts_with("GET / HTTP/1.1\r\n"), "{}", requests[0]);
     assert!(
@@ -196,7 +196,7 @@ async fn a_denied_address_is_never_connected_to() {
     let guarded = activities(&[], TlsRoots::for_test_server(), CountingResolver::default());
     for host in ["127.0.0.1", "2130706433", "[::ffff:127.0.0.1]", "localhost", "service.test"] {
         for scheme in ["http", "https"] {
-            let result = deliver(&guarded, json!({"url": format!("{scheme}://{host}:{port}/")})).await;
+            let result = run_attempt(&guarded, json!({"url": format!("{scheme}://{host}:{port}/")})).await;
             assert_eq!(failure_summary(&result), ("AddressDenied", false, false), "{scheme} {host}");
         }
     }
@@ -210,7 +210,7 @@ async fn a_name_is_resolved_once_and_sent_as_the_host() {
     let resolver = CountingResolver::default();
     let listed = activities(&["service.test"], TlsRoots::for_test_server(), resolver.clone());
     let url = format!("http://service.test:{}/", server.address.port());
-    deliver(&listed, json!({"url": url})).await.unwrap();
+    run_attempt(&listed, json!({"url": url})).await.unwrap();
     assert_eq!(resolver.lookups.load(Ordering::SeqCst), 1);
     let host = format!("\r\nhost: service.test:{}\r\n", server.address.port());
     assert!(server.requests()[0].contains(&host));
@@ -226,7 +226,7 @@ async fn a_header_that_breaks_out_of_its_line_is_refused_and_nothing_is_sent() {
         json!({"x-a": "\u{0}"}),
         json!({"x/~\r\n": "1"}),
     ] {
-        let result = deliver(&trusting(), json!({"url": url, "headers": headers})).await;
+        let result = run_attempt(&trusting(), json!({"url": url, "headers": headers})).await;
         assert_eq!(failure_summary(&result), ("InputInvalid", false, false), "{headers}");
         let message = &result.unwrap_err().message;
         assert!(message.contains("/headers/x") && !message.contains("s3cret"), "{message}");
@@ -247,12 +247,12 @@ async fn an_input_that_is_not_a_call_is_refused() {
         json!({"url": url, "proxy": "http://127.0.0.1/"}),
     ] {
         assert_eq!(
-            failure_summary(&deliver(&trusting(), input.clone()).await),
+            failure_summary(&run_attempt(&trusting(), input.clone()).await),
             ("InputInvalid", false, false),
             "{input}"
         );
     }
-    let with_password = deliver(&trusting(), json!({"url": "http://user:s3cret@127.0.0.1:1/"})).await;
+    let with_password = run_attempt(&trusting(), json!({"url": "http://user:s3cret@127.0.0.1:1/"})).await;
     assert_eq!(failure_summary(&with_password), ("AddressDenied", false, false));
     assert!(!with_password.unwrap_err().message.contains("s3cret"));
 }
@@ -262,7 +262,7 @@ async fn a_failure_before_sending_is_known_not_to_have_run() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let gone: SocketAddr = listener.local_addr().unwrap();
     drop(listener);
-    let result = deliver(&trusting(), json!({"url": format!("http://{gone}/")})).await;
+    let result = run_attempt(&trusting(), json!({"url": format!("http://{gone}/")})).await;
     assert_eq!(failure_summary(&result), ("ConnectFailed", true, false));
     assert!(result.unwrap_err().not_sent, "so its attempt number is used again");
 }
@@ -270,7 +270,7 @@ async fn a_failure_before_sending_is_known_not_to_have_run() {
 #[tokio::test]
 async fn an_exchange_interrupted_after_sending_has_an_unknown_outcome() {
     let hanging_up = TestServer::start(CannedReply::HangUp).await;
-    let result = deliver(&trusting(), json!({"url": format!("http://{}/", hanging_up.address)})).await;
+    let result = run_attempt(&trusting(), json!({"url": format!("http://{}/", hanging_up.address)})).await;
     assert_eq!(failure_summary(&result), ("ConnectionLost", true, true));
     assert_eq!(
         failure_summary(&answered("200 OK\r\ncontent-length: 9", b"short").await),
@@ -287,7 +287,7 @@ async fn a_timeout_after_sending_has_an_unknown_outcome() {
         silent.received().await;
         tokio::time::pause();
     };
-    let (result, ()) = tokio::join!(deliver(&activities, input), pause_clock_once_sent);
+    let (result, ()) = tokio::join!(run_attempt(&activities, input), pause_clock_once_sent);
     assert_eq!(failure_summary(&result), ("AttemptTimeout", true, true));
 }
 
@@ -297,7 +297,7 @@ async fn an_attempt_that_is_dropped_closes_its_connection() {
     let activities = trusting();
     let url = format!("http://{}/", silent.address);
     tokio::select! {
-        result = deliver(&activities, json!({"url": url})) => panic!("{result:?}"),
+        result = run_attempt(&activities, json!({"url": url})) => panic!("{result:?}"),
         () = silent.received() => {}
     }
     silent.left().await;
@@ -312,7 +312,7 @@ async fn the_next_address_of_a_name_is_tried_if_one_does_not_answer() {
     };
     let listed = activities(&["127.0.0.0/8"], TlsRoots::for_test_server(), resolver);
     let url = format!("http://service.test:{}/", server.address.port());
-    assert!(deliver(&listed, json!({"url": url})).await.is_ok());
+    assert!(run_attempt(&listed, json!({"url": url})).await.is_ok());
 }
 
 #[tokio::test]
@@ -320,11 +320,11 @@ async fn only_servers_with_a_trusted_certificate_are_called_over_tls() {
     let server = TestServer::start_tls(reply("200 OK", b"sealed")).await;
     let port = server.address.port();
     let url = format!("https://service.test:{port}/");
-    assert_eq!(deliver(&trusting(), json!({"url": url})).await.unwrap()["body"], "sealed");
-    let another_name = deliver(&trusting(), json!({"url": format!("https://other.test:{port}/")})).await;
+    assert_eq!(run_attempt(&trusting(), json!({"url": url})).await.unwrap()["body"], "sealed");
+    let another_name = run_attempt(&trusting(), json!({"url": format!("https://other.test:{port}/")})).await;
     assert_eq!(failure_summary(&another_name), ("ConnectFailed", true, false));
     let with_web_roots = activities(&["127.0.0.1"], TlsRoots::web_pki(), CountingResolver::default());
-    let unknown_issuer = deliver(&with_web_roots, json!({"url": url})).await;
+    let unknown_issuer = run_attempt(&with_web_roots, json!({"url": url})).await;
     assert_eq!(failure_summary(&unknown_issuer), ("ConnectFailed", true, false));
     assert_eq!(server.requests().len(), 1, "nothing was sent to an untrusted server");
 }

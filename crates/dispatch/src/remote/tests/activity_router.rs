@@ -38,7 +38,7 @@ async fn an_activity_in_process_comes_before_a_remote_one_and_others_are_unknown
     for name in ["echo", "charge"] {
         router.remote().put(named(name, &server)).unwrap();
     }
-    let call = async |name| result(router.deliver(call_of(name)).await);
+    let call = async |name| result(router.run_attempt(call_of(name)).await);
     assert_eq!(call("echo").await, Ok(json!("in")));
     assert_eq!(call("charge").await, Ok(json!("out")));
     let missing = call("missing").await;
@@ -49,7 +49,7 @@ async fn an_activity_in_process_comes_before_a_remote_one_and_others_are_unknown
 #[tokio::test]
 async fn a_replaced_activity_is_used_at_once_and_a_removed_one_no_longer() {
     let (router, one, two) = (router(), Server::always(200, "1").await, Server::always(200, "2").await);
-    let call = async || result(router.deliver(call_of("charge")).await);
+    let call = async || result(router.run_attempt(call_of("charge")).await);
     router.remote().put(named("charge", &one)).unwrap();
     assert_eq!(call().await, Ok(json!(1)));
     router.remote().put(named("charge", &two)).unwrap();
@@ -65,7 +65,7 @@ async fn a_call_in_progress_keeps_its_activity() {
     router.remote().put(named("charge", &silent)).unwrap();
     let calling = tokio::spawn({
         let router = Arc::clone(&router);
-        async move { result(router.deliver(call_of("charge")).await) }
+        async move { result(router.run_attempt(call_of("charge")).await) }
     });
     silent.received(1).await;
     router.remote().remove("charge");
@@ -169,13 +169,13 @@ async fn secrets_are_resolved_where_the_author_refers_to_them_and_nowhere_else()
     let input = json!({"auth": {"key": reference}, "from": {"data": reference}});
     let call =
         |pointer: &str| CallAttempt { secret_pointers: vec![pointer.to_owned()], ..call(input.clone()) };
-    assert_eq!(result(router.deliver(call("/auth/key")).await), Ok(json!(1)));
+    assert_eq!(result(router.run_attempt(call("/auth/key")).await), Ok(json!(1)));
     let sent: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
     assert_eq!(sent, json!({"auth": {"key": "s3cret"}, "from": {"data": reference}}));
     assert!(!format!("{:?}", call("/auth/key")).contains("s3cret"));
     for nowhere in ["/auth", "/elsewhere"] {
         assert_eq!(
-            failure_summary(&result(router.deliver(call(nowhere)).await)),
+            failure_summary(&result(router.run_attempt(call(nowhere)).await)),
             permanent("SecretUnavailable")
         );
     }
@@ -183,7 +183,7 @@ async fn secrets_are_resolved_where_the_author_refers_to_them_and_nowhere_else()
         input: Arc::new(json!({"auth": {"key": {"secretRef": "env:OTHER"}}})),
         ..call("/auth/key")
     };
-    let failure = result(router.deliver(unknown).await);
+    let failure = result(router.run_attempt(unknown).await);
     assert_eq!(failure_summary(&failure), permanent("SecretUnavailable"));
     assert!(failure.unwrap_err().message.contains("env:OTHER"), "the message names the secret");
     assert_eq!(server.requests().len(), 1, "nothing was sent");

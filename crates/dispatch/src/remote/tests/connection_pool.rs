@@ -19,14 +19,14 @@ async fn one_call_after_the_other_uses_one_connection() {
         let server = Server::always(200, "").await;
         let remote = remote(wire, server.address);
         for _ in 0..20 {
-            deliver(&remote, json!(1)).await.unwrap();
+            run_attempt(&remote, json!(1)).await.unwrap();
         }
         assert_eq!(server.connections(), 1, "{wire:?}");
     }
     let server = Server::grpc(ScriptedActivities::default()).await;
     let remote = remote(WireFormat::Grpc, server.address);
     for _ in 0..20 {
-        deliver(&remote, json!(1)).await.unwrap();
+        run_attempt(&remote, json!(1)).await.unwrap();
     }
     assert_eq!(server.connections(), 1);
 }
@@ -36,7 +36,7 @@ async fn a_connection_is_reused_after_a_failure_whose_body_was_read() {
     let server = Server::always(503, "later").await;
     let remote = remote(WireFormat::Rest, server.address);
     for _ in 0..5 {
-        deliver(&remote, json!(1)).await.unwrap_err();
+        run_attempt(&remote, json!(1)).await.unwrap_err();
     }
     assert_eq!(server.connections(), 1);
 }
@@ -49,7 +49,7 @@ async fn activities_at_one_server_share_its_connections() {
     let mut in_use = Vec::new();
     for wire in [WireFormat::Rest, WireFormat::Protobuf, WireFormat::Envelope] {
         let remote = RemoteActivity::new(declared(wire, &base, json!({})), &outbound).unwrap();
-        deliver(&remote, json!(1)).await.unwrap();
+        run_attempt(&remote, json!(1)).await.unwrap();
         in_use.push(remote);
     }
     assert_eq!(server.connections(), 1);
@@ -62,7 +62,7 @@ async fn many_calls_at_once_share_few_connections_over_http2() {
     let mut calls = JoinSet::new();
     for number in 0..500 {
         let remote = Arc::clone(&remote);
-        calls.spawn(async move { assert_eq!(deliver(&remote, json!(number)).await, Ok(json!(number))) });
+        calls.spawn(async move { assert_eq!(run_attempt(&remote, json!(number)).await, Ok(json!(number))) });
     }
     while let Some(call) = calls.join_next().await {
         call.unwrap();
@@ -75,12 +75,12 @@ async fn unused_connections_are_closed() {
     for wire in [WireFormat::Rest, WireFormat::Grpc] {
         let server = Server::answering(|_| super::server::reply(404, &[], "")).await;
         let remote = remote(wire, server.address);
-        deliver(&remote, json!(1)).await.unwrap_err();
+        run_attempt(&remote, json!(1)).await.unwrap_err();
         server.open(1).await;
         tokio::time::pause();
         server.open(0).await;
         tokio::time::resume();
-        deliver(&remote, json!(1)).await.unwrap_err();
+        run_attempt(&remote, json!(1)).await.unwrap_err();
         assert_eq!(server.connections(), 2, "{wire:?}");
     }
 }
@@ -91,7 +91,7 @@ async fn no_connection_is_used_for_ever() {
         let server = Server::answering(|_| super::server::reply(404, &[], "")).await;
         let remote = remote(wire, server.address);
         for _ in 0..20 {
-            deliver(&remote, json!(1)).await.unwrap_err();
+            run_attempt(&remote, json!(1)).await.unwrap_err();
             tokio::time::pause();
             tokio::time::advance(Duration::from_secs(if wire == WireFormat::Rest { 3 } else { 30 })).await;
             tokio::time::resume();
@@ -121,7 +121,7 @@ async fn a_connection_that_the_server_closed_is_replaced_without_a_failure() {
     let (address, _serving) = hang_up_server().await;
     let remote = remote(WireFormat::Rest, address);
     for _ in 0..20 {
-        assert_eq!(deliver(&remote, json!(1)).await, Ok(json!(1)));
+        assert_eq!(run_attempt(&remote, json!(1)).await, Ok(json!(1)));
     }
 }
 
@@ -130,10 +130,10 @@ async fn after_a_restart_of_the_server_the_next_call_gets_through() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     let address = server.address;
     let remote = remote(WireFormat::Grpc, server.address);
-    deliver(&remote, json!(1)).await.unwrap();
+    run_attempt(&remote, json!(1)).await.unwrap();
     server.stop().await;
     let again = Server::grpc_at(address, ScriptedActivities::default()).await;
-    assert_eq!(deliver(&remote, json!(2)).await, Ok(json!(2)));
+    assert_eq!(run_attempt(&remote, json!(2)).await, Ok(json!(2)));
     assert_eq!(again.connections(), 1);
 }
 
@@ -147,7 +147,7 @@ async fn an_abandoned_call_closes_its_connection_and_frees_its_permit() {
             remote.in_flight()
         };
         tokio::select! {
-            result = deliver(&remote, json!(1)) => panic!("{result:?}"),
+            result = run_attempt(&remote, json!(1)) => panic!("{result:?}"),
             in_flight = until_it_is_received => assert_eq!(in_flight, 1),
         }
         assert_eq!(remote.in_flight(), 0);
@@ -168,9 +168,9 @@ async fn an_abandoned_call_over_http2_does_not_affect_the_others() {
     let mut slow = call(Value::Null);
     slow.metadata.correlation_id = "slow".to_owned();
     tokio::select! {
-        result = remote.deliver(slow) => panic!("{result:?}"),
+        result = remote.run_attempt(slow) => panic!("{result:?}"),
         () = server.received(1) => {}
     }
-    assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), permanent("Http404"));
+    assert_eq!(failure_summary(&run_attempt(&remote, json!(1)).await), permanent("Http404"));
     assert_eq!(server.connections(), 1);
 }

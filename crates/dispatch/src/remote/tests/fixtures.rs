@@ -98,8 +98,8 @@ pub(super) fn call(input: Value) -> CallAttempt {
     }
 }
 
-pub(super) async fn deliver(remote: &RemoteActivity, input: Value) -> Result<Value, CallFailure> {
-    result(remote.deliver(call(input)).await)
+pub(super) async fn run_attempt(remote: &RemoteActivity, input: Value) -> Result<Value, CallFailure> {
+    result(remote.run_attempt(call(input)).await)
 }
 
 pub(super) fn result(result: AttemptResult) -> Result<Value, CallFailure> {

@@ -58,7 +58,7 @@ impl Activities for ScriptedActivities {
 #[tokio::test]
 async fn a_call_is_sent_over_http2_without_tls_with_all_metadata_and_its_timeout() {
     let server = Server::grpc(ScriptedActivities::default()).await;
-    let output = deliver(&remote(WireFormat::Grpc, server.address), json!({"n": 1})).await;
+    let output = run_attempt(&remote(WireFormat::Grpc, server.address), json!({"n": 1})).await;
     assert_eq!(output, Ok(json!({"n": 1})));
     let sent = server.requests().remove(0);
     assert_eq!(sent.path, "/abide.dispatch.v1.Activities/Invoke");
@@ -71,7 +71,8 @@ async fn a_call_is_sent_over_http2_without_tls_with_all_metadata_and_its_timeout
 async fn every_status_becomes_a_failure_with_its_reason_and_retryability() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     for code in RpcCode::all().filter(|code| *code != RpcCode::Ok) {
-        let result = deliver(&remote(WireFormat::Grpc, server.address), json!({"fail": code.name()})).await;
+        let result =
+            run_attempt(&remote(WireFormat::Grpc, server.address), json!({"fail": code.name()})).await;
         assert_eq!(failure_summary(&result), ("WHY", code.is_retryable(), false), "{code}");
         let failed = result.unwrap_err();
         assert_eq!((failed.message.as_str(), failed.retry_after_ms), ("größer", Some(5)));
@@ -83,13 +84,13 @@ async fn every_status_becomes_a_failure_with_its_reason_and_retryability() {
 async fn an_output_over_the_size_limit_fails_permanently_and_one_at_the_limit_does_not() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     let remote = remote(WireFormat::Grpc, server.address);
-    assert!(deliver(&remote, json!({"bytes": PAYLOAD_BYTES_MAX})).await.is_ok());
-    let result = deliver(&remote, json!({"bytes": PAYLOAD_BYTES_MAX + 1})).await;
+    assert!(run_attempt(&remote, json!({"bytes": PAYLOAD_BYTES_MAX})).await.is_ok());
+    let result = run_attempt(&remote, json!({"bytes": PAYLOAD_BYTES_MAX + 1})).await;
     assert_eq!(failure_summary(&result), permanent("OutputInvalid"));
-    let result = deliver(&remote, json!({"bytes": 3 * PAYLOAD_BYTES_MAX})).await;
+    let result = run_attempt(&remote, json!({"bytes": 3 * PAYLOAD_BYTES_MAX})).await;
     assert_eq!(failure_summary(&result), permanent("ResponseTooLarge"));
     assert!(
-        deliver(&remote, json!({})).await.is_ok(),
+        run_attempt(&remote, json!({})).await.is_ok(),
         "the connection survives a response that was not read"
     );
 }
@@ -107,7 +108,7 @@ async fn responses_of_servers_that_are_not_grpc_are_classified() {
         (200, &[("grpc-status", "77")], unsent("UNKNOWN")),
     ] {
         let server = Server::answering(move |_| reply(status, headers, "")).await;
-        let result = deliver(&remote(WireFormat::Grpc, server.address), json!(1)).await;
+        let result = run_attempt(&remote(WireFormat::Grpc, server.address), json!(1)).await;
         assert_eq!(failure_summary(&result), expected, "{status} {headers:?}");
     }
 }
@@ -118,7 +119,7 @@ async fn a_base_path_is_kept() {
     for base in ["", "/", "/base", "/base/"] {
         let declared = declared(WireFormat::Grpc, &format!("http://{}{base}", server.address), json!({}));
         let remote = crate::remote::RemoteActivity::new(declared, &outbound()).unwrap();
-        let _ = deliver(&remote, json!(1)).await;
+        let _ = run_attempt(&remote, json!(1)).await;
         let sent = server.requests().pop().unwrap();
         assert_eq!(sent.path, format!("{}/abide.dispatch.v1.Activities/Invoke", base.trim_end_matches('/')));
     }

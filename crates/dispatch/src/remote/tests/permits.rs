@@ -58,11 +58,11 @@ async fn calls_that_wait_for_their_target_take_no_permits_from_others() {
     for _ in 0..20 {
         let router = Arc::clone(&router);
         let permits = permits.clone();
-        waiting.spawn(async move { router.deliver_with_permit(call_of("stuck"), &permits).await });
+        waiting.spawn(async move { router.run_attempt_with_permit(call_of("stuck"), &permits).await });
     }
     silent.received(2).await;
     for _ in 0..10 {
-        assert_eq!(result(router.deliver_with_permit(call_of("able"), &permits).await), Ok(json!(1)));
+        assert_eq!(result(router.run_attempt_with_permit(call_of("able"), &permits).await), Ok(json!(1)));
     }
     assert!(waiting.try_join_next().is_none(), "no waiting call failed");
     assert_eq!(permits.0.available_permits(), 1, "two are in progress, and eighteen wait");
@@ -82,13 +82,13 @@ async fn calls_that_wait_for_their_rate_limit_take_no_permits_from_others() {
         let permits = permits.clone();
         let mut call = call_of("paced");
         call.metadata.deadline_epoch_ms = None;
-        paced.spawn(async move { router.deliver_with_permit(call, &permits).await });
+        paced.spawn(async move { router.run_attempt_with_permit(call, &permits).await });
     }
     assert_eq!(result(paced.join_next().await.unwrap().unwrap()), Ok(json!(1)), "the first starts at once");
     // There is one thread: by now all the others have got as far as they can for the next ten seconds.
     for _ in 0..10 {
         assert_eq!(permits.0.available_permits(), 2, "a sleeping call holds no permit");
-        let free = router.deliver_with_permit(call_of("free"), &permits);
+        let free = router.run_attempt_with_permit(call_of("free"), &permits);
         let free = tokio::time::timeout(Duration::from_secs(5), free).await;
         assert_eq!(result(free.expect("the unlimited activity is held up")), Ok(json!(1)));
     }
@@ -99,8 +99,8 @@ async fn calls_that_wait_for_their_rate_limit_take_no_permits_from_others() {
 async fn the_declared_rate_is_the_rate_of_attempts() {
     let server = Server::always(200, "1").await;
     let paced = remote_with(WireFormat::Rest, server.address, json!({"ratePerSecond": 0.002}));
-    assert_eq!(deliver(&paced, json!(1)).await, Ok(json!(1)));
-    let second = deliver(&paced, json!(1)).await;
+    assert_eq!(run_attempt(&paced, json!(1)).await, Ok(json!(1)));
+    let second = run_attempt(&paced, json!(1)).await;
     assert_eq!(failure_summary(&second), unsent("TargetBusy"), "it could start only after its deadline");
     let wait_ms = second.unwrap_err().retry_after_ms.unwrap();
     assert!((400_000..=500_000).contains(&wait_ms), "one every 500 seconds: {wait_ms}");
@@ -121,7 +121,8 @@ async fn waiting_for_a_permit_counts_for_the_deadline_but_not_for_the_attempt() 
         call.metadata.deadline_epoch_ms = deadline_epoch_ms;
         let router = Arc::clone(&router);
         let permits = permits.clone();
-        let calling = tokio::spawn(async move { result(router.deliver_with_permit(call, &permits).await) });
+        let calling =
+            tokio::spawn(async move { result(router.run_attempt_with_permit(call, &permits).await) });
         tokio::time::sleep(Duration::from_secs(10)).await;
         drop(held);
         let begun = tokio::time::Instant::now();
@@ -147,7 +148,7 @@ async fn a_burst_is_worked_off_without_using_up_attempts() {
         let router = Arc::clone(&router);
         let mut call = CallAttempt { attempt_timeout_ms: 8_000, ..call_of("stuck") };
         call.metadata.deadline_epoch_ms = None;
-        calling.spawn(async move { result(router.deliver(call).await) });
+        calling.spawn(async move { result(router.run_attempt(call).await) });
     }
     while let Some(result) = calling.join_next().await {
         assert_eq!(result.unwrap(), Ok(json!(1)), "the last of them waited for fifteen seconds");
@@ -162,7 +163,7 @@ async fn a_call_that_waits_until_its_deadline_is_not_sent() {
     let mut occupying = JoinSet::new();
     for _ in 0..2 {
         let router = Arc::clone(&router);
-        occupying.spawn(async move { router.deliver(call_of("stuck")).await });
+        occupying.spawn(async move { router.run_attempt(call_of("stuck")).await });
     }
     silent.received(2).await;
     let with_deadline = |activity: &str, waited| {
@@ -178,14 +179,16 @@ async fn a_call_that_waits_until_its_deadline_is_not_sent() {
         let router = Arc::clone(&router);
         let permits = permits.clone();
         let call = with_deadline("able", 0);
-        async move { result(router.deliver_with_permit(call, &permits).await) }
+        async move { result(router.run_attempt_with_permit(call, &permits).await) }
     });
     tokio::time::pause();
-    let queued = router.deliver(with_deadline("stuck", 0)).await;
+    let queued = router.run_attempt(with_deadline("stuck", 0)).await;
     drop(held);
-    for ended in
-        [result(queued), behind.await.unwrap(), result(router.deliver(with_deadline("able", 3_000)).await)]
-    {
+    for ended in [
+        result(queued),
+        behind.await.unwrap(),
+        result(router.run_attempt(with_deadline("able", 3_000)).await),
+    ] {
         let failure = ended.as_ref().unwrap_err();
         assert_eq!((failure_summary(&ended), failure.not_sent), (permanent("DeadlineExceeded"), true));
     }

@@ -24,7 +24,7 @@ async fn a_probe_is_the_same_request_with_a_header_and_returns_the_earlier_resul
     for wire in [WireFormat::Rest, WireFormat::Protobuf, WireFormat::Envelope] {
         let server = Server::always(200, "").await;
         let remote = remote_with(wire, server.address, probed());
-        deliver(&remote, json!({"n": 1})).await.unwrap();
+        run_attempt(&remote, json!({"n": 1})).await.unwrap();
         let ProbeOutcome::Finished(AttemptResult::Completed(output)) =
             probe_outcome(&remote, call(json!({"n": 1}))).await
         else {
@@ -72,7 +72,7 @@ async fn over_grpc_a_probe_is_a_method_of_its_own() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     let remote = remote_with(WireFormat::Grpc, server.address, probed());
     assert_eq!(probe_outcome(&remote, call(json!(1))).await, ProbeOutcome::Unknown);
-    deliver(&remote, json!(1)).await.unwrap();
+    run_attempt(&remote, json!(1)).await.unwrap();
     assert!(
         matches!(probe_outcome(&remote, call(json!(1))).await, ProbeOutcome::Finished(AttemptResult::Completed(output)) if *output == json!(7))
     );
@@ -125,7 +125,7 @@ async fn an_attempt_whose_predecessor_may_have_run_probes_first() {
         let mut again = call(json!(1));
         again.probe_first = true;
         let probed =
-            result(remote_with(WireFormat::Rest, server.address, probed()).deliver(again.clone()).await);
+            result(remote_with(WireFormat::Rest, server.address, probed()).run_attempt(again.clone()).await);
         assert!(probed.as_ref().err().is_none_or(|failure| failure.not_sent), "a probe is not an attempt");
         if let (409, Err(failure)) = (status, &probed) {
             assert_eq!(failure.retry_after_ms, Some(90_000), "work in progress gives a retry delay");
@@ -135,7 +135,7 @@ async fn an_attempt_whose_predecessor_may_have_run_probes_first() {
             Err(failure) => assert_eq!(failure_summary(&probed), failure, "{status} {body}"),
         }
         assert_eq!(server.requests().len(), 1 + invocations, "{status} {body}");
-        let plain = result(remote(WireFormat::Rest, server.address).deliver(again).await);
+        let plain = result(remote(WireFormat::Rest, server.address).run_attempt(again).await);
         assert_eq!(plain, Ok(json!("done")), "without probes the work is sent at once");
     }
 }

@@ -100,7 +100,7 @@ async fn outcome(wire: WireFormat, url: &str, outbound: &Outbound) -> String {
     let remote =
         RemoteDeclaration::read(&declared).and_then(|declared| RemoteActivity::new(declared, outbound));
     let Ok(remote) = remote else { return "denied".to_owned() };
-    match deliver(&remote, json!(1)).await {
+    match run_attempt(&remote, json!(1)).await {
         Err(failure) if failure.code == "AddressDenied" && !failure.retryable => "denied".to_owned(),
         Err(failure) if failure.code == "ConnectFailed" && !failure.outcome_unknown => {
             "unreachable".to_owned()
@@ -290,12 +290,16 @@ async fn a_reused_connection_stays_at_the_address_that_was_checked() {
         let remote =
             RemoteActivity::new(declared(wire, "http://rebinding.test", json!({})), &outbound).unwrap();
         for _ in 0..5 {
-            assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), permanent("Http404"), "{wire:?}");
+            assert_eq!(
+                failure_summary(&run_attempt(&remote, json!(1)).await),
+                permanent("Http404"),
+                "{wire:?}"
+            );
         }
         assert_eq!((counted.take().len(), lookups.load(Ordering::SeqCst)), (1, 1), "{wire:?}");
         server.stop().await;
         // The connection is closed, so the name is resolved again.
-        let result = deliver(&remote, json!(1)).await;
+        let result = run_attempt(&remote, json!(1)).await;
         assert_eq!(
             (failure_summary(&result), counted.take()),
             (permanent("AddressDenied"), vec![]),

@@ -27,13 +27,13 @@ async fn activities_at_one_target_share_its_permits_and_another_target_has_its_o
     for remote in two_at(&silent, &outbound) {
         for _ in 0..5 {
             let remote = Arc::clone(&remote);
-            waiting.spawn(async move { deliver(&remote, json!(1)).await });
+            waiting.spawn(async move { run_attempt(&remote, json!(1)).await });
         }
     }
     silent.received(3).await;
     let [free, _] = two_at(&able, &outbound);
     for _ in 0..20 {
-        assert_eq!(deliver(&free, json!(1)).await, Ok(json!(1)), "another target is not held up");
+        assert_eq!(run_attempt(&free, json!(1)).await, Ok(json!(1)), "another target is not held up");
     }
     assert_eq!(silent.requests().len(), 3, "seven of ten wait");
     assert!(waiting.try_join_next().is_none(), "no waiting call failed");
@@ -61,7 +61,7 @@ async fn calls_that_wait_for_a_permit_of_their_target_are_worked_off() {
     for remote in two_at(&server, &outbound_limited(Some(3), None)) {
         for _ in 0..10 {
             let remote = Arc::clone(&remote);
-            calling.spawn(async move { deliver(&remote, json!(1)).await });
+            calling.spawn(async move { run_attempt(&remote, json!(1)).await });
         }
     }
     while let Some(result) = calling.join_next().await {
@@ -76,15 +76,15 @@ async fn activities_at_one_target_share_its_rate_limit_and_another_target_has_it
     let other = Server::always(404, "").await;
     let outbound = outbound_limited(None, Some(0.002));
     let [one, two] = two_at(&paced, &outbound);
-    assert_eq!(deliver(&one, json!(1)).await, Ok(json!(1)));
+    assert_eq!(run_attempt(&one, json!(1)).await, Ok(json!(1)));
     for remote in [&one, &two] {
-        let late = deliver(remote, json!(1)).await;
+        let late = run_attempt(remote, json!(1)).await;
         assert_eq!(failure_summary(&late), unsent("TargetBusy"), "it could start only after its deadline");
         let wait_ms = late.unwrap_err().retry_after_ms.unwrap();
         assert!((400_000..=500_000).contains(&wait_ms), "one every 500 seconds: {wait_ms}");
     }
     let [elsewhere, _] = two_at(&other, &outbound);
-    assert_eq!(failure_summary(&deliver(&elsewhere, json!(1)).await), permanent("Http404"));
+    assert_eq!(failure_summary(&run_attempt(&elsewhere, json!(1)).await), permanent("Http404"));
     assert_eq!((paced.requests().len(), other.requests().len()), (1, 1));
 }
 
@@ -100,11 +100,11 @@ async fn an_activity_that_waits_for_its_own_rate_limit_holds_no_permit_of_its_ta
         let slow = Arc::clone(&slow);
         let mut call = call(json!(1));
         call.metadata.deadline_epoch_ms = None;
-        waiting.spawn(async move { result(slow.deliver(call).await) });
+        waiting.spawn(async move { result(slow.run_attempt(call).await) });
     }
     assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(json!(1)), "the first starts at once");
     for _ in 0..5 {
-        assert_eq!(deliver(&free, json!(1)).await, Ok(json!(1)));
+        assert_eq!(run_attempt(&free, json!(1)).await, Ok(json!(1)));
     }
     assert!(waiting.try_join_next().is_none());
 }

@@ -83,7 +83,7 @@ async fn both_sides_agree_on_the_best_version_they_have() {
         let server = server(&versions, false).await;
         let remote = remote_tls(WireFormat::Rest, &server, ca());
         for _ in 0..5 {
-            assert_eq!(deliver(&remote, json!(1)).await, Ok(json!(7)));
+            assert_eq!(run_attempt(&remote, json!(1)).await, Ok(json!(7)));
         }
         assert!(server.requests().iter().all(|sent| sent.version == expected), "{versions:?}");
         assert_eq!(server.connections(), 1, "{versions:?}");
@@ -99,7 +99,7 @@ async fn many_first_calls_at_once_negotiate_the_version_together() {
         let mut calls = JoinSet::new();
         for _ in 0..20 {
             let remote = Arc::clone(&remote);
-            calls.spawn(async move { deliver(&remote, json!(1)).await });
+            calls.spawn(async move { run_attempt(&remote, json!(1)).await });
         }
         while let Some(result) = calls.join_next().await {
             assert_eq!(result.unwrap(), Ok(json!(7)), "{versions:?}");
@@ -113,13 +113,13 @@ async fn many_first_calls_at_once_negotiate_the_version_together() {
 async fn grpc_needs_http2() {
     let able = server(&[b"h2"], false).await;
     assert_eq!(
-        failure_summary(&deliver(&remote_tls(WireFormat::Grpc, &able, ca()), json!(1)).await),
+        failure_summary(&run_attempt(&remote_tls(WireFormat::Grpc, &able, ca()), json!(1)).await),
         unknown("UNAVAILABLE")
     );
     assert_eq!(able.requests()[0].version, Version::HTTP_2);
     for versions in [vec![b"http/1.1".as_slice()], vec![]] {
         let unable = server(&versions, false).await;
-        let result = deliver(&remote_tls(WireFormat::Grpc, &unable, ca()), json!(1)).await;
+        let result = run_attempt(&remote_tls(WireFormat::Grpc, &unable, ca()), json!(1)).await;
         assert_eq!(failure_summary(&result), unsent("ConnectFailed"), "{versions:?}");
         assert!(unable.requests().is_empty());
     }
@@ -130,14 +130,14 @@ async fn nothing_is_sent_to_an_untrusted_server() {
     let server = server(&[b"h2", b"http/1.1"], false).await;
     for tls in [json!({}), json!({"ca": {"secretRef": "env:OTHER_CA"}})] {
         for wire in WireFormat::ALL {
-            let result = deliver(&remote_tls(wire, &server, tls.clone()), json!(1)).await;
+            let result = run_attempt(&remote_tls(wire, &server, tls.clone()), json!(1)).await;
             assert_eq!(failure_summary(&result), unsent("ConnectFailed"), "{tls} {wire:?}");
         }
     }
     let another_name = format!("https://other.test:{}", server.address.port());
     let declared = declared(WireFormat::Rest, &another_name, json!({"tls": ca()}));
     let remote = RemoteActivity::new(declared, &outbound_with(secrets())).unwrap();
-    assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), unsent("ConnectFailed"));
+    assert_eq!(failure_summary(&run_attempt(&remote, json!(1)).await), unsent("ConnectFailed"));
     assert!(server.requests().is_empty());
 }
 
@@ -147,14 +147,17 @@ async fn a_certificate_is_presented_to_a_server_that_asks() {
     let mut tls = ca();
     tls["certificate"] = json!({"secretRef": "env:CERTIFICATE"});
     tls["key"] = json!({"secretRef": "env:KEY"});
-    assert_eq!(deliver(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await, Ok(json!(7)));
     assert_eq!(
-        failure_summary(&deliver(&remote_tls(WireFormat::Grpc, &server, tls), json!(1)).await),
+        run_attempt(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await,
+        Ok(json!(7))
+    );
+    assert_eq!(
+        failure_summary(&run_attempt(&remote_tls(WireFormat::Grpc, &server, tls), json!(1)).await),
         unknown("UNAVAILABLE")
     );
     let requests = server.requests().len();
     for wire in WireFormat::ALL {
-        let result = deliver(&remote_tls(wire, &server, ca()), json!(1)).await;
+        let result = run_attempt(&remote_tls(wire, &server, ca()), json!(1)).await;
         assert!(
             result.is_err_and(|failure| failure.retryable),
             "{wire:?}: there is no certificate to present"
@@ -175,7 +178,7 @@ async fn an_unusable_certificate_is_an_error_and_nothing_is_sent() {
         json!({"certificate": reference("CERTIFICATE"), "key": reference("OTHER_KEY")}),
         json!({"certificate": reference("RUBBISH"), "key": reference("KEY")}),
     ] {
-        let result = deliver(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await;
+        let result = run_attempt(&remote_tls(WireFormat::Rest, &server, tls.clone()), json!(1)).await;
         assert_eq!(failure_summary(&result), permanent("SecretUnavailable"), "{tls}");
         assert!(!result.unwrap_err().message.contains("s3cret"));
     }
@@ -209,13 +212,13 @@ async fn an_origin_is_dialled_again_after_a_hanging_secret_or_a_panic() {
         let remote =
             RemoteActivity::new(declared(WireFormat::Rest, &base, json!({"tls": ca()})), &outbound).unwrap();
         tokio::time::pause();
-        let first = deliver(&remote, json!(1)).await;
+        let first = run_attempt(&remote, json!(1)).await;
         assert!(
             first.as_ref().is_err_and(|failure| failure.retryable && !failure.outcome_unknown),
             "{first:?}"
         );
         tokio::time::sleep(Duration::from_secs(60)).await;
         tokio::time::resume();
-        assert_eq!(deliver(&remote, json!(1)).await, Ok(json!(7)), "panics: {panics}");
+        assert_eq!(run_attempt(&remote, json!(1)).await, Ok(json!(7)), "panics: {panics}");
     }
 }

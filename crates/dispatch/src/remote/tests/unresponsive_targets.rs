@@ -64,7 +64,7 @@ async fn drip_server(beginning: &'static [u8], again: &'static [u8]) -> (SocketA
 /// The result of an attempt and its duration in seconds. A paused clock advances whenever all tasks wait.
 async fn timed(remote: &RemoteActivity) -> (Result<Value, CallFailure>, u64) {
     let begun = Instant::now();
-    let result = deliver(remote, json!(WHOLE)).await;
+    let result = run_attempt(remote, json!(WHOLE)).await;
     (result, begun.elapsed().as_secs())
 }
 
@@ -78,7 +78,7 @@ async fn a_blackholed_port_costs_the_connect_timeout_and_nothing_is_sent() {
         let mut short = call(json!(1));
         short.attempt_timeout_ms = 2_000;
         let begun = Instant::now();
-        let answer = result(remote(wire, address).deliver(short).await);
+        let answer = result(remote(wire, address).run_attempt(short).await);
         assert_eq!(
             failure_summary(&answer),
             unsent("AttemptTimeout"),
@@ -94,7 +94,7 @@ async fn a_closed_port_fails_at_once_and_nothing_is_sent() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     for wire in WireFormat::ALL {
-        let answer = deliver(&remote(wire, address), json!(1)).await;
+        let answer = run_attempt(&remote(wire, address), json!(1)).await;
         assert_eq!(failure_summary(&answer), unsent("ConnectFailed"), "{wire:?}");
         let failure = answer.unwrap_err();
         assert_eq!((failure.target, failure.status), (Some(http(address)), None));
@@ -136,7 +136,7 @@ async fn an_endless_body_is_read_up_to_the_limit() {
             })
             .await;
             let remote = remote(wire, server.address);
-            assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), expected, "{wire:?} {status}");
+            assert_eq!(failure_summary(&run_attempt(&remote, json!(1)).await), expected, "{wire:?} {status}");
         }
     }
 }
@@ -145,13 +145,13 @@ async fn an_endless_body_is_read_up_to_the_limit() {
 async fn an_endless_head_is_no_response() {
     let (address, serving) = drip_server(b"HTTP/1.1 200 OK\r\n", b"x-more: and more of it\r\n").await;
     for wire in [WireFormat::Rest, WireFormat::Protobuf, WireFormat::Envelope] {
-        let answer = deliver(&remote(wire, address), json!(WHOLE)).await;
+        let answer = run_attempt(&remote(wire, address), json!(WHOLE)).await;
         assert_eq!(failure_summary(&answer), unknown("ConnectionLost"), "{wire:?}");
     }
     serving.abort();
     // One field that never ends.
     let (address, _serving) = drip_server(b"HTTP/1.1 200 OK\r\nx-more: ", b"and more of it, ").await;
-    let answer = deliver(&remote(WireFormat::Rest, address), json!(WHOLE)).await;
+    let answer = run_attempt(&remote(WireFormat::Rest, address), json!(WHOLE)).await;
     assert_eq!(failure_summary(&answer), unknown("ConnectionLost"));
 }
 
@@ -161,7 +161,7 @@ async fn an_endless_head_is_no_response_over_http2_either() {
     let beginning = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x88";
     let again = b"\0\0\x08\x09\0\0\0\0\x01\x00\x02xy\x03abc";
     let (address, _serving) = drip_server(beginning, again).await;
-    let answer = deliver(&remote(WireFormat::Grpc, address), json!(WHOLE)).await;
+    let answer = run_attempt(&remote(WireFormat::Grpc, address), json!(WHOLE)).await;
     assert_eq!(failure_summary(&answer), unknown("ConnectionLost"));
 }
 
@@ -176,7 +176,7 @@ async fn a_reset_after_the_request_has_an_unknown_outcome() {
     ] {
         let (address, _serving) = drip_server(beginning, b"").await;
         for wire in WireFormat::ALL {
-            let answer = deliver(&remote(wire, address), json!(WHOLE)).await;
+            let answer = run_attempt(&remote(wire, address), json!(WHOLE)).await;
             assert_eq!(failure_summary(&answer), unknown("ConnectionLost"), "{wire:?} {what}");
         }
     }
@@ -193,7 +193,7 @@ async fn a_reset_before_the_request_is_never_taken_for_a_response() {
         }
     });
     for wire in WireFormat::ALL {
-        let answer = deliver(&remote(wire, address), json!(1)).await;
+        let answer = run_attempt(&remote(wire, address), json!(1)).await;
         let (code, retryable, outcome_unknown) = failure_summary(&answer);
         // The code depends on which side was faster; either is correct.
         assert!(retryable, "{wire:?}: {answer:?}");
@@ -238,11 +238,11 @@ async fn a_silent_target_takes_its_own_permits_and_no_others() {
     let mut waiting = JoinSet::new();
     for _ in 0..20 {
         let stuck = Arc::clone(&stuck);
-        waiting.spawn(async move { deliver(&stuck, json!(1)).await });
+        waiting.spawn(async move { run_attempt(&stuck, json!(1)).await });
     }
     silent.received(4).await;
     for _ in 0..100 {
-        assert_eq!(deliver(&able, json!(1)).await, Ok(json!(1)));
+        assert_eq!(run_attempt(&able, json!(1)).await, Ok(json!(1)));
     }
     assert_eq!((silent.requests().len(), stuck.in_flight()), (4, 4));
     tokio::time::pause();
@@ -269,12 +269,12 @@ async fn after_ten_failures_in_a_row_no_activity_calls_the_target() {
     let [one, other] = [WireFormat::Rest, WireFormat::Protobuf]
         .map(|wire| RemoteActivity::new(declared(wire, &base, json!({})), &outbound).unwrap());
     for _ in 0..5 {
-        assert_eq!(failure_summary(&deliver(&one, json!(1)).await), unknown("Http500"));
-        assert_eq!(failure_summary(&deliver(&other, json!(1)).await), unknown("Http500"));
+        assert_eq!(failure_summary(&run_attempt(&one, json!(1)).await), unknown("Http500"));
+        assert_eq!(failure_summary(&run_attempt(&other, json!(1)).await), unknown("Http500"));
     }
     assert_eq!((one.circuit(), other.circuit()), (CircuitState::Open, CircuitState::Open));
     for remote in [&one, &other] {
-        let answer = deliver(remote, json!(1)).await;
+        let answer = run_attempt(remote, json!(1)).await;
         assert_eq!(failure_summary(&answer), unsent("CircuitOpen"));
         assert!(answer.unwrap_err().retry_after_ms.is_some_and(|wait| wait <= 1_000));
     }
@@ -282,8 +282,8 @@ async fn after_ten_failures_in_a_row_no_activity_calls_the_target() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(1)).await;
     tokio::time::resume();
-    assert_eq!(failure_summary(&deliver(&one, json!(1)).await), unknown("Http500"), "the trial");
-    assert_eq!(failure_summary(&deliver(&other, json!(1)).await), unsent("CircuitOpen"));
+    assert_eq!(failure_summary(&run_attempt(&one, json!(1)).await), unknown("Http500"), "the trial");
+    assert_eq!(failure_summary(&run_attempt(&other, json!(1)).await), unsent("CircuitOpen"));
     assert_eq!(server.requests().len(), 11);
 }
 
@@ -300,7 +300,7 @@ async fn a_target_that_answers_keeps_its_circuit_closed_whatever_it_answers() {
         let server = Server::always(status, body).await;
         let remote = remote(WireFormat::Rest, server.address);
         for _ in 0..15 {
-            deliver(&remote, json!(1)).await.unwrap_err();
+            run_attempt(&remote, json!(1)).await.unwrap_err();
         }
         assert_eq!(
             (remote.circuit(), server.requests().len()),
@@ -315,9 +315,9 @@ async fn a_target_with_endless_responses_opens_its_circuit() {
     let server = Server::start(None, |_| Box::pin(async { endless(200, 256 * 1024, Duration::ZERO) })).await;
     let remote = remote(WireFormat::Rest, server.address);
     for _ in 0..10 {
-        assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), permanent("ResponseTooLarge"));
+        assert_eq!(failure_summary(&run_attempt(&remote, json!(1)).await), permanent("ResponseTooLarge"));
     }
-    assert_eq!(failure_summary(&deliver(&remote, json!(1)).await), unsent("CircuitOpen"));
+    assert_eq!(failure_summary(&run_attempt(&remote, json!(1)).await), unsent("CircuitOpen"));
     assert_eq!(server.requests().len(), 10);
 }
 
@@ -336,10 +336,10 @@ async fn dead_targets_open_their_circuit() {
             }
             for _ in 0..10 {
                 assert_eq!(remote.circuit(), CircuitState::Closed, "{what}");
-                deliver(&remote, json!(WHOLE)).await.unwrap_err();
+                run_attempt(&remote, json!(WHOLE)).await.unwrap_err();
             }
             assert_eq!(
-                failure_summary(&deliver(&remote, json!(WHOLE)).await),
+                failure_summary(&run_attempt(&remote, json!(WHOLE)).await),
                 unsent("CircuitOpen"),
                 "{wire:?} {what}"
             );

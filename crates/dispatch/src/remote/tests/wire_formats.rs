@@ -41,7 +41,7 @@ async fn a_call_is_sent_as_the_contract_requires_with_all_metadata() {
         [(WireFormat::Rest, JSON), (WireFormat::Protobuf, PROTOBUF), (WireFormat::Envelope, ENVELOPE)]
     {
         let server = Server::always(200, success(wire, r#"{"ok":true}"#)).await;
-        let output = deliver(&remote(wire, server.address), json!({"n": 1})).await;
+        let output = run_attempt(&remote(wire, server.address), json!({"n": 1})).await;
         assert_eq!(output, Ok(json!({"ok": true})), "{wire:?}");
         let sent = server.requests().remove(0);
         assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", "/activities/charge"));
@@ -73,7 +73,11 @@ async fn an_empty_success_means_null() {
     for wire in OVER_HTTP {
         for status in [200, 204] {
             let server = Server::always(status, "").await;
-            assert_eq!(deliver(&remote(wire, server.address), json!(1)).await, Ok(Value::Null), "{wire:?}");
+            assert_eq!(
+                run_attempt(&remote(wire, server.address), json!(1)).await,
+                Ok(Value::Null),
+                "{wire:?}"
+            );
         }
     }
 }
@@ -84,7 +88,7 @@ async fn every_status_becomes_a_failure_with_its_reason_and_retryability() {
         for code in RpcCode::all().filter(|code| *code != RpcCode::Ok) {
             let status = RpcStatus::new(code, "no").with_reason("WHY");
             let server = Server::always(code.http_status(), failure(wire, &status)).await;
-            let failed = deliver(&remote(wire, server.address), json!(1)).await;
+            let failed = run_attempt(&remote(wire, server.address), json!(1)).await;
             let outcome_unknown = code == RpcCode::Unavailable;
             assert_eq!(
                 failure_summary(&failed),
@@ -113,7 +117,7 @@ async fn without_a_status_in_the_body_the_http_status_decides() {
         ] {
             let server = Server::always(status, body).await;
             assert_eq!(
-                failure_summary(&deliver(&remote(wire, server.address), json!(1)).await),
+                failure_summary(&run_attempt(&remote(wire, server.address), json!(1)).await),
                 expected,
                 "{wire:?}"
             );
@@ -125,7 +129,7 @@ async fn without_a_status_in_the_body_the_http_status_decides() {
 async fn a_retry_delay_of_the_server_is_passed_on() {
     let server = Server::answering(|_| reply(503, &[("retry-after", "7")], "")).await;
     for wire in OVER_HTTP {
-        let failed = deliver(&remote(wire, server.address), json!(1)).await.unwrap_err();
+        let failed = run_attempt(&remote(wire, server.address), json!(1)).await.unwrap_err();
         assert_eq!(failed.retry_after_ms, Some(7_000), "{wire:?}");
         assert!(
             !failed.outcome_unknown && failed.is_rejected_before_handler(),
@@ -142,7 +146,7 @@ async fn a_redirect_is_refused_and_not_followed() {
         let location = location.clone();
         let server = Server::answering(move |_| reply(status, &[("location", &location)], "")).await;
         for wire in OVER_HTTP {
-            let failed = deliver(&remote(wire, server.address), json!(1)).await;
+            let failed = run_attempt(&remote(wire, server.address), json!(1)).await;
             assert_eq!(failure_summary(&failed), permanent("RedirectRefused"), "{wire:?} {status}");
         }
     }
@@ -158,12 +162,12 @@ async fn an_output_that_cannot_be_decoded_or_does_not_match_fails_permanently() 
                 continue;
             }
             let server = Server::always(200, body.to_vec()).await;
-            let failed = deliver(&remote(wire, server.address), json!(1)).await;
+            let failed = run_attempt(&remote(wire, server.address), json!(1)).await;
             assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?} {body:?}");
         }
         let server = Server::always(200, success(wire, r#"{"n":"s3cret"}"#)).await;
         let declared = json!({"output": {"properties": {"n": {"type": "integer"}}}});
-        let failed = deliver(&remote_with(wire, server.address, declared), json!(1)).await;
+        let failed = run_attempt(&remote_with(wire, server.address, declared), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?}");
         let message = failed.unwrap_err().message;
         assert!(message.contains("/n") && !message.contains("s3cret"), "{message}");
@@ -175,15 +179,15 @@ async fn an_output_over_the_size_limit_fails_permanently_and_one_at_the_limit_do
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     for wire in OVER_HTTP {
         let fits = Server::always(200, success(wire, &text(PAYLOAD_BYTES_MAX))).await;
-        assert!(deliver(&remote(wire, fits.address), json!(1)).await.is_ok(), "{wire:?}");
+        assert!(run_attempt(&remote(wire, fits.address), json!(1)).await.is_ok(), "{wire:?}");
         let large = Server::always(200, success(wire, &text(PAYLOAD_BYTES_MAX + 1))).await;
-        let failed = deliver(&remote(wire, large.address), json!(1)).await;
+        let failed = run_attempt(&remote(wire, large.address), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?}");
         let huge = Server::always(200, vec![b' '; 3 * PAYLOAD_BYTES_MAX]).await;
-        let failed = deliver(&remote(wire, huge.address), json!(1)).await;
+        let failed = run_attempt(&remote(wire, huge.address), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("ResponseTooLarge"), "{wire:?}");
         let unavailable = Server::always(503, vec![b' '; 3 * PAYLOAD_BYTES_MAX]).await;
-        let failed = deliver(&remote(wire, unavailable.address), json!(1)).await;
+        let failed = run_attempt(&remote(wire, unavailable.address), json!(1)).await;
         assert_eq!(
             failure_summary(&failed),
             unknown("Http503"),
@@ -198,9 +202,9 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
         let server = Server::always(200, "").await;
         let remote =
             remote_with(wire, server.address, json!({"input": {"maxLength": 9_999_999, "type": "string"}}));
-        let failed = deliver(&remote, json!(7)).await;
+        let failed = run_attempt(&remote, json!(7)).await;
         assert_eq!(failure_summary(&failed), permanent("InputInvalid"), "{wire:?}: the schema");
-        let failed = deliver(&remote, json!("x".repeat(PAYLOAD_BYTES_MAX - 1))).await;
+        let failed = run_attempt(&remote, json!("x".repeat(PAYLOAD_BYTES_MAX - 1))).await;
         assert_eq!(failure_summary(&failed), permanent("InputInvalid"), "{wire:?}: the size");
         let late = |left| {
             let mut call = call(json!("a"));
@@ -208,13 +212,13 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
             call
         };
         for left in [0, -1, -1_000_000] {
-            let failed = result(remote.deliver(late(left)).await);
+            let failed = result(remote.run_attempt(late(left)).await);
             assert_eq!(failure_summary(&failed), permanent("DeadlineExceeded"), "{wire:?} {left}");
         }
         let mut malformed = call(json!("a"));
         malformed.metadata.execution_id = "a\r\nb".to_owned();
         assert_eq!(
-            failure_summary(&result(remote.deliver(malformed).await)),
+            failure_summary(&result(remote.run_attempt(malformed).await)),
             permanent("MetadataInvalid"),
             "{wire:?}"
         );
@@ -226,7 +230,8 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
 async fn an_input_at_the_size_limit_is_sent() {
     for wire in OVER_HTTP {
         let server = Server::always(200, "").await;
-        let output = deliver(&remote(wire, server.address), json!("x".repeat(PAYLOAD_BYTES_MAX - 2))).await;
+        let output =
+            run_attempt(&remote(wire, server.address), json!("x".repeat(PAYLOAD_BYTES_MAX - 2))).await;
         assert_eq!(output, Ok(Value::Null), "{wire:?}");
     }
 }
@@ -243,7 +248,7 @@ async fn an_attempt_ends_at_the_deadline_if_that_is_before_its_timeout() {
             server.received(1).await;
             tokio::time::pause();
         };
-        let (delivered, ()) = tokio::join!(remote.deliver(call), pause_clock_once_sent);
+        let (delivered, ()) = tokio::join!(remote.run_attempt(call), pause_clock_once_sent);
         assert_eq!(failure_summary(&result(delivered)), unknown("AttemptTimeout"), "{wire:?}");
         assert_eq!(begun.elapsed().as_secs(), 5, "{wire:?}");
         tokio::time::resume();
@@ -265,8 +270,8 @@ async fn calls_are_signed_and_carry_their_token() {
             crate::remote::RemoteActivity::new(declared(wire, &http(server.address), auth), &outbound)
                 .unwrap();
         // An attempt and a probe; their results do not matter.
-        let _ = deliver(&remote, json!({"n": 1})).await;
-        let _ = remote.deliver(CallAttempt { probe_first: true, ..call(json!({"n": 1})) }).await;
+        let _ = run_attempt(&remote, json!({"n": 1})).await;
+        let _ = remote.run_attempt(CallAttempt { probe_first: true, ..call(json!({"n": 1})) }).await;
         let requests = server.requests();
         assert!(requests.len() >= 2, "{wire:?}");
         for sent in requests {
@@ -292,7 +297,7 @@ async fn without_its_secrets_a_call_is_not_sent() {
     let server = Server::always(200, "").await;
     let auth = json!({"auth": {"bearer": {"secretRef": "env:TOKEN"}}});
     for wire in WireFormat::ALL {
-        let failed = deliver(&remote_with(wire, server.address, auth.clone()), json!(1)).await;
+        let failed = run_attempt(&remote_with(wire, server.address, auth.clone()), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("SecretUnavailable"), "{wire:?}");
     }
     assert_eq!(server.connections(), 0);
