@@ -1,6 +1,6 @@
-"""The activities that this worker serves. Replace them by your own; `ledger.add` is the one to copy from.
+"""The activities that this worker serves. Replace them with your own; use `ledger.add` as the template.
 
-They know their input and the database, nothing of deliveries, duplicates or HTTP: the receiver has sorted those out.
+They see their input and the database only. The receiver handles HTTP, attempts and duplicates.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 from receiver import Activity, Call, Code, Failure, Prepared, Transactional
 
 WAIT_MS_MAX = 30_000
-#: Whole numbers up to here are the same in every JSON implementation.
+#: Every JSON implementation represents integers up to this limit exactly.
 AMOUNT_MAX = 2**53 - 1
 
 SCHEMA = """
@@ -30,9 +30,9 @@ CREATE TABLE IF NOT EXISTS runs (tag TEXT PRIMARY KEY, runs INTEGER NOT NULL) WI
 
 
 def ledger_add(call: Call, tx: sqlite3.Connection) -> Any:
-    """Adds to an account. `effects` has no unique key: if something ever took effect twice, two rows would show it."""
-    account = _text(call, "account")
-    amount = _whole(call, "amount", -AMOUNT_MAX, AMOUNT_MAX)
+    """Adds to an account. `effects` has no unique key, so a repeated effect would show as two rows."""
+    account = _string(call, "account")
+    amount = _integer(call, "amount", -AMOUNT_MAX, AMOUNT_MAX)
     tx.execute(
         "INSERT INTO effects (execution_id, activity, idempotency_key, attempt, body, at) VALUES (?, ?, ?, ?, ?, ?)",
         (*call.identity().row(), call.metadata.retry_attempt, json.dumps(call.input), time.time_ns() // 1_000_000),
@@ -43,7 +43,7 @@ def ledger_add(call: Call, tx: sqlite3.Connection) -> Any:
     )
     ((balance,),) = tx.execute(upsert, (account, amount)).fetchall()
     if abs(balance) > AMOUNT_MAX:
-        # Raising undoes both rows; the failure is final, so it is recorded and repeated to duplicates.
+        # Raising rolls back both rows. The failure is permanent, so it is stored and returned to duplicates.
         raise Failure(Code.OUT_OF_RANGE, "the balance would be too large", reason="BALANCE_TOO_LARGE", domain="ledger")
     return {"balance": balance}
 
@@ -53,37 +53,37 @@ def echo(call: Call, _tx: sqlite3.Connection) -> Any:
 
 
 async def conformance(call: Call) -> Any:
-    """What `abide conform` talks to. An example of `prepare`: the wait is outside of any transaction."""
-    match _text(call, "op"):
+    """The activity that `abide conform` calls. It also shows `prepare`: the wait runs outside any transaction."""
+    match _string(call, "op"):
         case "run":
-            tag = _text(call, "tag")
+            tag = _string(call, "tag")
             return lambda tx: {"runs": _add_run(tx, tag)}
         case "count":
-            tag = _text(call, "tag")
+            tag = _string(call, "tag")
             return lambda tx: {"runs": _runs(tx, tag)}
         case "wait":
-            tag = _text(call, "tag")
-            wait_ms = _whole(call, "ms", 0, WAIT_MS_MAX)
+            tag = _string(call, "tag")
+            wait_ms = _integer(call, "ms", 0, WAIT_MS_MAX)
             await asyncio.sleep(wait_ms / 1000)
             return lambda tx: {"runs": _add_run(tx, tag)}
         case "fail":
             return await fail(call)
         case "echo" if "value" in call.input:
             return lambda _tx: {"value": call.input["value"]}
-    raise _invalid("op is none of run, fail, wait, count, echo, or its value is missing")
+    raise _invalid("op must be one of run, fail, wait, count, echo; echo needs a value")
 
 
 async def fail(call: Call) -> Any:
-    """Fails with the wanted status `times` times, then succeeds."""
-    tag = _text(call, "tag")
-    times = _whole(call, "times", 0, AMOUNT_MAX)
-    code = Code.__members__.get(_text(call, "status"), Code.OK)
+    """Fails `times` times with the requested status, then succeeds."""
+    tag = _string(call, "tag")
+    times = _integer(call, "times", 0, AMOUNT_MAX)
+    code = Code.__members__.get(_string(call, "status"), Code.OK)
     if code is Code.OK:
-        raise _invalid("status is not the name of a failure")
-    # A transaction of its own, because what a failing effect writes is undone.
+        raise _invalid("status is not the name of a failure code")
+    # A separate transaction, because the writes of a failing effect are rolled back.
     runs = await call.database.transaction(lambda tx: _add_run(tx, tag))
     if runs <= times:
-        raise Failure(code, f"run {runs} was asked to fail", reason="CONFORMANCE", domain="conformance")
+        raise Failure(code, f"run {runs} fails as requested", reason="CONFORMANCE", domain="conformance")
     return lambda _tx: {"runs": runs}
 
 
@@ -105,17 +105,17 @@ def _add_run(tx: sqlite3.Connection, tag: str) -> int:
     return _runs(tx, tag)
 
 
-def _text(call: Call, name: str) -> str:
+def _string(call: Call, name: str) -> str:
     value = _field(call, name)
     if not isinstance(value, str):
-        raise _invalid(f"{name} has to be a text")
+        raise _invalid(f"{name} must be a string")
     return value
 
 
-def _whole(call: Call, name: str, minimum: int, maximum: int) -> int:
+def _integer(call: Call, name: str, minimum: int, maximum: int) -> int:
     value = _field(call, name)
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-        raise _invalid(f"{name} has to be a whole number from {minimum} to {maximum}")
+        raise _invalid(f"{name} must be an integer from {minimum} to {maximum}")
     return value
 
 

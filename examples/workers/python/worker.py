@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An activity worker on Python's standard library alone (3.11 or newer): `DB=worker.db PORT=8081 python3 worker.py`.
 
-Reads the settings, starts everything, and stops it in order at SIGTERM. The activities are in activities.py.
+Reads the settings, starts the worker, and shuts it down gracefully at SIGTERM. The activities are in activities.py.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ async def main(served: Mapping[str, Activity] = activities.ACTIVITIES) -> None:
     endpoint = Endpoint(receiver)
     server = HttpServer(endpoint.handle, endpoint.refuse, BODY_BYTES_MAX)
     stop = asyncio.Event()
-    for wanted in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+    for stop_signal in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(stop_signal, stop.set)
 
     port = await server.start(host, number("PORT", 8081))
     if host not in ("127.0.0.1", "::1", "localhost"):
-        print(f"warning: {host} may be reached from outside, and this worker asks nobody who they are", file=sys.stderr)
+        print(f"warning: {host} may be reachable from outside, and this worker has no authentication", file=sys.stderr)
     print(f"listening on http://{host}:{port} as incarnation {database.incarnation}", flush=True)
 
     sweeper = asyncio.create_task(sweep(receiver))
@@ -48,20 +48,20 @@ async def main(served: Mapping[str, Activity] = activities.ACTIVITIES) -> None:
 
 
 async def sweep(receiver: Receiver) -> None:
-    """Deletes what is past its retention, a bounded number at a time so that no request waits long for it."""
+    """Deletes records past their retention, in bounded batches so that no request waits long."""
     while True:
         try:
             while await receiver.sweep():
                 pass
         except Failure as failure:
-            print(f"sweeping goes on later: {failure}", file=sys.stderr)
+            print(f"sweep failed, retrying later: {failure}", file=sys.stderr)
         await asyncio.sleep(SWEEP_EVERY_S)
 
 
 def number(name: str, default: int) -> int:
     text = os.environ.get(name, str(default))
     if not text.isascii() or not text.isdigit():
-        sys.exit(f"{name} has to be a whole number, not {text!r}")
+        sys.exit(f"{name} must be an integer, not {text!r}")
     return int(text)
 
 

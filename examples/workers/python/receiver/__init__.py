@@ -1,7 +1,7 @@
-"""The receiving side of the dispatch contract: what a worker needs besides its activities.
+"""The receiving side of the dispatch contract: everything a worker needs besides its activities.
 
-http.py       HTTP/1.1 over asyncio; knows nothing of activities
-endpoint.py   requests to answers: routes, limits, content types
+http.py       HTTP/1.1 over asyncio; independent of activities
+endpoint.py   requests to responses: routes, limits, content types
 wire.py       the bodies of the wires `rest` and `envelope`
 metadata.py   the seven x-tpf keys
 status.py     status codes and failure bodies

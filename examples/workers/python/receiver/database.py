@@ -1,11 +1,11 @@
-"""SQLite with one writer: transactions wait in a queue, and those that wait together share one commit and its fsync.
+"""SQLite with one writer: transactions wait in a queue, and those that wait together share one commit and one fsync.
 
-Each transaction is still atomic (a savepoint of its own): it is in the commit whole, or not at all. Nobody is told of
-a result before the commit that holds it is on disk. Everything runs on the event loop's thread; a commit blocks it
-for one fsync, and what arrives meanwhile is the next batch.
+Each transaction is still atomic, because it has its own savepoint: the commit contains all of it or none of it. No
+result is returned before its commit is on disk. Everything runs on the event loop's thread. A commit blocks the loop
+for one fsync; requests that arrive meanwhile form the next batch.
 
-One process owns the database. Each start raises the incarnation; a process that finds a newer one than its own has
-been replaced and stops, so two of them can never both believe in their claims.
+One process owns the database. Each start increments the incarnation. A process that finds a newer incarnation has been
+replaced and stops, so two processes never both treat their claims as valid.
 """
 
 import asyncio
@@ -29,20 +29,20 @@ INSERT OR IGNORE INTO incarnation VALUES (1, 0);
 
 class Database:
     def __init__(self, path: str, *schemas: str):
-        """Opens the file, makes the tables of `schemas` and takes ownership by raising the incarnation."""
+        """Opens the file, creates the tables of `schemas` and takes ownership by incrementing the incarnation."""
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=5)
         self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future]] = deque()
         self._connection.execute("PRAGMA journal_mode = WAL")
-        # In WAL mode only FULL waits for the disk at every commit; NORMAL would lose answered work with the power.
+        # In WAL mode only FULL syncs at every commit; with NORMAL a power cut could lose acknowledged work.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "".join(schemas) + "COMMIT;")
         raised = "UPDATE incarnation SET number = number + 1 RETURNING number"
         (self.incarnation,) = self._connection.execute(raised).fetchall()[0]
 
     def transaction(self, job: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
-        """Runs `job` in a transaction soon; its result, or what it raised, comes after the commit.
+        """Queues `job` to run in a transaction. Its result or exception is delivered after the commit.
 
-        Every other request waits while `job` runs: it reads and writes this database and does nothing else.
+        Every other request waits while `job` runs, so `job` must only read and write this database.
         """
         loop = asyncio.get_running_loop()
         result = loop.create_future()
@@ -52,7 +52,7 @@ class Database:
         return result
 
     def close(self) -> None:
-        """What waits in the queue is committed first."""
+        """Commits the queued transactions, then closes the file."""
         while self._queue:
             self._commit_batch()
         self._connection.close()
@@ -68,7 +68,7 @@ class Database:
             self._stop_if_replaced()
             outcomes = [self._run(job) for job, _ in batch]
         except sqlite3.Error as error:
-            # Somebody holds the lock, or the disk is full: SQLite has undone all of it, so all of it may be retried.
+            # The lock is held or the disk is full. SQLite has rolled back the whole batch, so all of it can be retried.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             print(f"database: {error}", file=sys.stderr)
@@ -89,24 +89,24 @@ class Database:
                 return job(self._connection)
         except Exception as error:
             if not self._connection.in_transaction:
-                raise sqlite3.OperationalError(f"the whole transaction was undone by: {error}") from error
+                raise sqlite3.OperationalError(f"the whole transaction was rolled back by: {error}") from error
             return error
 
     def _commit(self) -> None:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # Whether it is on disk is not known, and no later fsync could tell. The next start reads what is there.
+            # The commit may or may not be on disk, and no later fsync can tell. The next start reads the actual state.
             stop_process(f"the commit failed: {error}")
 
     def _stop_if_replaced(self) -> None:
         (number,) = self._connection.execute("SELECT number FROM incarnation").fetchone()
         if number != self.incarnation:
-            stop_process(f"incarnation {number} owns the database now, this one was {self.incarnation}")
+            stop_process(f"incarnation {number} now owns the database; this process is incarnation {self.incarnation}")
 
 
 class Savepoint:
-    """A part of a transaction that an exception undoes without touching the rest."""
+    """A part of a transaction that an exception rolls back without affecting the rest."""
 
     def __init__(self, connection: sqlite3.Connection):
         self._connection = connection
@@ -117,7 +117,7 @@ class Savepoint:
     def __exit__(self, kind, _error, _traceback) -> None:
         if kind is None:
             self._connection.execute("RELEASE part")
-        elif self._connection.in_transaction:  # SQLite undoes the whole transaction itself after some errors
+        elif self._connection.in_transaction:  # after some errors SQLite rolls back everything itself
             self._connection.execute("ROLLBACK TO part")
             self._connection.execute("RELEASE part")
 
@@ -127,6 +127,6 @@ def _unavailable() -> Failure:
 
 
 def stop_process(why: str) -> None:
-    """Like a crash, which everything here is made for: nothing more is written, no answer leaves."""
-    print(f"stopping at once: {why}", file=sys.stderr, flush=True)
+    """Exits like a crash, which this design tolerates: nothing more is written and no response is sent."""
+    print(f"stopping immediately: {why}", file=sys.stderr, flush=True)
     os._exit(1)

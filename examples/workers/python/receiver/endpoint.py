@@ -1,11 +1,11 @@
-"""From an HTTP request to an answer: routes, content types, the probe header. The rules are in receive.py."""
+"""Turns HTTP requests into responses: routes, content types, the probe header. The rules are in receive.py."""
 
 import json
 import urllib.parse
 
 from . import metadata
 from .http import Request, Response
-from .receive import Answer, Call, Receiver, failure_answer
+from .receive import CallResult, Call, Receiver, failure_result
 from .status import Code, Failure, invalid, too_large
 from .wire import BY_CONTENT_TYPE, Wire
 
@@ -27,20 +27,20 @@ class Endpoint:
             if path.startswith(_ACTIVITIES):
                 _allow(request, "POST")
                 return _response(await self._activity(urllib.parse.unquote(path[len(_ACTIVITIES) :]), request))
-            raise Failure(Code.NOT_FOUND, "there is nothing at this path", reason="PATH_UNKNOWN")
+            raise Failure(Code.NOT_FOUND, "no resource at this path", reason="PATH_UNKNOWN")
         except Failure as failure:
-            return _response(failure_answer(failure))
+            return _response(failure_result(failure))
 
     def refuse(self, status: int, message: str) -> Response:
-        """Words the answer of a request that could not be read as HTTP."""
+        """Builds the response to a request that could not be parsed as HTTP."""
         refusal = too_large(message) if status == 413 else invalid(message, "REQUEST_REFUSED", http=status)
-        return _response(failure_answer(refusal))
+        return _response(failure_result(refusal))
 
     def _health(self) -> Response:
         body = json.dumps({"status": "ok", "incarnation": self._receiver.database.incarnation}).encode()
-        return _response(Answer(200, body))
+        return _response(CallResult(200, body))
 
-    async def _activity(self, name: str, request: Request) -> Answer:
+    async def _activity(self, name: str, request: Request) -> CallResult:
         wire = _wire(request)
         if len(request.body) > wire.body_bytes_max:
             raise too_large(f"the body is longer than {wire.body_bytes_max} bytes")
@@ -67,20 +67,21 @@ def _wire(request: Request) -> Wire:
     content_type = (request.header("content-type") or "").partition(";")[0].strip().lower()
     wire = BY_CONTENT_TYPE.get(content_type)
     if wire is None:
-        raise invalid(f"the content type is none of {', '.join(BY_CONTENT_TYPE)}", "CONTENT_TYPE_UNSUPPORTED", http=415)
+        known = ", ".join(BY_CONTENT_TYPE)
+        raise invalid(f"the content type must be one of {known}", "CONTENT_TYPE_UNSUPPORTED", http=415)
     return wire
 
 
 def _is_probe(request: Request) -> bool:
     values = [value for name, value in request.headers if name == PROBE and value]
-    # A probe must never run anything, so a value that is not understood is not taken for "no".
+    # A probe must never run anything, so an unknown value is rejected instead of treated as "no probe".
     if values not in ([], ["1"]):
-        raise metadata.malformed(f"{PROBE} can only be 1, once")
+        raise metadata.malformed(f"{PROBE} may be sent once, with the value 1")
     return bool(values)
 
 
-def _response(answer: Answer) -> Response:
-    headers = [("content-type", answer.content_type)]
-    if answer.retry_after_s is not None:
-        headers.append(("retry-after", str(answer.retry_after_s)))
-    return Response(answer.status, answer.body, tuple(headers))
+def _response(result: CallResult) -> Response:
+    headers = [("content-type", result.content_type)]
+    if result.retry_after_s is not None:
+        headers.append(("retry-after", str(result.retry_after_s)))
+    return Response(result.status, result.body, tuple(headers))

@@ -1,6 +1,6 @@
-"""HTTP/1.1 over asyncio, as much of it as a worker needs: POST and GET with a length, keep-alive, limits.
+"""The part of HTTP/1.1 that a worker needs, over asyncio: POST and GET with a length, keep-alive, limits.
 
-Knows nothing of activities. Anything unusual (chunked requests, folded headers, upgrades) is refused, not guessed at.
+Independent of activities. Chunked requests, folded headers, upgrades and other unusual input are rejected.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 
 HEAD_BYTES_MAX = 32 * 1024
 CONNECTIONS_MAX = 2048
-#: Longer than clients keep unused connections (often 90 s): they, not we, should be the ones to close.
+#: Longer than clients keep idle connections (often 90 s), so that the client closes first.
 IDLE_S = 120
 BODY_S = 30
-#: How much, and for how long, is read and thrown away after a refusal: closing at once would reset the connection,
-#: and the client might never see the answer.
+#: Limits for reading and discarding input after a rejection. Closing immediately would reset the connection, and the
+#: client might never see the response.
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 LINGER_S = 5
 
@@ -43,7 +43,7 @@ class Response:
 
 
 class Refused(Exception):
-    """A request that is not read any further: answered, then the connection is closed."""
+    """The request is not read any further: the server responds, then closes the connection."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 class HttpServer:
-    """`handle` answers requests, `refuse` words the answer of one that could not be read."""
+    """`handle` responds to requests; `refuse` builds the response to a request that could not be parsed."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class HttpServer:
         self._stopping = False
 
     async def start(self, host: str, port: int) -> int:
-        """Returns the port, which is chosen by the system if `port` is 0."""
+        """Returns the port. The system chooses one if `port` is 0."""
         self._server = await asyncio.start_server(self._connection, host, port, limit=HEAD_BYTES_MAX, backlog=1024)
         return self._server.sockets[0].getsockname()[1]
 
     async def stop(self, grace_s: float) -> None:
-        """No new connections; those without a request are closed, the others after their answer, or after `grace_s`."""
+        """Accepts no new connections and closes idle ones. The others close after their response or after `grace_s`."""
         self._stopping = True
         self._server.close()
         for task in self._idle:
@@ -94,14 +94,14 @@ class HttpServer:
             while await self._exchange(reader, writer):
                 pass
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # the client is gone or too slow; what it has asked for is recorded, and it may ask again
+            pass  # the client is gone or too slow; its work is recorded, and it may retry
         finally:
             del self._connections[task]
             self._idle.discard(task)
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; false = this was the last one on the connection."""
+        """Serves one request and response. Returns false if it was the last one on the connection."""
         try:
             request, keep_alive = await self._read(reader, writer)
         except Refused as refused:
@@ -118,11 +118,11 @@ class HttpServer:
         names = [name for name, _ in headers]
         lengths = {value for name, value in headers if name == "content-length"}
         if method not in ("GET", "POST"):
-            raise Refused(405, "only GET and POST are taken")
+            raise Refused(405, "only GET and POST are supported")
         if "transfer-encoding" in names:
-            raise Refused(411, "a request needs a Content-Length; transfer encodings are not taken")
+            raise Refused(411, "a request needs a Content-Length; transfer encodings are not supported")
         if len(lengths) > 1 or not all(_LENGTH.fullmatch(value.encode("latin-1")) for value in lengths):
-            raise Refused(400, "the Content-Length is not one number")
+            raise Refused(400, "the Content-Length is not a single number")
         if method == "POST" and not lengths:
             raise Refused(411, "a request needs a Content-Length")
         length = int(lengths.pop()) if lengths else 0
@@ -163,7 +163,7 @@ def _parse_head(head: bytes) -> tuple[str, str, int, list[tuple[str, str]]]:
 
 def _current_task() -> asyncio.Task:
     task = asyncio.current_task()
-    assert task is not None, "only coroutines call this"
+    assert task is not None, "must be called from a coroutine"
     return task
 
 

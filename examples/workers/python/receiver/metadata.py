@@ -1,6 +1,6 @@
-"""The seven x-tpf keys, read strictly. One decoder serves all wires; it knows nothing of where the pairs came from.
+"""Strict parsing of the seven x-tpf keys. One decoder serves all wires, wherever the pairs come from.
 
-A typo in metadata must not turn into other work: whatever is not exactly right is refused before anything happens.
+A typo in metadata must not create different work, so malformed metadata is rejected before anything runs.
 """
 
 import dataclasses
@@ -42,14 +42,14 @@ class Metadata:
 
 
 def decode(pairs: Iterable[tuple[str, str]]) -> Metadata | None:
-    """None = not one of the keys is there (see `fallback`). Names compare without case, blank values are absent."""
+    """Returns None if no key is present (see `fallback`). Names are case-insensitive; blank values are absent."""
     found: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower()
         if key not in KEYS:
             continue
         if key in found:
-            raise malformed(f"{key} is there twice")
+            raise malformed(f"duplicate {key}")
         found[key] = _value(key, value)
     present = {key: value for key, value in found.items() if value}
     if not present:
@@ -69,7 +69,7 @@ def decode(pairs: Iterable[tuple[str, str]]) -> Metadata | None:
 
 
 def fallback(activity: str, text: bytes) -> Metadata:
-    """For a caller that sends no metadata at all: equal inputs, as the JSON text has them, are one piece of work."""
+    """Metadata for a caller that sends none: inputs with the same JSON text are the same work."""
     digest = hashlib.sha256(activity.encode() + b"\0" + text).hexdigest()
     return Metadata(execution_id="", idempotency_key=digest, correlation_id="")
 
@@ -79,7 +79,7 @@ def malformed(message: str) -> Failure:
 
 
 def _value(key: str, value: str) -> str:
-    # HTTP takes away the blanks around a value; doing so here makes the same value equal on every wire.
+    # HTTP strips blanks around a value. Stripping them here makes equal values equal on every wire.
     value = value.strip(" \t")
     if len(value) > VALUE_BYTES_MAX or not _PRINTABLE.fullmatch(value):
         raise malformed(f"{key} is longer than {VALUE_BYTES_MAX} bytes or not printable ASCII")
@@ -90,7 +90,7 @@ def _number(present: dict[str, str], key: str, maximum: int) -> int | None:
     value = present.get(key)
     if value is None:
         return None
-    # int() alone would take signs, blanks, underscores and digits of other scripts.
+    # int() alone would accept signs, blanks, underscores and digits of other scripts.
     if not _DECIMAL.fullmatch(value) or int(value) > maximum:
         raise malformed(f"{key} is not a decimal number up to {maximum}")
     return int(value)

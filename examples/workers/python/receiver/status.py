@@ -1,14 +1,14 @@
-"""Status codes, which of them are final, and the failure body. Knows nothing of HTTP connections or activities."""
+"""Status codes, which of them are permanent, and the failure body. Independent of HTTP connections and activities."""
 
 import enum
 import json
 
-#: The domain of the reasons that this contract itself gives.
+#: The error domain of the reasons that the dispatch contract defines.
 CONTRACT = "abide.dispatch"
 
 
 class Code(enum.Enum):
-    """The gRPC codes; the value is the HTTP status that carries each of them."""
+    """The gRPC codes, each with its HTTP status."""
 
     OK = "OK", 200
     CANCELLED = "CANCELLED", 499
@@ -34,20 +34,20 @@ class Code(enum.Enum):
 
     @property
     def is_retryable(self) -> bool:
-        return self not in _FINAL
+        return self not in _PERMANENT
 
 
-_FINAL = frozenset({
+_PERMANENT = frozenset({
     Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.NOT_FOUND, Code.ALREADY_EXISTS, Code.CANCELLED,
     Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.OUT_OF_RANGE, Code.UNIMPLEMENTED, Code.DATA_LOSS,
 })  # fmt: skip
 
 
 class Failure(Exception):
-    """Raised by a handler to fail on purpose, and by the receiver to refuse.
+    """Raised by a handler to fail a call, and by the receiver to reject one.
 
-    `code` decides whether the sender tries again. `reason` is what a workflow's `onError` matches; without one it
-    matches the code's name. `http` is for refusals that HTTP has a better status for (413, 415).
+    `code` decides whether the sender retries. A workflow's `onError` matches `reason`, or the name of the code if there
+    is none. `http` overrides the HTTP status for rejections that have a more specific one (413, 415).
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Failure(Exception):
 
 
 def invalid(message: str, reason: str, *, http: int | None = None) -> Failure:
-    """What the caller sent is wrong and will stay wrong: a final refusal."""
+    """Rejects an invalid request permanently: retrying it cannot succeed."""
     return Failure(Code.INVALID_ARGUMENT, message, reason=reason, http=http)
 
 
 def too_large(message: str) -> Failure:
-    """What the caller sent is more than anybody may send: a final refusal as well."""
+    """Rejects a request permanently because it exceeds a size limit."""
     return Failure(Code.OUT_OF_RANGE, message, reason="BODY_TOO_LARGE", http=413)

@@ -1,6 +1,6 @@
-"""The bodies of the wires `rest` and `envelope`, both ways. Knows nothing of HTTP connections or the database.
+"""Encodes and decodes the bodies of the wires `rest` and `envelope`. Independent of HTTP connections and the database.
 
-A failure looks the same on both wires (status.py), so only the answers of success differ.
+A failure looks the same on both wires (status.py), so only the bodies of successful responses differ.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ from .status import invalid
 
 JSON_DEPTH_MAX = 64
 PAYLOAD_BYTES_MAX = 1024 * 1024
-#: What an envelope may have around its payload.
+#: How much an envelope may add around its payload.
 ENVELOPE_BYTES_MAX = 64 * 1024
 PROTOCOL = "tpf.envelope.v1"
 
-#: Where the envelope's context holds each metadata key.
+#: The metadata key of each member of the envelope's context.
 _CONTEXT_KEYS = {
     "correlationId": metadata.CORRELATION_ID,
     "executionId": metadata.EXECUTION_ID,
@@ -35,8 +35,8 @@ _CONTEXT_KEYS = {
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """A request body, read. `text` is the input's JSON text, if there is no metadata to know the work by; `control`
-    is the envelope's, to be copied into its answer."""
+    """A decoded request body. `text` is the JSON text of the input; it identifies the work if there is no metadata.
+    `control` belongs to the envelope and is copied into the response."""
 
     metadata: Metadata | None
     input: Any
@@ -45,13 +45,13 @@ class Decoded:
 
 
 class Rest:
-    """The body is the input, the answer's body is the output, metadata is in the headers."""
+    """The request body is the input, the response body is the output, and metadata is in the headers."""
 
     content_type = "application/json"
     body_bytes_max = PAYLOAD_BYTES_MAX
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
-        # Metadata first: a request with several faults is refused for the same one everywhere.
+        # Metadata is checked first, so that every receiver rejects a request with several faults for the same one.
         return Decoded(metadata.decode(headers), decode_json(body), body)
 
     def wrap(self, output: bytes, _control: Any) -> bytes:
@@ -66,18 +66,18 @@ class Envelope:
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
         in_headers = metadata.decode(headers)
-        # The input is two levels down.
+        # The input is nested two levels deep in the envelope.
         envelope = decode_json(body, _MEMBERS, JSON_DEPTH_MAX + 2)
         if not isinstance(envelope, dict) or envelope.get("protocolVersion") != PROTOCOL:
             raise invalid(f"the protocol version is not {PROTOCOL}", "PROTOCOL_UNSUPPORTED")
         control, payload = envelope.get("control") or {}, envelope.get("payload")
         if not isinstance(control, dict) or not isinstance(payload, dict):
-            raise invalid("control and payload have to be objects", "BODY_MALFORMED")
+            raise invalid("control and payload must be objects", "BODY_MALFORMED")
         if payload.get("kind") != "json":
-            raise invalid("this worker takes payloads of kind json only", "BODY_MALFORMED")
+            raise invalid("this worker supports payloads of kind json only", "BODY_MALFORMED")
         in_context = metadata.decode(_context_pairs(control.get("context")))
-        # The context is the metadata of this wire. Headers may be left out; if they are there and say something
-        # else, one of the two would be the wrong work.
+        # The context is the metadata of this wire, and headers are optional. If both are present and differ, one of
+        # them would identify the wrong work.
         if in_headers is not None and in_headers != in_context:
             raise metadata.malformed("headers and context disagree")
         text = _data_text(body.decode()) if in_context is None else b""
@@ -97,8 +97,8 @@ def encode_json(value: Any) -> bytes:
 
 
 def is_deeper(value: Any, depth: int) -> bool:
-    """Whether the JSON text of a value is nested deeper. Looks no further than that, so a value that is within itself
-    is deeper as well."""
+    """Whether the JSON text of a value is nested deeper than `depth`. Stops there, so it also returns true for a
+    value that contains itself."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, (list, tuple)):
@@ -107,21 +107,21 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 class Members(dict):
-    """An object, and which of its names were there more than once: of those only the last value is left."""
+    """An object that records its duplicate names. Only the last value of a duplicate name is kept."""
 
     def __init__(self, pairs: list[tuple[str, Any]]):
         super().__init__(pairs)
         counts = Counter(name for name, _ in pairs) if len(pairs) > len(self) else {}
-        self.repeated = {name for name, count in counts.items() if count > 1}
+        self.duplicates = {name for name, count in counts.items() if count > 1}
 
 
 def decode_json(body: bytes, decoder: json.JSONDecoder | None = None, depth: int = JSON_DEPTH_MAX) -> Any:
-    """Strict: UTF-8, finite numbers, no lone surrogates, limited depth. What comes in can be sent out again."""
+    """Strict: UTF-8, finite numbers, no lone surrogates, limited depth. Every accepted value can be encoded again."""
     try:
         value = (decoder or _DECODER).decode(body.decode())
         _check(value, depth)
     except (ValueError, RecursionError) as error:
-        raise invalid(f"the body is not acceptable JSON: {error}", "BODY_MALFORMED") from None
+        raise invalid(f"the body is not valid JSON: {error}", "BODY_MALFORMED") from None
     return value
 
 
@@ -133,18 +133,18 @@ def _context_pairs(context: Any) -> list[tuple[str, str]]:
     pairs = []
     for name, key in _CONTEXT_KEYS.items():
         value = context.get(name)
-        if name in context.repeated:
-            raise metadata.malformed(f"{name} is there twice")
+        if name in context.duplicates:
+            raise metadata.malformed(f"duplicate {name}")
         if value is None:
             continue
         if type(value) is not (int if key in metadata.NUMBERS else str):
-            raise metadata.malformed(f"{name} is not {'a whole number' if key in metadata.NUMBERS else 'a text'}")
+            raise metadata.malformed(f"{name} is not {'an integer' if key in metadata.NUMBERS else 'a string'}")
         pairs.append((key, str(value)))
     return pairs
 
 
 def _data_text(text: str) -> bytes:
-    """The JSON text of /payload/data, as it stands in an envelope that has been read already."""
+    """The JSON text of /payload/data in an envelope that has been decoded already."""
     start, end = 0, len(text)
     for wanted in ("payload", "data"):
         spans = [span for name, span in _members(text, start) if name == wanted]
@@ -155,7 +155,7 @@ def _data_text(text: str) -> bytes:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The names of the object that begins there, and where the text of each value begins and ends."""
+    """The names in the object at this position, with the start and end of each value's text."""
     at = _past_blank(text, _past_blank(text, at) + 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, at)
@@ -173,7 +173,7 @@ def _past_blank(text: str, at: int) -> int:
 
 def _check(value: Any, depth: int) -> None:
     if isinstance(value, str):
-        value.encode()  # a lone surrogate cannot be encoded: UnicodeEncodeError is a ValueError
+        value.encode()  # fails for a lone surrogate: UnicodeEncodeError is a ValueError
     elif isinstance(value, (dict, list)):
         if depth == 0:
             raise ValueError(f"nested deeper than {JSON_DEPTH_MAX}")
@@ -195,7 +195,7 @@ def _finite(text: str) -> float:
     return number
 
 
-# Made once: json.loads and json.dumps would make new ones for every call that is not plain.
+# Created once: with custom options, json.loads and json.dumps would create a new one for every call.
 _DECODER = json.JSONDecoder(parse_constant=_not_json, parse_float=_finite)
 _MEMBERS = json.JSONDecoder(parse_constant=_not_json, parse_float=_finite, object_pairs_hook=Members)
 _BLANK = re.compile(r"[ \t\n\r]*")

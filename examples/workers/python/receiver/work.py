@@ -1,6 +1,6 @@
-"""The table of work: who has claimed it until when, and the answer once it is finished.
+"""The table of work: its claim and when that expires, then the stored result once the work is finished.
 
-SQL only: the rules about what to do with a row are in receive.py.
+SQL only: the rules that use the rows are in receive.py.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ CREATE INDEX IF NOT EXISTS work_finished_at ON work (finished_at);
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What makes two deliveries the same work. The same key under another execution id is new work."""
+    """Attempts with equal identities are duplicates. The same key with another execution id is new work."""
 
     execution_id: str
     activity: str
@@ -38,7 +38,7 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The right to finish the work. `number` tells two claims of the same incarnation apart."""
+    """The right to finish the work. `number` distinguishes claims of the same incarnation."""
 
     incarnation: int
     number: int
@@ -47,7 +47,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """`body` is the JSON text of the output, whatever wire it went over, or the body of the failure."""
+    """A stored result. `body` is the JSON text of the output, independent of the wire, or the body of the failure."""
 
     status: int
     body: bytes
@@ -66,7 +66,7 @@ def find(tx: sqlite3.Connection, identity: Identity) -> Claim | Finished | None:
 
 
 def claim(tx: sqlite3.Connection, identity: Identity, claim: Claim) -> None:
-    """Takes the work, over a void claim if there is one."""
+    """Claims the work, replacing a void claim if there is one."""
     tx.execute(
         "INSERT INTO work (execution_id, activity, idempotency_key, incarnation, claim, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?)"
@@ -92,7 +92,7 @@ def release(tx: sqlite3.Connection, identity: Identity) -> None:
 
 
 def sweep(tx: sqlite3.Connection, finished_before: int, incarnation: int, now: int, limit: int) -> int:
-    """Deletes up to `limit` records that are old enough, and up to `limit` void claims nobody came back for."""
+    """Deletes up to `limit` records past their retention, and up to `limit` void claims that no attempt replaced."""
     old = "SELECT id FROM work WHERE finished_at <= ? ORDER BY finished_at LIMIT ?"
     void = "SELECT id FROM work WHERE finished_at IS NULL AND (incarnation <> ? OR expires_at <= ?) LIMIT ?"
     deleted = tx.execute(f"DELETE FROM work WHERE id IN ({old})", (finished_before, limit)).rowcount

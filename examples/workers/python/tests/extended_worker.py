@@ -1,4 +1,4 @@
-"""The worker as it is, with activities that wait for a signal or die at a chosen moment."""
+"""The real worker, with extra activities that wait for a gate or crash at a chosen point."""
 
 import asyncio
 import collections
@@ -17,7 +17,7 @@ gates: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
 
 
 async def gate_add(call):
-    """`ledger.add` once the gate is open."""
+    """Runs `ledger.add` once the gate is open."""
     await gates[call.input["gate"]].wait()
     return lambda tx: ledger_add(call, tx)
 
@@ -27,7 +27,7 @@ def gate_open(call, _tx):
 
 
 def crash_add(call, tx):
-    """`ledger.add`, but the process dies the first time: with the transaction open, or with it just committed."""
+    """Runs `ledger.add`, but the first call kills the process: before the commit or just after it."""
     output = ledger_add(call, tx)
     marker = pathlib.Path(call.input["marker"])
     if not marker.exists():
@@ -40,7 +40,7 @@ def crash_add(call, tx):
 
 
 def crash_handler(_call, _tx):
-    raise RuntimeError("a secret of the inside")
+    raise RuntimeError("an internal secret")
 
 
 def die():

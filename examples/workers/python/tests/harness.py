@@ -1,4 +1,4 @@
-"""Starts, kills and calls a worker, and looks into its database."""
+"""Starts, kills and calls a worker process, and reads its database."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ REST = "application/json"
 ENVELOPE = "application/vnd.tpf.envelope.v1+json"
 
 
-class Answer:
+class Response:
     def __init__(self, response: http.client.HTTPResponse):
         self.status = response.status
         self.content_type = response.headers["content-type"]
@@ -74,12 +74,12 @@ class Worker:
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
 
-    def post(self, activity: str, body, headers=(), content_type: str | None = REST) -> Answer:
-        """`headers` is a dictionary, or pairs if one is to be sent twice; `body` is bytes, or a value to encode."""
+    def post(self, activity: str, body, headers=(), content_type: str | None = REST) -> Response:
+        """`headers` is a dictionary, or pairs to send one twice; `body` is bytes, or a value to encode."""
         connection = self.connect()
         try:
             send(connection, f"/activities/{activity}", body, headers, content_type)
-            return Answer(connection.getresponse())
+            return Response(connection.getresponse())
         finally:
             connection.close()
 
@@ -103,23 +103,23 @@ def send(connection: http.client.HTTPConnection, path: str, body, headers=(), co
 
 
 def metadata(key: str, execution: str = "execution-1", **more) -> dict[str, str]:
-    """`more` by the last words of the key: deadline_epoch_ms=5 is x-tpf-deadline-epoch-ms."""
+    """`more` omits the prefix of the keys: deadline_epoch_ms=5 is x-tpf-deadline-epoch-ms."""
     extra = {f"x-tpf-{name.replace('_', '-')}": str(value) for name, value in more.items()}
     return {"x-tpf-execution-id": execution, "x-tpf-idempotency-key": key, **extra}
 
 
 def until(condition, what: str):
-    """Asks again until it is so; the moment between two questions is not something a test relies on."""
+    """Polls until the condition holds. Tests do not depend on the polling interval."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         if found := condition():
             return found
         time.sleep(0.005)
-    raise AssertionError(f"waited too long for: {what}")
+    raise AssertionError(f"timed out waiting for: {what}")
 
 
 class WorkerTest(unittest.TestCase):
-    """Tests that share one worker; each uses keys of its own."""
+    """Tests that share one worker; each test uses its own keys."""
 
     @classmethod
     def setUpClass(cls):

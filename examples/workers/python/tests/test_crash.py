@@ -1,4 +1,4 @@
-"""Processes that die or are stopped, and the files they leave."""
+"""Workers that crash or shut down, and the files they leave."""
 
 import concurrent.futures
 import http.client
@@ -29,7 +29,7 @@ class Crash(unittest.TestCase):
         self.worker.start()
 
     def begin(self, key: str):
-        """Work that waits for a gate; returns when its claim is there."""
+        """Starts work that waits for its gate, and returns once the work is claimed."""
         pool = concurrent.futures.ThreadPoolExecutor(1)
         self.addCleanup(pool.shutdown)
         call = pool.submit(self.worker.post, "gate.add", {**ADD, "gate": key}, metadata(key))
@@ -42,7 +42,7 @@ class Crash(unittest.TestCase):
         self.restart()
         self.assertIsInstance(call.exception(), (ConnectionError, http.client.HTTPException))
         left = self.worker.rows("SELECT incarnation, finished_at FROM work WHERE idempotency_key = 'k'")
-        self.assertIn(left, ([(1, None)], []))  # the sweep at the start may have taken it away
+        self.assertIn(left, ([(1, None)], []))  # the sweep at startup may have deleted it
         probe = self.worker.post("gate.add", {}, {**metadata("k"), "x-abide-probe": "1"})
         self.assertEqual(probe.reason(), "WORK_UNKNOWN")
         self.worker.post("gate.open", {"gate": "k"})
@@ -50,53 +50,53 @@ class Crash(unittest.TestCase):
         self.assertEqual((again.status, again.json()), (200, {"balance": 1}))
         self.assertEqual(self.worker.rows("SELECT idempotency_key, attempt FROM effects"), [("k", 1)])
 
-    def test_killed_before_the_commit_nothing_has_happened(self):
-        self.die_once("before commit")
+    def test_a_kill_before_the_commit_leaves_no_effect(self):
+        self.crash_once("before commit")
         self.assertEqual(self.worker.effects("k"), 0)
-        self.assert_the_retry_makes_it_once()
+        self.assert_the_retry_leaves_one_effect()
 
-    def test_killed_after_the_commit_the_duplicate_gets_the_recorded_answer(self):
-        self.die_once("after commit")
+    def test_after_a_kill_after_the_commit_the_duplicate_gets_the_stored_result(self):
+        self.crash_once("after commit")
         self.assertEqual(self.worker.effects("k"), 1)
-        self.assert_the_retry_makes_it_once()
+        self.assert_the_retry_leaves_one_effect()
 
-    def die_once(self, at: str):
+    def crash_once(self, at: str):
         self.body = {**ADD, "at": at, "marker": os.path.join(self.directory, "died")}
         with self.assertRaises((ConnectionError, http.client.HTTPException)):
             self.worker.post("crash.add", self.body, metadata("k"))
         self.restart()
 
-    def assert_the_retry_makes_it_once(self):
+    def assert_the_retry_leaves_one_effect(self):
         again = self.worker.post("crash.add", self.body, metadata("k", retry_attempt=1))
         self.assertEqual((again.status, again.json()), (200, {"balance": 1}))
         self.assertEqual(self.worker.effects("k"), 1)
 
-    def test_killed_again_and_again_under_load_every_key_takes_effect_once(self):
-        """Senders retry until answered while the process is killed at random moments; each key is also sent twice."""
-        answered = itertools.count()
+    def test_with_repeated_kills_under_load_every_key_takes_effect_once(self):
+        """Senders retry until they get a response while the process is killed at random. Each key is sent twice."""
+        completed = itertools.count()
         progress = 0
 
-        def deliver(number: int) -> None:
+        def send_until_done(number: int) -> None:
             nonlocal progress
             activity, body = (
                 ("ledger.add", ADD) if number % 2 == 0 else ("conformance", {"op": "run", "tag": f"{number}"})
             )
-            answers: set[bytes] = set()
+            results: set[bytes] = set()
             for attempt in range(ATTEMPTS_MAX):
                 try:
-                    answer = self.worker.post(activity, body, metadata(f"k{number}", retry_attempt=attempt))
-                    if answer.status == 200:
-                        answers.add(answer.body)
+                    response = self.worker.post(activity, body, metadata(f"k{number}", retry_attempt=attempt))
+                    if response.status == 200:
+                        results.add(response.body)
                 except (OSError, http.client.HTTPException):
-                    until(self.worker.is_up, "the next start")
-                if answers and attempt > 0:
+                    until(self.worker.is_up, "the restart")
+                if results and attempt > 0:
                     break
-            self.assertEqual(len(answers), 1)
-            progress = next(answered)
+            self.assertEqual(len(results), 1)
+            progress = next(completed)
 
         chance = random.Random(7)
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            calls = [pool.submit(deliver, number) for number in range(KEYS)]
+            calls = [pool.submit(send_until_done, number) for number in range(KEYS)]
             for kill in range(KILLS):
                 goal = KEYS * (kill + chance.random()) / KILLS
                 until(lambda: progress >= goal, "progress")
@@ -119,8 +119,8 @@ class Crash(unittest.TestCase):
         self.assertEqual(newer.effects("k"), 1)
 
 
-class Stop(unittest.TestCase):
-    def test_sigterm_lets_what_has_begun_finish_and_closes_the_database(self):
+class Shutdown(unittest.TestCase):
+    def test_sigterm_lets_running_work_finish_and_closes_the_database(self):
         with tempfile.TemporaryDirectory() as directory:
             worker = Worker(directory)
             idle = worker.connect()
@@ -131,12 +131,12 @@ class Stop(unittest.TestCase):
                 probe = {**metadata("k"), "x-abide-probe": "1"}
                 until(lambda: worker.post("conformance", wait, probe).status == 409, "the claim")
                 worker.process.terminate()
-                self.assertEqual(idle.sock.recv(1), b"")  # closed at once,
-                self.assertFalse(call.done())  # while the one with a request is not
+                self.assertEqual(idle.sock.recv(1), b"")  # the idle connection closes immediately
+                self.assertFalse(call.done())  # but the busy connection stays open
                 self.assertEqual(worker.stop(), 0)
                 self.assertEqual((call.result().status, call.result().json()), (200, {"runs": 1}))
             idle.close()
-            self.assertFalse(os.path.exists(worker.db + "-wal"))  # closed in order: everything is in the one file
+            self.assertFalse(os.path.exists(worker.db + "-wal"))  # closed cleanly: everything is in the main file
             worker.start()
             self.assertEqual(worker.post("conformance", wait, metadata("k")).json(), {"runs": 1})
             worker.kill()

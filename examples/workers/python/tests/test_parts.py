@@ -1,4 +1,4 @@
-"""What needs a clock or an inside view: expiry of claims, retention, how the database commits."""
+"""Tests that control the clock or inspect internals: claim expiry, retention, commits of the database."""
 
 import asyncio
 import dataclasses
@@ -37,8 +37,8 @@ class Parts(unittest.IsolatedAsyncioTestCase):
     async def count(self, table: str) -> int:
         return await self.database.transaction(lambda tx: tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
-    async def test_an_expired_claim_is_taken_over_and_the_slow_handlers_effect_does_not_happen(self):
-        slow_may_go_on = asyncio.Event()
+    async def test_an_expired_claim_is_replaced_and_the_slow_handlers_effect_does_not_happen(self):
+        slow_may_continue = asyncio.Event()
         runs = 0
 
         async def prepare(_call):
@@ -46,7 +46,7 @@ class Parts(unittest.IsolatedAsyncioTestCase):
             runs += 1
             text = f"run {runs}"
             if runs == 1:
-                await slow_may_go_on.wait()
+                await slow_may_continue.wait()
 
             def effect(tx):
                 tx.execute("INSERT INTO notes VALUES (?)", (text,))
@@ -62,7 +62,7 @@ class Parts(unittest.IsolatedAsyncioTestCase):
         self.assertIn(b"IN_PROGRESS", (await receiver.receive(self.call("note", "k"))).body)
         self.now += 1
         self.assertEqual((await receiver.receive(self.call("note", "k"))).body, b'"run 2"')
-        slow_may_go_on.set()
+        slow_may_continue.set()
         self.assertIn(b"CLAIM_LOST", (await slow).body)
         self.assertEqual(await self.count("notes"), 1)
         self.assertEqual((await receiver.receive(self.call("note", "k"))).body, b'"run 2"')
@@ -74,18 +74,18 @@ class Parts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await receiver.probe(self.call("nothing", "k"))).status, 404)
         self.assertEqual((await receiver.receive(self.call("nothing", "k"))).body, b"null")
 
-    async def test_an_answer_that_is_too_long_is_a_final_failure_without_effect(self):
+    async def test_an_output_that_is_too_long_is_a_permanent_failure_without_effect(self):
         def run(_call, tx):
             tx.execute("INSERT INTO notes VALUES ('x')")
             return "x" * 1024 * 1024
 
         receiver = self.receiver(long=Transactional(run))
-        answers = [await receiver.receive(self.call("long", "k")) for _ in range(2)]
-        self.assertEqual(answers[0], answers[1])
-        self.assertIn(b"OUTPUT_TOO_LARGE", answers[0].body)
+        results = [await receiver.receive(self.call("long", "k")) for _ in range(2)]
+        self.assertEqual(results[0], results[1])
+        self.assertIn(b"OUTPUT_TOO_LARGE", results[0].body)
         self.assertEqual(await self.count("notes"), 0)
 
-    async def test_an_answer_that_is_nested_too_deep_is_a_final_failure_without_effect(self):
+    async def test_an_output_that_is_nested_too_deeply_is_a_permanent_failure_without_effect(self):
         def nested(depth):
             return functools.reduce(lambda inner, n: (inner,) if n % 2 else {"a": [inner]}, range(depth), [])
 
@@ -96,14 +96,14 @@ class Parts(unittest.IsolatedAsyncioTestCase):
         receiver = self.receiver(deep=Transactional(run))
         for depth in (65, 0):
             call = dataclasses.replace(self.call("deep", str(depth)), input=depth)
-            answers = [await receiver.receive(call) for _ in range(2)]
-            self.assertEqual(answers[0], answers[1])
-            self.assertIn(b"OUTPUT_TOO_LARGE", answers[0].body)
+            results = [await receiver.receive(call) for _ in range(2)]
+            self.assertEqual(results[0], results[1])
+            self.assertIn(b"OUTPUT_TOO_LARGE", results[0].body)
         self.assertEqual(await self.count("notes"), 0)
         most = await receiver.receive(dataclasses.replace(self.call("deep", "64"), input=64))
         self.assertEqual((most.status, await self.count("notes")), (200, 1))
 
-    async def test_records_are_kept_for_the_retention_then_deleted_a_bounded_number_at_a_time(self):
+    async def test_records_are_kept_for_the_retention_period_then_deleted_in_bounded_batches(self):
         receiver = self.receiver(nothing=Transactional(lambda _call, _tx: None))
         await asyncio.gather(*(receiver.receive(self.call("nothing", str(n))) for n in range(SWEEP_MAX + 3)))
         self.now += 7 * DAY_MS - 1
@@ -122,13 +122,13 @@ class Parts(unittest.IsolatedAsyncioTestCase):
             "live": work.Claim(1, 2, self.now + 1),
         }
         for key, claim in claims.items():
-            take = functools.partial(work.claim, identity=work.Identity("e", "a", key), claim=claim)
-            await self.database.transaction(take)
+            claim_work = functools.partial(work.claim, identity=work.Identity("e", "a", key), claim=claim)
+            await self.database.transaction(claim_work)
         await self.receiver().sweep()
         left = await self.database.transaction(lambda tx: tx.execute("SELECT idempotency_key FROM work").fetchall())
         self.assertEqual(left, [("live",)])
 
-    async def test_transactions_that_wait_together_share_a_commit_and_each_is_atomic(self):
+    async def test_queued_transactions_share_a_commit_and_each_is_atomic(self):
         commits = 0
         commit = self.database._commit
 
@@ -152,7 +152,7 @@ class Parts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(commits, 1)
         self.assertEqual(await self.count("notes"), 5)
 
-    async def test_every_commit_waits_for_the_disk(self):
+    async def test_every_commit_is_synced_to_disk(self):
         connection = self.database._connection
         self.assertEqual(connection.execute("PRAGMA journal_mode").fetchone(), ("wal",))
         self.assertEqual(connection.execute("PRAGMA synchronous").fetchone(), (2,))

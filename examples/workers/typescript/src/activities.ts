@@ -1,13 +1,13 @@
-// The activities that this worker serves. Replace them by your own; `ledger.add` is the one to copy from.
+// The activities that this worker serves. Replace them with your own; use `ledger.add` as the template.
 //
-// They know their input and the database, nothing of deliveries, duplicates or HTTP: the receiver has sorted those out.
+// They see their input and the database only. The receiver handles HTTP, attempts and duplicates.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Activities, type Call, type Effect, Failure, identityOf, isCode, isObject } from "./receiver/index.js";
 import type { Json, Transaction } from "./receiver/index.js";
 
 const WAIT_MS_MAX = 30_000;
-/** Whole numbers up to here are the same in every JSON implementation. */
+/** Every JSON implementation represents integers up to this limit exactly. */
 const AMOUNT_MAX = Number.MAX_SAFE_INTEGER;
 
 export const SCHEMA = `
@@ -23,10 +23,10 @@ CREATE TABLE IF NOT EXISTS effects (
 CREATE TABLE IF NOT EXISTS runs (tag TEXT PRIMARY KEY, runs INTEGER NOT NULL) WITHOUT ROWID;
 `;
 
-/** Adds to an account. `effects` has no unique key: if something ever took effect twice, two rows would show it. */
+/** Adds to an account. `effects` has no unique key, so a repeated effect would show as two rows. */
 export function ledgerAdd(call: Call, tx: Transaction): Json {
-  const account = text(call, "account");
-  const amount = whole(call, "amount", -AMOUNT_MAX, AMOUNT_MAX);
+  const account = stringField(call, "account");
+  const amount = integerField(call, "amount", -AMOUNT_MAX, AMOUNT_MAX);
   const before = Number(tx.get("SELECT balance FROM accounts WHERE account = ?", account)?.["balance"] ?? 0);
   const balance = before + amount;
   tx.run(
@@ -37,7 +37,7 @@ export function ledgerAdd(call: Call, tx: Transaction): Json {
     Date.now(),
   );
   if (!Number.isSafeInteger(balance)) {
-    // Throwing undoes the row; the failure is final, so it is recorded and repeated to duplicates.
+    // Throwing rolls back the row. The failure is permanent, so it is stored and returned to duplicates.
     const details = { reason: "BALANCE_TOO_LARGE", domain: "ledger" };
     throw new Failure("OUT_OF_RANGE", "the balance would be too large", details);
   }
@@ -49,36 +49,36 @@ function echo(call: Call): Json {
   return call.input;
 }
 
-/** What `abide conform` talks to. An example of `prepare`: the wait is outside of any transaction. */
+/** The activity that `abide conform` calls. It also shows `prepare`: the wait runs outside any transaction. */
 async function conformance(call: Call, signal: AbortSignal): Promise<Effect> {
-  const op = text(call, "op");
+  const op = stringField(call, "op");
   if (op === "fail") return fail(call);
   if (op === "echo") {
     const value = field(call, "value");
     if (value === undefined) throw invalid("value is missing");
     return () => ({ value });
   }
-  const tag = text(call, "tag");
+  const tag = stringField(call, "tag");
   if (op === "run") return (tx) => ({ runs: addRun(tx, tag) });
   if (op === "count") return (tx) => ({ runs: countRuns(tx, tag) });
   if (op === "wait") {
-    const waitMs = whole(call, "ms", 0, WAIT_MS_MAX);
+    const waitMs = integerField(call, "ms", 0, WAIT_MS_MAX);
     await sleep(waitMs, undefined, { signal });
     return (tx) => ({ runs: addRun(tx, tag) });
   }
-  throw invalid("op is none of run, fail, wait, count, echo");
+  throw invalid("op must be one of run, fail, wait, count, echo");
 }
 
-/** Fails with the wanted status `times` times, then succeeds. */
+/** Fails `times` times with the requested status, then succeeds. */
 async function fail(call: Call): Promise<Effect> {
-  const tag = text(call, "tag");
-  const times = whole(call, "times", 0, AMOUNT_MAX);
-  const status = text(call, "status");
-  if (!isCode(status)) throw invalid("status is not the name of a failure");
-  // A transaction of its own, because what a failing effect writes is undone.
+  const tag = stringField(call, "tag");
+  const times = integerField(call, "times", 0, AMOUNT_MAX);
+  const status = stringField(call, "status");
+  if (!isCode(status)) throw invalid("status is not the name of a failure code");
+  // A separate transaction, because the writes of a failing effect are rolled back.
   const runs = await call.database.transaction((tx) => addRun(tx, tag));
   if (runs <= times) {
-    throw new Failure(status, `run ${runs} was asked to fail`, { reason: "CONFORMANCE", domain: "conformance" });
+    throw new Failure(status, `run ${runs} fails as requested`, { reason: "CONFORMANCE", domain: "conformance" });
   }
   return () => ({ runs });
 }
@@ -99,16 +99,16 @@ function addRun(tx: Transaction, tag: string): number {
   return countRuns(tx, tag);
 }
 
-function text(call: Call, name: string): string {
+function stringField(call: Call, name: string): string {
   const value = field(call, name);
-  if (typeof value !== "string") throw invalid(`${name} has to be a text`);
+  if (typeof value !== "string") throw invalid(`${name} must be a string`);
   return value;
 }
 
-function whole(call: Call, name: string, minimum: number, maximum: number): number {
+function integerField(call: Call, name: string, minimum: number, maximum: number): number {
   const value = field(call, name);
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < minimum || value > maximum) {
-    throw invalid(`${name} has to be a whole number from ${minimum} to ${maximum}`);
+    throw invalid(`${name} must be an integer from ${minimum} to ${maximum}`);
   }
   return value;
 }

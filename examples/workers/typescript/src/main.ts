@@ -1,4 +1,4 @@
-// Reads the settings, starts everything, and stops it in order at SIGTERM.
+// Reads the settings, starts the worker, and shuts it down gracefully at SIGTERM.
 
 import { SCHEMA } from "./activities.js";
 import { BODY_BYTES_MAX, Database, Endpoint, Failure, HttpServer, Receiver, WORK_SCHEMA } from "./receiver/index.js";
@@ -25,7 +25,7 @@ export async function main(activities: Activities, database: Database = openData
 
   const port = await server.start(host, setting("PORT", 8082));
   if (!["127.0.0.1", "::1", "localhost"].includes(host)) {
-    console.error(`warning: ${host} may be reached from outside, and this worker asks nobody who they are`);
+    console.error(`warning: ${host} may be reachable from outside, and this worker has no authentication`);
   }
   console.log(`listening on http://${host}:${port} as incarnation ${database.incarnation}`);
 
@@ -36,23 +36,23 @@ export async function main(activities: Activities, database: Database = openData
   await server.stop(STOP_GRACE_MS);
   database.close();
   console.log("stopped");
-  process.exit(0); // a handler that outlasted the grace may still wait for something
+  process.exit(0); // a handler that outlasted the grace period may still be waiting
 }
 
-/** Deletes what is past its retention, a bounded number at a time so that no request waits long for it. */
+/** Deletes records past their retention, in bounded batches so that no request waits long. */
 async function sweep(receiver: Receiver): Promise<void> {
   try {
     while (await receiver.sweep());
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    console.error(`sweeping goes on later: ${error.message}`);
+    console.error(`sweep failed, retrying later: ${error.message}`);
   }
 }
 
 function setting(name: string, fallback: number): number {
   const text = process.env[name] ?? String(fallback);
   if (!/^[0-9]{1,15}$/.test(text)) {
-    console.error(`${name} has to be a whole number, not ${JSON.stringify(text)}`);
+    console.error(`${name} must be an integer, not ${JSON.stringify(text)}`);
     process.exit(1);
   }
   return Number(text);

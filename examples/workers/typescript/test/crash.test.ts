@@ -1,4 +1,4 @@
-// Processes that die or are stopped, and the files they leave.
+// Workers that crash or shut down, and the files they leave.
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -35,7 +35,7 @@ for (const [at, left] of [
   ["before commit", 0],
   ["after commit", 1],
 ] as const) {
-  test(`killed ${at}, the duplicate makes it one effect`, async () => {
+  test(`after a kill ${at}, the duplicate leaves one effect`, async () => {
     const body = { ...ADD, at, marker: join(worker.directory, "died") };
     await assert.rejects(worker.post("crash.add", body, metadata("k")));
     await worker.restart();
@@ -46,34 +46,34 @@ for (const [at, left] of [
   });
 }
 
-test("killed again and again under load, every key takes effect once", async () => {
-  // Senders retry until answered while the process is killed at random moments; each key is also sent twice.
+test("with repeated kills under load, every key takes effect once", async () => {
+  // Senders retry until they get a response while the process is killed at random. Each key is sent twice.
   let next = 0;
-  let answered = 0;
+  let completed = 0;
   const sender = async () => {
     while (next < KEYS) {
-      await deliver(next++);
-      answered += 1;
+      await sendUntilDone(next++);
+      completed += 1;
     }
   };
-  const deliver = async (number: number) => {
-    const answers = new Set<string>();
-    for (let attempt = 0; attempt < ATTEMPTS_MAX && (attempt < 2 || answers.size === 0); attempt += 1) {
+  const sendUntilDone = async (number: number) => {
+    const results = new Set<string>();
+    for (let attempt = 0; attempt < ATTEMPTS_MAX && (attempt < 2 || results.size === 0); attempt += 1) {
       const headers = metadata(`k${number}`, { "retry-attempt": attempt });
       const run = { op: "run", tag: `tag ${number}` };
       const call = number % 2 ? worker.post("conformance", run, headers) : worker.post("ledger.add", ADD, headers);
-      const answer = await call.catch(() => undefined);
-      if (answer?.status === 200) answers.add(answer.body);
-      if (answer === undefined) await until(() => worker.isUp(), "the next start");
+      const response = await call.catch(() => undefined);
+      if (response?.status === 200) results.add(response.body);
+      if (response === undefined) await until(() => worker.isUp(), "the restart");
     }
-    assert.equal(answers.size, 1);
+    assert.equal(results.size, 1);
   };
   const senders = Array.from({ length: 16 }, sender);
   let chance = 7;
   for (let kill = 0; kill < KILLS; kill += 1) {
     chance = (chance * 48271) % 2147483647;
     const goal = (KEYS * (kill + chance / 2147483647)) / KILLS;
-    await until(() => answered >= goal, "progress");
+    await until(() => completed >= goal, "progress");
     await worker.restart();
   }
   await Promise.all(senders);
@@ -97,7 +97,7 @@ test("a newer process on the same database stops the older one", async () => {
   }
 });
 
-test("SIGTERM lets what has begun finish and closes the database", async () => {
+test("SIGTERM lets running work finish and closes the database", async () => {
   const idle = connect(worker.port, "127.0.0.1");
   await once(idle, "connect");
   const wait = { op: "wait", tag: "t", ms: 700 };
@@ -105,12 +105,12 @@ test("SIGTERM lets what has begun finish and closes the database", async () => {
   await until(async () => (await probe(worker, "conformance", "k")).status === 409, "the claim");
   const order: string[] = [];
   idle.once("close", () => order.push("idle closed"));
-  void call.then(() => order.push("busy answered"));
+  void call.then(() => order.push("busy completed"));
   assert.equal(await worker.stop(), 0);
   assert.deepEqual((await call).json(), { runs: 1 });
-  assert.deepEqual(order, ["idle closed", "busy answered"]);
+  assert.deepEqual(order, ["idle closed", "busy completed"]);
   const wal = statSync(`${worker.db}-wal`, { throwIfNoEntry: false });
-  assert.equal(wal?.size ?? 0, 0); // closed in order: everything is in the one file
+  assert.equal(wal?.size ?? 0, 0); // closed cleanly: everything is in the main file
   await worker.start();
   assert.deepEqual((await worker.post("conformance", wait, metadata("k"))).json(), { runs: 1 });
 });

@@ -1,4 +1,4 @@
-// The worker as it is, with activities that wait for a signal or die at a chosen moment.
+// The real worker, with extra activities that wait for a gate or crash at a chosen point.
 
 import { existsSync, writeFileSync } from "node:fs";
 import { ACTIVITIES, ledgerAdd, SCHEMA } from "../src/activities.js";
@@ -28,7 +28,7 @@ function gateOf(call: Call): Gate {
   return gate;
 }
 
-/** `ledger.add` once the gate is open. */
+/** Runs `ledger.add` once the gate is open. */
 async function gateAdd(call: Call): Promise<Effect> {
   await gateOf(call).opened;
   return (tx) => ledgerAdd(call, tx);
@@ -39,7 +39,7 @@ function gateOpen(call: Call): Json {
   return null;
 }
 
-/** `ledger.add`, but the process dies the first time: with the transaction open, or with it just committed. */
+/** Runs `ledger.add`, but the first call kills the process: before the commit or just after it. */
 function crashAdd(call: Call, tx: Transaction): Json {
   const output = ledgerAdd(call, tx);
   const { at, marker } = input(call);
@@ -52,7 +52,7 @@ function crashAdd(call: Call, tx: Transaction): Json {
 }
 
 function bug(): Json {
-  throw new Error("a secret of the inside");
+  throw new Error("an internal secret");
 }
 
 function input(call: Call): Record<"gate" | "at" | "marker", string> {

@@ -1,4 +1,4 @@
-// Starts, kills and calls a worker, and looks into its database.
+// Starts, kills and calls a worker process, and reads its database.
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -18,14 +18,14 @@ export const ENVELOPE = "application/vnd.tpf.envelope.v1+json";
 
 export type Headers = Record<string, string> | (readonly [string, string])[];
 
-export class Answer {
+export class Response {
   constructor(
     readonly status: number,
     readonly contentType: string,
     readonly body: string,
   ) {}
 
-  /** Any, because tests look into whatever came. */
+  /** `any`, because tests inspect arbitrary bodies. */
   json(): any {
     return JSON.parse(this.body);
   }
@@ -38,7 +38,7 @@ export class Answer {
     return this.json().error.details.find((detail: { reason?: string }) => detail.reason)?.reason;
   }
 
-  /** What has to be equal when an answer is repeated. */
+  /** The parts that must be equal when a stored result is returned again. */
   bytes(): [number, string] {
     return [this.status, this.body];
   }
@@ -76,7 +76,7 @@ export class Worker {
     await this.#signal("SIGKILL");
   }
 
-  /** Kills and starts again. */
+  /** Kills the worker and starts it again. */
   async restart(): Promise<void> {
     await this.kill();
     await this.start();
@@ -87,13 +87,13 @@ export class Worker {
     return this.process.exitCode;
   }
 
-  /** Kills it and deletes what it leaves. */
+  /** Kills the worker and deletes its files. */
   async remove(): Promise<void> {
     await this.kill();
     rmSync(this.directory, { recursive: true });
   }
 
-  post(activity: string, body: unknown, headers: Headers = {}, contentType: string | null = REST): Promise<Answer> {
+  post(activity: string, body: unknown, headers: Headers = {}, contentType: string | null = REST): Promise<Response> {
     const pairs = Array.isArray(headers) ? [...headers] : Object.entries(headers);
     if (contentType !== null) pairs.push(["Content-Type", contentType]);
     const data = Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body));
@@ -110,21 +110,21 @@ export class Worker {
     });
   }
 
-  /** Sends bytes and reads until the worker closes: no client library is in the way of odd requests. */
-  raw(request: string | Buffer): Promise<Answer> {
+  /** Sends raw bytes and reads until the worker closes. Without a client library, malformed requests can be sent. */
+  raw(request: string | Buffer): Promise<Response> {
     return new Promise((resolve, reject) => {
       const socket = connect(this.port, "127.0.0.1");
       const pieces: Buffer[] = [];
-      socket.setTimeout(WAIT_MS, () => socket.destroy(new Error("no answer")));
+      socket.setTimeout(WAIT_MS, () => socket.destroy(new Error("no response")));
       socket.on("error", reject);
       socket.on("data", (piece) => pieces.push(piece));
       socket.on("end", () => {
         const text = Buffer.concat(pieces).toString();
         const status = /^HTTP\/1\.1 (\d{3}) /.exec(text)?.[1];
-        if (status === undefined) return reject(new Error(`not an answer: ${text}`));
+        if (status === undefined) return reject(new Error(`not a response: ${text}`));
         const split = text.indexOf("\r\n\r\n");
         const contentType = /\r\ncontent-type: (.*)\r\n/i.exec(text)?.[1] ?? "";
-        resolve(new Answer(Number(status), contentType, text.slice(split + 4)));
+        resolve(new Response(Number(status), contentType, text.slice(split + 4)));
         socket.destroy();
       });
       socket.write(request);
@@ -154,30 +154,30 @@ export class Worker {
   }
 }
 
-/** `more` by the last words of the key: `"deadline-epoch-ms": 5` is x-tpf-deadline-epoch-ms. */
+/** `more` omits the prefix of the keys: `"deadline-epoch-ms": 5` is x-tpf-deadline-epoch-ms. */
 export function metadata(key: string, more: Record<string, unknown> = {}, execution = "execution-1") {
   const extra = Object.entries(more).map(([name, value]) => [`x-tpf-${name}`, String(value)]);
   const headers = { "x-tpf-execution-id": execution, "x-tpf-idempotency-key": key };
   return { ...headers, ...Object.fromEntries(extra) } as Record<string, string>;
 }
 
-/** Asks again until it is so; the moment between two questions is not something a test relies on. */
+/** Polls until the condition holds. Tests do not depend on the polling interval. */
 export async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const end = Date.now() + WAIT_MS;
   while (!(await condition())) {
-    assert.ok(Date.now() < end, `waited too long for: ${what}`);
+    assert.ok(Date.now() < end, `timed out waiting for: ${what}`);
     await sleep(5);
   }
 }
 
-/** Starts `gate.add`, which waits for its gate, and returns when its claim is there. */
+/** Starts `gate.add`, which waits for its gate, and returns once the work is claimed. */
 export async function begin(worker: Worker, key: string, more: Record<string, unknown> = {}) {
   const call = worker.post("gate.add", { account: "gate", amount: 1, gate: key }, metadata(key, more));
-  call.catch(() => {}); // whoever awaits it sees the error; until then it is not an unhandled one
+  call.catch(() => {}); // the test that awaits it sees the error; until then it does not count as unhandled
   await until(async () => (await probe(worker, "gate.add", key)).status === 409, "the claim");
   return { call };
 }
 
-export function probe(worker: Worker, activity: string, key: string): Promise<Answer> {
+export function probe(worker: Worker, activity: string, key: string): Promise<Response> {
   return worker.post(activity, {}, { ...metadata(key), "x-abide-probe": "1" });
 }

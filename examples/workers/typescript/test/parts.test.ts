@@ -1,4 +1,4 @@
-// What needs a clock or an inside view: expiry of claims, retention, how the database commits.
+// Tests that control the clock or inspect internals: claim expiry, retention, commits of the database.
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -51,19 +51,19 @@ function callOf(key: string): Call {
 const count = (table: string) =>
   database.transaction((tx) => tx.get(`SELECT count(*) AS rows FROM ${table}`)?.["rows"]);
 
-test("an expired claim is taken over and the slow handler's effect does not happen", async () => {
+test("an expired claim is replaced and the slow handler's effect does not happen", async () => {
   let runs = 0;
-  let goOn!: () => void;
-  let begun!: () => void;
-  const mayGoOn = new Promise<void>((resolve) => (goOn = resolve));
-  const hasBegun = new Promise<void>((resolve) => (begun = resolve));
+  let letContinue!: () => void;
+  let markStarted!: () => void;
+  const mayContinue = new Promise<void>((resolve) => (letContinue = resolve));
+  const hasStarted = new Promise<void>((resolve) => (markStarted = resolve));
   const { receive } = receiverOf({
     async prepare() {
       runs += 1;
       const text = `run ${runs}`;
       if (runs === 1) {
-        begun();
-        await mayGoOn;
+        markStarted();
+        await mayContinue;
       }
       return (tx) => {
         tx.run("INSERT INTO notes VALUES (?)", text);
@@ -72,12 +72,12 @@ test("an expired claim is taken over and the slow handler's effect does not happ
     },
   });
   const slow = receive("k");
-  await hasBegun;
+  await hasStarted;
   now += 59_999;
   assert.match(await receive("k"), /IN_PROGRESS/);
   now += 1;
   assert.equal(await receive("k"), '"run 2"');
-  goOn();
+  letContinue();
   assert.match(await slow, /CLAIM_LOST/);
   assert.equal(await count("notes"), 1);
   assert.equal(await receive("k"), '"run 2"');
@@ -85,26 +85,26 @@ test("an expired claim is taken over and the slow handler's effect does not happ
 
 test("a claim of another incarnation is void before any sweep", async () => {
   const claim = { incarnation: 0, number: 1, expiresAt: now + 60_000 };
-  await database.transaction((tx) => work.take(tx, ["e", ACTIVITY, "k"], claim));
+  await database.transaction((tx) => work.claim(tx, ["e", ACTIVITY, "k"], claim));
   const { receiver, receive } = receiverOf({ run: () => null });
   assert.equal((await receiver.probe(callOf("k"))).status, 404);
   assert.equal(await receive("k"), "null");
 });
 
-test("an answer that is too long is a final failure without effect", async () => {
+test("an output that is too long is a permanent failure without effect", async () => {
   const { receive } = receiverOf({
     run(_call, tx) {
       tx.run("INSERT INTO notes VALUES ('x')");
       return "x".repeat(1024 * 1024);
     },
   });
-  const answers = [await receive("k"), await receive("k")];
-  assert.match(answers[0] ?? "", /OUTPUT_TOO_LARGE/);
-  assert.equal(answers[0], answers[1]);
+  const results = [await receive("k"), await receive("k")];
+  assert.match(results[0] ?? "", /OUTPUT_TOO_LARGE/);
+  assert.equal(results[0], results[1]);
   assert.equal(await count("notes"), 0);
 });
 
-test("an answer that is nested too deep is a final failure without effect", async () => {
+test("an output that is nested too deeply is a permanent failure without effect", async () => {
   let depth = 65;
   const { receive } = receiverOf({
     run(_call, tx) {
@@ -112,16 +112,16 @@ test("an answer that is nested too deep is a final failure without effect", asyn
       return JSON.parse("[".repeat(depth) + "]".repeat(depth)) as Json;
     },
   });
-  const answers = [await receive("k"), await receive("k")];
-  assert.match(answers[0] ?? "", /OUTPUT_TOO_LARGE/);
-  assert.equal(answers[0], answers[1]);
+  const results = [await receive("k"), await receive("k")];
+  assert.match(results[0] ?? "", /OUTPUT_TOO_LARGE/);
+  assert.equal(results[0], results[1]);
   assert.equal(await count("notes"), 0);
   depth = 64;
   assert.equal(await receive("most"), "[".repeat(64) + "]".repeat(64));
   assert.equal(await count("notes"), 1);
 });
 
-test("records are kept for the retention, then deleted a bounded number at a time", async () => {
+test("records are kept for the retention period, then deleted in bounded batches", async () => {
   const { receiver, receive } = receiverOf({ run: () => null });
   await Promise.all(Array.from({ length: SWEEP_MAX + 3 }, (_, key) => receive(String(key))));
   now += 7 * DAY_MS - 1;
@@ -141,14 +141,14 @@ test("void claims are swept and live ones are not", async () => {
     live: { incarnation: 1, number: 2, expiresAt: now + 1 },
   };
   for (const [key, claim] of Object.entries(claims)) {
-    await database.transaction((tx) => work.take(tx, ["e", ACTIVITY, key], claim));
+    await database.transaction((tx) => work.claim(tx, ["e", ACTIVITY, key], claim));
   }
   await receiverOf({ run: () => null }).receiver.sweep();
   const left = await database.transaction((tx) => tx.get("SELECT group_concat(idempotency_key) AS keys FROM work"));
   assert.equal(left?.["keys"], "live");
 });
 
-test("transactions that wait together share a commit and each is atomic", async () => {
+test("queued transactions share a commit and each is atomic", async () => {
   const job = (number: number) =>
     database.transaction((tx) => {
       tx.run("INSERT INTO notes VALUES (?)", String(number));
@@ -164,7 +164,7 @@ test("transactions that wait together share a commit and each is atomic", async 
   assert.equal(await count("notes"), 5);
 });
 
-test("every commit waits for the disk", async () => {
+test("every commit is synced to disk", async () => {
   const read = (name: string) => database.transaction((tx) => tx.get(`PRAGMA ${name}`)?.[name]);
   assert.equal(await read("journal_mode"), "wal");
   assert.equal(await read("synchronous"), 2);

@@ -1,11 +1,11 @@
-// SQLite with one writer: transactions wait in a queue, and those that wait together share one commit and its fsync.
+// SQLite with one writer: transactions wait in a queue, and those that wait together share one commit and one fsync.
 //
-// Each transaction is still atomic (a savepoint of its own): it is in the commit whole, or not at all. Nobody is told
-// of a result before the commit that holds it is on disk. A commit blocks the event loop for one fsync; what arrives
-// meanwhile is the next batch.
+// Each transaction is still atomic, because it has its own savepoint: the commit contains all of it or none of it. No
+// result is returned before its commit is on disk. A commit blocks the event loop for one fsync; requests that arrive
+// meanwhile form the next batch.
 //
-// One process owns the database. Each start raises the incarnation; a process that finds a newer one than its own has
-// been replaced and stops, so two of them can never both believe in their claims.
+// One process owns the database. Each start increments the incarnation. A process that finds a newer incarnation has
+// been replaced and stops, so two processes never both treat their claims as valid.
 
 import { Sqlite, type Transaction } from "./sqlite.js";
 import { Failure } from "./status.js";
@@ -30,10 +30,10 @@ export class Database {
   readonly #sqlite: Sqlite;
   #queue: Waiting[] = [];
 
-  /** Opens the file, makes the tables of `schemas` and takes ownership by raising the incarnation. */
+  /** Opens the file, creates the tables of `schemas` and takes ownership by incrementing the incarnation. */
   constructor(path: string, ...schemas: string[]) {
     this.#sqlite = new Sqlite(path);
-    // In WAL mode only FULL waits for the disk at every commit; NORMAL would lose answered work with the power.
+    // In WAL mode only FULL syncs at every commit; with NORMAL a power cut could lose acknowledged work.
     this.#sqlite.exec("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
     this.#sqlite.exec(`BEGIN IMMEDIATE; ${SCHEMA} ${schemas.join("")} COMMIT`);
     const raised = this.#sqlite.get("UPDATE incarnation SET number = number + 1 RETURNING number");
@@ -41,9 +41,9 @@ export class Database {
   }
 
   /**
-   * Runs `job` in a transaction soon; its result, or what it threw, comes after the commit.
+   * Queues `job` to run in a transaction. Its result or exception is delivered after the commit.
    *
-   * Every other request waits while `job` runs: it reads and writes this database and does nothing else.
+   * Every other request waits while `job` runs, so `job` must only read and write this database.
    */
   transaction<T>(job: (tx: Transaction) => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
@@ -52,10 +52,10 @@ export class Database {
     });
   }
 
-  /** What waits in the queue is committed first. */
+  /** Commits the queued transactions, then closes the file. */
   close(): void {
     while (this.#queue.length > 0) this.#commitBatch();
-    // SQLite does this by itself when it closes, but in the package not before the last statement is collected.
+    // SQLite checkpoints when it closes, but the package delays that until the last statement is garbage-collected.
     this.#sqlite.get("PRAGMA wal_checkpoint(TRUNCATE)");
     this.#sqlite.close();
   }
@@ -80,7 +80,7 @@ export class Database {
       this.#stopIfReplaced();
       outcomes = batch.map(({ job }) => this.#run(job));
     } catch (error) {
-      // Somebody holds the lock, or the disk is full: SQLite has undone all of it, so all of it may be retried.
+      // The lock is held or the disk is full. SQLite has rolled back the whole batch, so all of it can be retried.
       console.error(`database: ${String(error)}`);
       this.#rollBack();
       return batch.map(() => ({ error: unavailable() }));
@@ -93,7 +93,7 @@ export class Database {
     try {
       return { value: savepoint(this.#sqlite, () => job(this.#sqlite)) };
     } catch (error) {
-      if (error instanceof TransactionUndone) throw error;
+      if (error instanceof TransactionRolledBack) throw error;
       return { error };
     }
   }
@@ -102,7 +102,7 @@ export class Database {
     try {
       this.#sqlite.run("COMMIT");
     } catch (error) {
-      // Whether it is on disk is not known, and no later fsync could tell. The next start reads what is there.
+      // The commit may or may not be on disk, and no later fsync can tell. The next start reads the actual state.
       stopProcess(`the commit failed: ${String(error)}`);
     }
   }
@@ -111,24 +111,24 @@ export class Database {
     try {
       this.#sqlite.run("ROLLBACK");
     } catch {
-      // There was no transaction any more.
+      // No transaction was open any more.
     }
   }
 
   #stopIfReplaced(): void {
     const number = this.#sqlite.get("SELECT number FROM incarnation")?.["number"];
     if (number !== this.incarnation) {
-      stopProcess(`incarnation ${number} owns the database now, this one was ${this.incarnation}`);
+      stopProcess(`incarnation ${number} now owns the database; this process is incarnation ${this.incarnation}`);
     }
   }
 }
 
-/** SQLite has undone the whole transaction, as it does after some errors: no part of it can go on. */
-export class TransactionUndone extends Error {
-  override readonly name = "TransactionUndone";
+/** SQLite has rolled back the whole transaction, as it does after some errors. No part of it can continue. */
+export class TransactionRolledBack extends Error {
+  override readonly name = "TransactionRolledBack";
 }
 
-/** A part of a transaction that an exception undoes without touching the rest. */
+/** A part of a transaction that an exception rolls back without affecting the rest. */
 export function savepoint<T>(tx: Transaction, part: () => T): T {
   tx.run("SAVEPOINT part");
   try {
@@ -140,15 +140,15 @@ export function savepoint<T>(tx: Transaction, part: () => T): T {
       tx.run("ROLLBACK TO part");
       tx.run("RELEASE part");
     } catch {
-      throw new TransactionUndone(String(error), { cause: error });
+      throw new TransactionRolledBack(String(error), { cause: error });
     }
     throw error;
   }
 }
 
-/** Like a crash, which everything here is made for: nothing more is written, no answer leaves. */
+/** Exits like a crash, which this design tolerates: nothing more is written and no response is sent. */
 function stopProcess(why: string): never {
-  console.error(`stopping at once: ${why}`);
+  console.error(`stopping immediately: ${why}`);
   process.exit(1);
 }
 

@@ -1,8 +1,8 @@
-// From an HTTP request to an answer: routes, content types, the probe header. The rules are in receive.ts.
+// Turns HTTP requests into responses: routes, content types, the probe header. The rules are in receive.ts.
 
 import type { Request, Response, Service } from "./http.js";
 import * as metadata from "./metadata.js";
-import { type Answer, failureAnswer, type Receiver } from "./receive.js";
+import { type CallResult, failureResult, type Receiver } from "./receive.js";
 import { Failure, invalid, tooLarge } from "./status.js";
 import { type Wire, WIRES } from "./wire.js";
 
@@ -22,16 +22,16 @@ export class Endpoint implements Service {
       return respond(await this.#route(request));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      return respond(failureAnswer(error));
+      return respond(failureResult(error));
     }
   }
 
   refuse(status: number, message: string): Response {
     const refusal = status === 413 ? tooLarge(message) : invalid(message, "REQUEST_REFUSED", status);
-    return respond(failureAnswer(refusal));
+    return respond(failureResult(refusal));
   }
 
-  async #route(request: Request): Promise<Answer> {
+  async #route(request: Request): Promise<CallResult> {
     const path = request.target.split("?", 1)[0] ?? "";
     if (path === "/healthz") {
       allow(request, "GET");
@@ -41,15 +41,15 @@ export class Endpoint implements Service {
       allow(request, "POST");
       return this.#activity(decodePart(path.slice(ACTIVITIES.length)), request);
     }
-    throw new Failure("NOT_FOUND", "there is nothing at this path", { reason: "PATH_UNKNOWN" });
+    throw new Failure("NOT_FOUND", "no resource at this path", { reason: "PATH_UNKNOWN" });
   }
 
-  #health(): Answer {
+  #health(): CallResult {
     const body = Buffer.from(JSON.stringify({ status: "ok", incarnation: this.#receiver.database.incarnation }));
     return { status: 200, body, contentType: "application/json" };
   }
 
-  async #activity(name: string, request: Request): Promise<Answer> {
+  async #activity(name: string, request: Request): Promise<CallResult> {
     const wire = wireOf(request);
     if (request.body.length > wire.bodyBytesMax) {
       throw tooLarge(`the body is longer than ${wire.bodyBytesMax} bytes`);
@@ -80,7 +80,7 @@ function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // not an encoding, and so not the name of anything
+    return part; // not a valid encoding, so it names no activity
   }
 }
 
@@ -90,7 +90,7 @@ function wireOf({ headers }: Request): Wire {
   const wire = WIRES.find((candidate) => candidate.contentType === contentType);
   if (wire === undefined) {
     const known = WIRES.map((candidate) => candidate.contentType).join(", ");
-    throw invalid(`the content type is none of ${known}`, "CONTENT_TYPE_UNSUPPORTED", 415);
+    throw invalid(`the content type must be one of ${known}`, "CONTENT_TYPE_UNSUPPORTED", 415);
   }
   return wire;
 }
@@ -98,12 +98,12 @@ function wireOf({ headers }: Request): Wire {
 function isProbe({ headers }: Request): boolean {
   const values = headers.filter(([name, value]) => name === PROBE && value !== "").map(([, value]) => value);
   if (values.length === 0) return false;
-  // A probe must never run anything, so a value that is not understood is not taken for "no".
-  if (values.length > 1 || values[0] !== "1") throw metadata.malformed(`${PROBE} can only be 1, once`);
+  // A probe must never run anything, so an unknown value is rejected instead of treated as "no probe".
+  if (values.length > 1 || values[0] !== "1") throw metadata.malformed(`${PROBE} may be sent once, with the value 1`);
   return true;
 }
 
-function respond({ status, body, contentType, retryAfterS }: Answer): Response {
+function respond({ status, body, contentType, retryAfterS }: CallResult): Response {
   const headers: Record<string, string> = { "content-type": contentType };
   if (retryAfterS !== undefined) headers["retry-after"] = String(retryAfterS);
   return { status, body, headers };

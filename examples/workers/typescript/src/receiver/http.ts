@@ -1,4 +1,4 @@
-// Node's own HTTP server with limits, bodies read whole, and an orderly stop. Knows nothing of activities.
+// Node's own HTTP server with limits, fully buffered bodies and a graceful shutdown. Independent of activities.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
@@ -6,16 +6,16 @@ import type { Pair } from "./metadata.js";
 
 const HEAD_BYTES_MAX = 32 * 1024;
 const CONNECTIONS_MAX = 2048;
-/** Longer than clients keep unused connections (often 90 s): they, not we, should be the ones to close. */
+/** Longer than clients keep idle connections (often 90 s), so that the client closes first. */
 const IDLE_MS = 120_000;
 const REQUEST_MS = 30_000;
-/** Read and thrown away of a body that is too long, so that the client sees the refusal and not a reset connection. */
+/** How much of an oversized body is read and discarded, so that the client sees a response and not a reset. */
 const DISCARD_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface Request {
   readonly method: string;
   readonly target: string;
-  /** As they came: a header that is there twice is here twice. */
+  /** As received: a duplicate header appears twice. */
   readonly headers: readonly Pair[];
   readonly body: Buffer;
 }
@@ -28,7 +28,7 @@ export interface Response {
 
 export interface Service {
   handle(request: Request): Promise<Response>;
-  /** Words the answer of a request that could not be read. */
+  /** Builds the response to a request that could not be parsed. */
   refuse(status: number, message: string): Response;
 }
 
@@ -55,7 +55,7 @@ export class HttpServer {
     this.#server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => this.#refuseSocket(error, socket));
   }
 
-  /** Returns the port, which is chosen by the system if `port` is 0. */
+  /** Returns the port. The system chooses one if `port` is 0. */
   async start(host: string, port: number): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", reject);
@@ -64,7 +64,7 @@ export class HttpServer {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** No new connections; those without a request are closed, the others after their answer, or after `graceMs`. */
+  /** Accepts no new connections and closes idle ones. The others close after their response or after `graceMs`. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
@@ -84,7 +84,7 @@ export class HttpServer {
       if (body === undefined) {
         const refused = this.#service.refuse(413, `the body is longer than ${this.#bodyBytesMax} bytes`);
         this.#write(outgoing, refused);
-        // Ended when all of the request has come: ending it now could reset the connection before it is read.
+        // The response ends once the whole request has arrived. Ending it earlier could reset the connection first.
         incoming.once("end", () => outgoing.end());
         return;
       }
@@ -92,7 +92,7 @@ export class HttpServer {
       this.#write(outgoing, await this.#service.handle({ method, target: url, headers: pairs(incoming), body }));
       outgoing.end();
     } catch {
-      incoming.destroy(); // the client is gone; what it has asked for is recorded, and it may ask again
+      incoming.destroy(); // the client is gone; its work is recorded, and it may retry
     }
   }
 
@@ -108,7 +108,7 @@ export class HttpServer {
       return;
     }
     const status = STATUS_OF_ERROR[error.code ?? ""] ?? 400;
-    const { body, headers } = this.#service.refuse(status, "this is not an HTTP request that can be read");
+    const { body, headers } = this.#service.refuse(status, "this is not a valid HTTP request");
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     const head = `HTTP/1.1 ${status} Refused\r\n${lines.join("")}content-length: ${body.length}\r\nconnection: close`;
     socket.end(Buffer.concat([Buffer.from(`${head}\r\n\r\n`), body]));
@@ -120,7 +120,7 @@ const STATUS_OF_ERROR: Readonly<Record<string, number>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
 
-/** Undefined = it is longer than `max`; the rest is thrown away as it comes. */
+/** Returns undefined if the body is longer than `max`; the rest is discarded as it arrives. */
 function readBody(incoming: IncomingMessage, max: number): Promise<Buffer | undefined> {
   return new Promise((resolve, reject) => {
     const pieces: Buffer[] = [];

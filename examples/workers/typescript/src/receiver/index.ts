@@ -1,15 +1,15 @@
-// The receiving side of the dispatch contract: what a worker needs besides its activities.
+// The receiving side of the dispatch contract: everything a worker needs besides its activities.
 //
-//     http.ts       Node's HTTP server with limits; knows nothing of activities
-//     endpoint.ts   requests to answers: routes, limits, content types
+//     http.ts       Node's HTTP server with limits; independent of activities
+//     endpoint.ts   requests to responses: routes, limits, content types
 //     wire.ts       the bodies of the wires `rest` and `envelope`
-//     text.ts       JSON as it is written
+//     text.ts       values in JSON text, as written
 //     metadata.ts   the seven x-tpf keys
 //     status.ts     status codes and failure bodies
 //     receive.ts    the order of the rules: stored result, in progress, deadline, claim, handler, record
 //     work.ts       the table of claims and stored results
 //     database.ts   SQLite: one writer, several transactions per fsync
-//     sqlite.ts     which SQLite
+//     sqlite.ts     chooses the SQLite library
 
 export { Database } from "./database.js";
 export { BODY_BYTES_MAX, Endpoint } from "./endpoint.js";

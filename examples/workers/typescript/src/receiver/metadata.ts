@@ -1,6 +1,6 @@
-// The seven x-tpf keys, read strictly. One decoder serves all wires; it knows nothing of where the pairs came from.
+// Strict parsing of the seven x-tpf keys. One decoder serves all wires, wherever the pairs come from.
 //
-// A typo in metadata must not turn into other work: whatever is not exactly right is refused before anything happens.
+// A typo in metadata must not create different work, so malformed metadata is rejected before anything runs.
 
 import { createHash } from "node:crypto";
 import { type Failure, invalid } from "./status.js";
@@ -40,14 +40,14 @@ export interface Metadata {
 
 export type Pair = readonly [name: string, value: string];
 
-/** Undefined = not one of the keys is there (see `fallback`). Names compare without case, blank values are absent. */
+/** Returns undefined if no key is present (see `fallback`). Names are case-insensitive; blank values are absent. */
 export function decode(pairs: Iterable<Pair>): Metadata | undefined {
   const seen = new Set<string>();
   const present = new Map<string, string>();
   for (const [name, text] of pairs) {
     const key = name.toLowerCase();
     if (!KEYS.has(key)) continue;
-    if (seen.has(key)) throw malformed(`${key} is there twice`);
+    if (seen.has(key)) throw malformed(`duplicate ${key}`);
     seen.add(key);
     const value = readValue(key, text);
     if (value !== "") present.set(key, value);
@@ -65,7 +65,7 @@ export function decode(pairs: Iterable<Pair>): Metadata | undefined {
   };
 }
 
-/** For a caller that sends no metadata at all: equal inputs, as the JSON text has them, are one piece of work. */
+/** Metadata for a caller that sends none: inputs with the same JSON text are the same work. */
 export function fallback(activity: string, text: Uint8Array): Metadata {
   const idempotencyKey = createHash("sha256").update(activity).update("\0").update(text).digest("hex");
   return {
@@ -90,7 +90,7 @@ function required(present: Map<string, string>, key: string): string {
 }
 
 function readValue(key: string, text: string): string {
-  // HTTP takes away the blanks around a value; doing so here makes the same value equal on every wire.
+  // HTTP strips blanks around a value. Stripping them here makes equal values equal on every wire.
   const value = text.replace(/^[ \t]+|[ \t]+$/g, "");
   if (value.length > VALUE_BYTES_MAX || !/^[\x20-\x7e]*$/.test(value)) {
     throw malformed(`${key} is longer than ${VALUE_BYTES_MAX} bytes or not printable ASCII`);
@@ -101,7 +101,7 @@ function readValue(key: string, text: string): string {
 function readNumber(present: Map<string, string>, key: string, maximum: bigint): number | undefined {
   const value = present.get(key);
   if (value === undefined) return undefined;
-  // Number() alone would take signs, hexadecimal digits, exponents and fractions.
+  // Number() alone would accept signs, hexadecimal digits, exponents and fractions.
   if (!/^[0-9]+$/.test(value) || BigInt(value) > maximum) {
     throw malformed(`${key} is not a decimal number up to ${maximum}`);
   }

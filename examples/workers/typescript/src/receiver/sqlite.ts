@@ -1,14 +1,15 @@
-// SQLite as Node has it: node:sqlite where there is one (Node 22.13 and newer), else a package with the same interface.
+// SQLite for Node: node:sqlite if available (Node 22.13 and newer), else a package with the same interface.
 //
-// The package brings SQLite compiled for the usual platforms. A WebAssembly build would run anywhere, but those known
-// have no file locks: a lock left by a killed process needs repair, and reading the file from outside is not safe.
+// The package contains SQLite compiled for the usual platforms. A WebAssembly build would run anywhere, but the known
+// builds have no file locks: a lock left by a killed process needs repair, and other processes cannot safely read the
+// file.
 
 import { createRequire } from "node:module";
 
 export type Value = null | number | string | Uint8Array;
 export type Row = Record<string, Value>;
 
-/** What is used of the interface that both have. */
+/** The part of the common interface that this worker uses. */
 interface DatabaseSync {
   exec(sql: string): void;
   prepare(sql: string): Statement;
@@ -22,7 +23,7 @@ interface Statement {
 
 type DatabaseConstructor = new (path: string) => DatabaseSync;
 
-/** What handlers see of the database: statements of the transaction they are in, prepared once each. */
+/** The handlers' view of the database: statements in the current transaction, each prepared once. */
 export interface Transaction {
   /** Returns how many rows were changed. */
   run(sql: string, ...values: Value[]): number;

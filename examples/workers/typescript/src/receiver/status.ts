@@ -1,9 +1,9 @@
-// Status codes, which of them are final, and the failure body. Knows nothing of HTTP connections or activities.
+// Status codes, which of them are permanent, and the failure body. Independent of HTTP connections and activities.
 
-/** The domain of the reasons that this contract itself gives. */
+/** The error domain of the reasons that the dispatch contract defines. */
 export const CONTRACT = "abide.dispatch";
 
-/** The gRPC codes that are failures, each with the HTTP status that carries it. */
+/** The gRPC failure codes, each with its HTTP status. */
 const HTTP_STATUS = {
   CANCELLED: 499,
   UNKNOWN: 500,
@@ -25,7 +25,7 @@ const HTTP_STATUS = {
 
 export type Code = keyof typeof HTTP_STATUS;
 
-const FINAL: ReadonlySet<Code> = new Set<Code>([
+const PERMANENT: ReadonlySet<Code> = new Set<Code>([
   "INVALID_ARGUMENT",
   "FAILED_PRECONDITION",
   "NOT_FOUND",
@@ -43,15 +43,15 @@ export function isCode(name: string): name is Code {
 }
 
 export interface FailureDetails {
-  /** What a workflow's `onError` matches; without one it matches the code's name. */
+  /** A workflow's `onError` matches this, or the name of the code if there is none. */
   reason?: string;
   domain?: string;
   retryAfterS?: number;
-  /** For refusals that HTTP has a better status for (413, 415). */
+  /** Overrides the HTTP status for rejections that have a more specific one (413, 415). */
   http?: number;
 }
 
-/** Thrown by a handler to fail on purpose, and by the receiver to refuse. The code decides on trying again. */
+/** Thrown by a handler to fail a call, and by the receiver to reject one. The code decides about retries. */
 export class Failure extends Error {
   override readonly name = "Failure";
   readonly http: number;
@@ -66,7 +66,7 @@ export class Failure extends Error {
   }
 
   get isRetryable(): boolean {
-    return !FINAL.has(this.code);
+    return !PERMANENT.has(this.code);
   }
 
   body(executionId = ""): Buffer {
@@ -81,12 +81,12 @@ export class Failure extends Error {
   }
 }
 
-/** What the caller sent is more than anybody may send: a final refusal as well. */
+/** Rejects a request permanently because it exceeds a size limit. */
 export function tooLarge(message: string): Failure {
   return new Failure("OUT_OF_RANGE", message, { reason: "BODY_TOO_LARGE", http: 413 });
 }
 
-/** What the caller sent is wrong and will stay wrong: a final refusal. */
+/** Rejects an invalid request permanently: retrying it cannot succeed. */
 export function invalid(message: string, reason: string, http?: number): Failure {
   return new Failure("INVALID_ARGUMENT", message, http === undefined ? { reason } : { reason, http });
 }

@@ -1,16 +1,16 @@
-// JSON as it is written: where in a text the values are. The text has been read before, so that it is JSON is known.
+// Finds values in JSON text without reformatting them. The text has been parsed before, so it is known to be valid.
 
-/** The text of the value under these names, one within the other; `null` if there is none. */
+/** The text of the value at this path of names; `null` if there is none. */
 export function textAt(text: string, ...names: string[]): string {
   for (const name of names) {
     if (!text.startsWith("{")) text = text.trim();
-    // As everywhere in JavaScript the last one counts.
+    // The last duplicate wins, as in JSON.parse.
     text = [...members(text)].filter(([other]) => other === name).at(-1)?.[1] ?? "null";
   }
   return text;
 }
 
-/** The names of an object, each as often as it is there, and the texts of their values. */
+/** The names of an object, duplicates included, with the texts of their values. */
 export function* members(text: string): Generator<readonly [name: string, value: string]> {
   if (!text.startsWith("{")) return;
   let at = pastBlank(text, 1);

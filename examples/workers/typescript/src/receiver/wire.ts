@@ -1,6 +1,6 @@
-// The bodies of the wires `rest` and `envelope`, both ways. Knows nothing of HTTP connections or the database.
+// Encodes and decodes the bodies of the wires `rest` and `envelope`. Independent of HTTP connections and the database.
 //
-// A failure looks the same on both wires (status.ts), so only the answers of success differ.
+// A failure looks the same on both wires (status.ts), so only the bodies of successful responses differ.
 
 import { isDeepStrictEqual } from "node:util";
 import * as metadata from "./metadata.js";
@@ -13,11 +13,11 @@ export type JsonObject = { [key: string]: Json };
 
 export const JSON_DEPTH_MAX = 64;
 export const PAYLOAD_BYTES_MAX = 1024 * 1024;
-/** What an envelope may have around its payload. */
+/** How much an envelope may add around its payload. */
 const ENVELOPE_BYTES_MAX = 64 * 1024;
 const PROTOCOL = "tpf.envelope.v1";
 
-/** Where the envelope's context holds each metadata key. */
+/** The metadata key of each member of the envelope's context. */
 const CONTEXT_KEYS: Readonly<Record<string, string>> = {
   correlationId: metadata.CORRELATION_ID,
   executionId: metadata.EXECUTION_ID,
@@ -28,7 +28,7 @@ const CONTEXT_KEYS: Readonly<Record<string, string>> = {
   parentItemId: metadata.PARENT_ITEM_ID,
 };
 
-/** A request body, read. `text` is the input's JSON text, `control` the envelope's, to be copied into its answer. */
+/** A decoded request body. `text` is the JSON text of the input; `control` is copied into the response. */
 export interface Decoded {
   readonly metadata: Metadata | undefined;
   readonly input: Json;
@@ -40,17 +40,17 @@ export interface Wire {
   readonly contentType: string;
   readonly bodyBytesMax: number;
   decode(headers: readonly Pair[], body: Uint8Array): Decoded;
-  /** The body of success, around the JSON text of the output. */
+  /** Wraps the JSON text of the output into the body of a successful response. */
   wrap(output: Buffer, control?: JsonObject): Buffer;
 }
 
-/** The body is the input, the answer's body is the output, metadata is in the headers. */
+/** The request body is the input, the response body is the output, and metadata is in the headers. */
 export const REST: Wire = {
   contentType: "application/json",
   bodyBytesMax: PAYLOAD_BYTES_MAX,
 
   decode(headers, body) {
-    // Metadata first: a request with several faults is refused for the same one everywhere.
+    // Metadata is checked first, so that every receiver rejects a request with several faults for the same one.
     return { metadata: metadata.decode(headers), input: decodeJson(body), text: body };
   },
 
@@ -66,7 +66,7 @@ export const ENVELOPE: Wire = {
 
   decode(headers, body) {
     const inHeaders = metadata.decode(headers);
-    // The input is two levels down.
+    // The input is nested two levels deep in the envelope.
     const envelope = decodeJson(body, JSON_DEPTH_MAX + 2);
     if (!isObject(envelope) || envelope["protocolVersion"] !== PROTOCOL) {
       throw invalid(`the protocol version is not ${PROTOCOL}`, "PROTOCOL_UNSUPPORTED");
@@ -74,15 +74,15 @@ export const ENVELOPE: Wire = {
     const { control: given, payload } = envelope;
     const control = given ?? {};
     if (!isObject(control) || !isObject(payload)) {
-      throw invalid("control and payload have to be objects", "BODY_MALFORMED");
+      throw invalid("control and payload must be objects", "BODY_MALFORMED");
     }
     if (payload["kind"] !== "json") {
-      throw invalid("this worker takes payloads of kind json only", "BODY_MALFORMED");
+      throw invalid("this worker supports payloads of kind json only", "BODY_MALFORMED");
     }
     const text = Buffer.from(body).toString();
     const inContext = metadata.decode(contextPairs(control["context"], textAt(text, "control", "context")));
-    // The context is the metadata of this wire. Headers may be left out; if they are there and say something else,
-    // one of the two would be the wrong work.
+    // The context is the metadata of this wire, and headers are optional. If both are present and differ, one of them
+    // would identify the wrong work.
     if (inHeaders !== undefined && !isDeepStrictEqual(inHeaders, inContext)) {
       throw metadata.malformed("headers and context disagree");
     }
@@ -104,27 +104,28 @@ export function isObject(value: Json | undefined): value is JsonObject {
 }
 
 /**
- * Whether a value is nested deeper. Looks no further than that, so a value that is within itself is deeper as well.
+ * Whether a value is nested deeper than `depth`. Stops at that depth, so it also returns true for a value that
+ * contains itself.
  */
 export function isDeeper(value: Json | undefined, depth: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return depth === 0 || Object.values(value).some((item) => isDeeper(item, depth - 1));
 }
 
-/** Strict: UTF-8, finite numbers, no lone surrogates, limited depth. What comes in can be sent out again. */
+/** Strict: UTF-8, finite numbers, no lone surrogates, limited depth. Every accepted value can be encoded again. */
 function decodeJson(body: Uint8Array, depth = JSON_DEPTH_MAX): Json {
   try {
     const value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body)) as Json;
     check(value, depth);
     return value;
   } catch (error) {
-    throw invalid(`the body is not acceptable JSON: ${(error as Error).message}`, "BODY_MALFORMED");
+    throw invalid(`the body is not valid JSON: ${(error as Error).message}`, "BODY_MALFORMED");
   }
 }
 
 function check(value: Json, depth: number): void {
   if (typeof value === "number" && !Number.isFinite(value)) throw new RangeError("a number is out of range");
-  if (typeof value === "string" && /\p{Surrogate}/u.test(value)) throw new RangeError("a text has half a character");
+  if (typeof value === "string" && /\p{Surrogate}/u.test(value)) throw new RangeError("a string has a lone surrogate");
   if (typeof value !== "object" || value === null) return;
   if (depth === 0) throw new RangeError(`nested deeper than ${JSON_DEPTH_MAX}`);
   if (Array.isArray(value)) {
@@ -137,7 +138,7 @@ function check(value: Json, depth: number): void {
   }
 }
 
-/** Numbers are taken as they are written: JavaScript would round large ones, and read 1e3 and 1.0 as whole. */
+/** Keeps numbers as written: JavaScript would round large ones and read 1e3 and 1.0 as integers. */
 function contextPairs(context: Json | undefined, text: string): Pair[] {
   if (context === undefined || context === null) return [];
   if (!isObject(context)) throw metadata.malformed("the context is not an object");
@@ -151,7 +152,7 @@ function contextPairs(context: Json | undefined, text: string): Pair[] {
     } else if (metadata.NUMBERS.has(key) ? typeof value === "number" : typeof value === "string") {
       pairs.push([key, typeof value === "string" ? value : written]);
     } else {
-      throw metadata.malformed(`${name} is not ${metadata.NUMBERS.has(key) ? "a whole number" : "a text"}`);
+      throw metadata.malformed(`${name} is not ${metadata.NUMBERS.has(key) ? "an integer" : "a string"}`);
     }
   }
   return pairs;

@@ -1,6 +1,6 @@
-// The table of work: who has claimed it until when, and the answer once it is finished.
+// The table of work: its claim and when that expires, then the stored result once the work is finished.
 //
-// SQL only: the rules about what to do with a row are in receive.ts.
+// SQL only: the rules that use the rows are in receive.ts.
 
 import type { Row, Transaction } from "./sqlite.js";
 
@@ -21,17 +21,17 @@ CREATE TABLE IF NOT EXISTS work (
 CREATE INDEX IF NOT EXISTS work_finished_at ON work (finished_at);
 `;
 
-/** What makes two deliveries the same work: execution id, activity, idempotency key. */
+/** Identifies the work: attempts with equal execution id, activity and idempotency key are duplicates. */
 export type Identity = readonly [executionId: string, activity: string, idempotencyKey: string];
 
-/** The right to finish the work. `number` tells two claims of the same incarnation apart. */
+/** The right to finish the work. `number` distinguishes claims of the same incarnation. */
 export interface Claim {
   readonly incarnation: number;
   readonly number: number;
   readonly expiresAt: number;
 }
 
-/** `body` is the JSON text of the output, whatever wire it went over, or the body of the failure. */
+/** A stored result. `body` is the JSON text of the output, independent of the wire, or the body of the failure. */
 export interface Finished {
   readonly status: number;
   readonly body: Buffer;
@@ -48,8 +48,8 @@ export function find(tx: Transaction, identity: Identity): Found {
   return row["finished_at"] === null ? { claim: readClaim(row) } : { finished: readFinished(row) };
 }
 
-/** Takes the work, over a void claim if there is one. */
-export function take(tx: Transaction, identity: Identity, claim: Claim): void {
+/** Claims the work, replacing a void claim if there is one. */
+export function claim(tx: Transaction, identity: Identity, claim: Claim): void {
   tx.run(
     `INSERT INTO work (execution_id, activity, idempotency_key, incarnation, claim, expires_at)
      VALUES (?, ?, ?, ?, ?, ?)
@@ -90,7 +90,7 @@ export interface Sweep {
   readonly limit: number;
 }
 
-/** Deletes up to `limit` records that are old enough, and up to `limit` void claims nobody came back for. */
+/** Deletes up to `limit` records past their retention, and up to `limit` void claims that no attempt replaced. */
 export function sweep(tx: Transaction, { finishedBefore, incarnation, now, limit }: Sweep): number {
   const old = "SELECT id FROM work WHERE finished_at <= ? ORDER BY finished_at LIMIT ?";
   const gone = "SELECT id FROM work WHERE finished_at IS NULL AND (incarnation <> ? OR expires_at <= ?) LIMIT ?";
