@@ -20,6 +20,7 @@ use abide_dispatch::remote::{
 use abide_dispatch::{
     ActivityTransport, AttemptResult, CallAttempt, EgressGuard, EgressGuardConfig, LocalActivities, Metadata,
 };
+use abide_ids::Timestamp;
 use serde_json::json;
 
 /// The allocator of the binary.
@@ -138,8 +139,8 @@ fn call() -> CallAttempt {
             execution_id: format!("{id}:1"),
             idempotency_key: "97a03e98".repeat(8),
             retry_attempt: 0,
-            deadline_epoch_ms: None,
-            dispatched_at_epoch_ms: 1_790_000_000_000,
+            deadline: None,
+            dispatched_at: Timestamp(1_790_000_000_000),
             parent_item_id: None,
         },
         attempt_timeout_ms: 10_000,

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use abide_dispatch::Metadata;
+use abide_ids::{Duration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::http_client::ReceiverClient;
@@ -15,14 +16,14 @@ use crate::violation::{CheckFailure, CheckResult};
 use crate::{ConformOptions, WireFormat};
 
 /// Distance of deadlines from now: no two clocks differ that much.
-const DEADLINE_DISTANCE_MS: i64 = 3_600_000;
+const DEADLINE_DISTANCE: Duration = Duration::hours(1);
 
 pub(crate) struct Harness {
     client: ReceiverClient,
     pub(crate) transport: WireFormat,
     activity: String,
     unique_prefix: String,
-    now: i64,
+    now: Timestamp,
     works_created: AtomicU64,
 }
 
@@ -75,7 +76,7 @@ impl Harness {
             transport: options.transport,
             activity: options.activity.clone(),
             unique_prefix: options.unique_prefix.clone(),
-            now: options.now_epoch_ms,
+            now: options.now,
             works_created: AtomicU64::new(0),
         }
     }
@@ -88,19 +89,19 @@ impl Harness {
             execution_id,
             idempotency_key: format!("key-{number}"),
             retry_attempt: 0,
-            deadline_epoch_ms: Some(self.future_deadline()),
-            dispatched_at_epoch_ms: self.now,
+            deadline: Some(self.future_deadline()),
+            dispatched_at: self.now,
             parent_item_id: None,
         };
         TestWork { metadata, tag: format!("conform-{}-{number}", self.unique_prefix) }
     }
 
-    pub(crate) fn past_deadline(&self) -> i64 {
-        self.now.saturating_sub(DEADLINE_DISTANCE_MS).max(0)
+    pub(crate) fn past_deadline(&self) -> Timestamp {
+        self.now.minus(DEADLINE_DISTANCE).max(Timestamp(0))
     }
 
-    pub(crate) fn future_deadline(&self) -> i64 {
-        self.now.saturating_add(DEADLINE_DISTANCE_MS)
+    pub(crate) fn future_deadline(&self) -> Timestamp {
+        self.now.plus(DEADLINE_DISTANCE)
     }
 
     /// Sends one request. The check is skipped if the wire cannot express it.

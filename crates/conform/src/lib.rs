@@ -30,6 +30,8 @@ pub use report::{CheckReport, CheckVerdict, ConformReport, run};
 use std::fmt;
 use std::time::Duration;
 
+use abide_ids::Timestamp;
+
 /// The receiver to check, and how to check it.
 #[derive(Clone)]
 pub struct ConformOptions {
@@ -47,7 +49,7 @@ pub struct ConformOptions {
     /// Unique to this run of the checks: prefix of execution ids and counter tags. Letters, digits and dashes.
     pub unique_prefix: String,
     /// The current time. Deadlines are an hour away from it, so it need not be exact.
-    pub now_epoch_ms: i64,
+    pub now: Timestamp,
 }
 
 impl fmt::Debug for ConformOptions {

@@ -7,6 +7,7 @@ mod decode;
 
 use std::borrow::Cow;
 
+use abide_ids::Timestamp;
 pub use decode::{MetadataError, VALUE_BYTES_MAX};
 
 /// Set at ingress, never changed afterwards.
@@ -31,8 +32,8 @@ pub struct Metadata {
     pub execution_id: String,
     pub idempotency_key: String,
     pub retry_attempt: u32,
-    pub deadline_epoch_ms: Option<i64>,
-    pub dispatched_at_epoch_ms: i64,
+    pub deadline: Option<Timestamp>,
+    pub dispatched_at: Timestamp,
     pub parent_item_id: Option<String>,
 }
 
@@ -47,8 +48,8 @@ impl Metadata {
             (EXECUTION_ID, Some(Cow::Borrowed(self.execution_id.as_str()))),
             (IDEMPOTENCY_KEY, Some(Cow::Borrowed(self.idempotency_key.as_str()))),
             (RETRY_ATTEMPT, Some(Cow::Owned(self.retry_attempt.to_string()))),
-            (DEADLINE, self.deadline_epoch_ms.map(|deadline| Cow::Owned(deadline.to_string()))),
-            (DISPATCHED_AT, Some(Cow::Owned(self.dispatched_at_epoch_ms.to_string()))),
+            (DEADLINE, self.deadline.map(|deadline| Cow::Owned(deadline.0.to_string()))),
+            (DISPATCHED_AT, Some(Cow::Owned(self.dispatched_at.0.to_string()))),
             (PARENT_ITEM_ID, self.parent_item_id.as_deref().map(Cow::Borrowed)),
         ];
         let present = pairs.into_iter().filter_map(|(key, value)| Some((key, value?)));
@@ -66,8 +67,8 @@ pub(crate) mod tests {
             execution_id: "device-7/1".to_owned(),
             idempotency_key: "97a03e98".to_owned(),
             retry_attempt: 0,
-            deadline_epoch_ms: Some(20_000),
-            dispatched_at_epoch_ms: 10_000,
+            deadline: Some(Timestamp(20_000)),
+            dispatched_at: Timestamp(10_000),
             parent_item_id: Some("item-3".to_owned()),
         }
     }
@@ -90,12 +91,8 @@ pub(crate) mod tests {
 
     #[test]
     fn absent_and_blank_values_are_not_encoded() {
-        let sparse = Metadata {
-            correlation_id: " ".to_owned(),
-            deadline_epoch_ms: None,
-            parent_item_id: None,
-            ..metadata()
-        };
+        let sparse =
+            Metadata { correlation_id: " ".to_owned(), deadline: None, parent_item_id: None, ..metadata() };
         let keys: Vec<&str> = sparse.encode().map(|(key, _)| key).collect();
         assert_eq!(keys, [EXECUTION_ID, IDEMPOTENCY_KEY, RETRY_ATTEMPT, DISPATCHED_AT]);
     }

@@ -52,11 +52,8 @@ impl CallAttempt {
 
     /// The time to the deadline of the call when the attempt is handed over, if there is a deadline.
     pub fn time_to_deadline(&self) -> Option<Duration> {
-        let left = self.metadata.deadline_epoch_ms?.saturating_sub(self.metadata.dispatched_at_epoch_ms);
-        Some(
-            Duration::from_millis(u64::try_from(left).unwrap_or(0))
-                .saturating_sub(self.elapsed_since_dispatch),
-        )
+        let left = self.metadata.deadline?.since(self.metadata.dispatched_at);
+        Some(Duration::from_millis(left.0).saturating_sub(self.elapsed_since_dispatch))
     }
 }
 

@@ -126,6 +126,13 @@ impl Duration {
     }
 }
 
+impl From<std::time::Duration> for Duration {
+    /// Drops fractions of a millisecond; saturates instead of overflowing.
+    fn from(duration: std::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Display for Duration {
     /// Formats as ISO-8601 with days as the largest unit: `P2DT3H`, `PT0.250S`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

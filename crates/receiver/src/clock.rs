@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the current time in milliseconds since 1970-01-01T00:00:00Z.
+use abide_ids::Timestamp;
+
+/// Returns the current time.
 #[derive(Clone)]
-pub struct ReceiverClock(Arc<dyn Fn() -> i64 + Send + Sync>);
+pub struct ReceiverClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl ReceiverClock {
-    pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
@@ -21,17 +23,17 @@ impl ReceiverClock {
                 reason = "the program that builds the receiver chooses this clock"
             )]
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+            Timestamp(0).plus(since.into())
         })
     }
 
-    pub(crate) fn now_ms(&self) -> i64 {
+    pub(crate) fn now(&self) -> Timestamp {
         (self.0)()
     }
 }
 
 impl fmt::Debug for ReceiverClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReceiverClock({})", self.now_ms())
+        write!(f, "ReceiverClock({})", self.now())
     }
 }

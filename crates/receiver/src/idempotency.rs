@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_dispatch::RpcStatus;
+use abide_ids::Timestamp;
 use abide_store::rows::{
     Batch, BatchError, CommitOutcome, Key, Partition, PrivateRows, RowVersion, StoreError,
 };
@@ -53,7 +54,7 @@ pub(crate) enum WorkState {
 #[derive(Debug)]
 pub(crate) struct StaleClaim {
     version: RowVersion,
-    expiry_row_at: i64,
+    expiry_row_at: Timestamp,
 }
 
 /// A claim that this process holds.
@@ -70,9 +71,9 @@ pub(crate) struct HeldClaim {
 /// The times of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimTerms {
-    pub(crate) claim_expires_at: i64,
+    pub(crate) claim_expires_at: Timestamp,
     /// When the sweep first checks whether the record may be deleted.
-    pub(crate) expiry_row_at: i64,
+    pub(crate) expiry_row_at: Timestamp,
 }
 
 /// Why the state of a call cannot be read or changed.
@@ -124,7 +125,7 @@ impl<S: PrivateRows> IdempotencyRecords<S> {
     }
 
     /// Reads the state of a call.
-    pub(crate) async fn lookup(&self, work: WorkKey, now: i64) -> Result<WorkState, RecordError> {
+    pub(crate) async fn lookup(&self, work: WorkKey, now: Timestamp) -> Result<WorkState, RecordError> {
         let Some(row) = self.store.read(&self.partition, &rows::record_key(work)).await? else {
             return Ok(WorkState::Free(None));
         };
@@ -139,7 +140,7 @@ impl<S: PrivateRows> IdempotencyRecords<S> {
     }
 
     /// True if the claim is of this incarnation, has not expired, and its handler is running.
-    pub(crate) fn is_held(&self, claim: &Claim, now: i64) -> bool {
+    pub(crate) fn is_held(&self, claim: &Claim, now: Timestamp) -> bool {
         claim.incarnation == self.incarnation
             && now < claim.expires_at
             && self.active_claims.contains(claim.serial)
@@ -193,7 +194,7 @@ impl<S: PrivateRows> IdempotencyRecords<S> {
         claim: &HeldClaim,
         result: &Result<Bytes, RpcStatus>,
         writes: Vec<HandlerWrite>,
-        now: i64,
+        now: Timestamp,
     ) -> SettleOutcome {
         let record =
             IdempotencyRecord::Finished { finished_at: now, result: StoredResult::from_result(result) };

@@ -35,8 +35,3 @@ impl Default for ReceiverOptions {
         }
     }
 }
-
-/// A duration in milliseconds, the unit of all times here.
-pub(crate) fn as_millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}

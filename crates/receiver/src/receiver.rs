@@ -21,7 +21,7 @@ use crate::clock::ReceiverClock;
 use crate::handler::{DynHandler, HandlerFailure, HandlerFuture, HandlerInvocation, HandlerOutput};
 use crate::handler_rows::HandlerWrite;
 use crate::idempotency::{ClaimTerms, HeldClaim, IdempotencyRecords, SettleOutcome, WorkState};
-use crate::options::{ReceiverOptions, as_millis};
+use crate::options::ReceiverOptions;
 use crate::refusals;
 use crate::rows::{RECORD_OVERHEAD_BYTES, WorkKey};
 
@@ -114,7 +114,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
         match identify(request) {
             Err(response) => response,
             Ok((work, call)) => {
-                let result = match self.0.records.lookup(work, self.0.clock.now_ms()).await {
+                let result = match self.0.records.lookup(work, self.0.clock.now()).await {
                     Ok(WorkState::Finished(result)) => result,
                     Ok(WorkState::InProgress) => Err(refusals::in_progress()),
                     Ok(WorkState::Free(_)) => Err(refusals::work_unknown()),
@@ -134,31 +134,29 @@ impl<S: PrivateRows + 'static> Receiver<S> {
 
     async fn execute_once(&self, work: WorkKey, call: IdentifiedCall) -> Result<Bytes, RpcStatus> {
         for _ in 0..RACES_MAX {
-            let now = self.0.clock.now_ms();
+            let now = self.0.clock.now();
             let state = self.0.records.lookup(work, now).await;
             let stale = match state.map_err(|error| refusals::record_error(&error))? {
                 WorkState::Finished(result) => return result,
                 WorkState::InProgress => return Err(refusals::in_progress()),
                 WorkState::Free(stale) => stale,
             };
-            let deadline = call.metadata.deadline_epoch_ms;
+            let deadline = call.metadata.deadline;
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Err(refusals::deadline_expired());
             }
             let (handler, invocation) = self.prepare(&call)?;
             let permit = self.acquire_permit()?;
-            let handler_timeout = as_millis(self.0.options.handler_timeout);
+            let handler_timeout = self.0.options.handler_timeout.into();
             let terms = ClaimTerms {
-                claim_expires_at: deadline.unwrap_or_else(|| now.saturating_add(handler_timeout)),
+                claim_expires_at: deadline.unwrap_or_else(|| now.plus(handler_timeout)),
                 // Most handlers end within the handler timeout, so the sweep checks most records only once.
-                expiry_row_at: now
-                    .saturating_add(as_millis(self.0.options.retention))
-                    .saturating_add(handler_timeout),
+                expiry_row_at: now.plus(self.0.options.retention.into()).plus(handler_timeout),
             };
             let claim = self.0.records.claim(work, stale, terms).await;
             let Some(claim) = claim.map_err(|error| refusals::record_error(&error))? else { continue };
-            let left = u64::try_from(terms.claim_expires_at.saturating_sub(now)).unwrap_or(0);
-            let limit = Duration::from_millis(left).min(HANDLER_TIME_MAX);
+            let left = Duration::from_millis(terms.claim_expires_at.since(now).0);
+            let limit = left.min(HANDLER_TIME_MAX);
             let run = self.clone().run_handler(claim, handler.handle_boxed(invocation), limit, permit);
             // In its own task: a client that disconnects must not stop a handler whose effect may have happened.
             return tokio::spawn(run).await.unwrap_or_else(|_| Err(refusals::outcome_unknown()));
@@ -219,7 +217,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
         writes: Vec<HandlerWrite>,
     ) -> Result<Bytes, RpcStatus> {
         let records = &self.0.records;
-        match records.finish(claim, &result, writes, self.0.clock.now_ms()).await {
+        match records.finish(claim, &result, writes, self.0.clock.now()).await {
             SettleOutcome::Recorded => result,
             SettleOutcome::ClaimLost => Err(refusals::claim_lost()),
             SettleOutcome::WriteConflict => {
@@ -228,7 +226,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
             }
             SettleOutcome::Refused(error) => {
                 let refusal = Err(refusals::effect_refused(error.to_string()));
-                match records.finish(claim, &refusal, Vec::new(), self.0.clock.now_ms()).await {
+                match records.finish(claim, &refusal, Vec::new(), self.0.clock.now()).await {
                     SettleOutcome::Recorded => refusal,
                     other => Err(unknown_outcome(&other)),
                 }

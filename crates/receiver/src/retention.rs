@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
+use abide_ids::Timestamp;
 use abide_store::rows::{Batch, CommitOutcome, PrivateRows, Row, Scan, TolerantPage, scan_past_damage};
 
 use crate::idempotency::RecordError;
-use crate::options::as_millis;
 use crate::receiver::Receiver;
 use crate::rows::{self, IdempotencyRecord, WorkKey};
 
@@ -31,7 +31,7 @@ enum ExpiryAction {
     /// Delete both; `None` if there is no record to delete.
     Delete(Option<Row>),
     /// Move the expiry row to this time.
-    Postpone(i64),
+    Postpone(Timestamp),
     Keep,
 }
 
@@ -52,7 +52,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
 
     /// Deletes a bounded number of results that have been kept long enough, and of claims that are no longer held.
     pub async fn sweep(&self) -> Result<SweepSummary, SweepError> {
-        let now = self.0.clock.now_ms();
+        let now = self.0.clock.now();
         let records = &self.0.records;
         // Each record takes at most two rows of a commit.
         let rows_max = SWEEP_RECORDS_MAX.min(records.store.capabilities().limits.commit_rows_max / 2);
@@ -98,7 +98,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
         }
     }
 
-    async fn expiry_action(&self, work: WorkKey, now: i64) -> Result<ExpiryAction, SweepError> {
+    async fn expiry_action(&self, work: WorkKey, now: Timestamp) -> Result<ExpiryAction, SweepError> {
         let records = &self.0.records;
         let row = match records
             .store
@@ -113,7 +113,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
         };
         Ok(match rows::decode(&row.value) {
             Some(IdempotencyRecord::Finished { finished_at, .. }) => {
-                let until = finished_at.saturating_add(as_millis(self.0.options.retention));
+                let until = finished_at.plus(self.0.options.retention.into());
                 if until <= now { ExpiryAction::Delete(Some(row)) } else { ExpiryAction::Postpone(until) }
             }
             Some(IdempotencyRecord::Claimed(claim)) if records.is_held(&claim, now) => ExpiryAction::Keep,

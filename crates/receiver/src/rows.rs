@@ -4,6 +4,7 @@
 //! file does not know when rows change.
 
 use abide_dispatch::{RpcCode, RpcStatus};
+use abide_ids::Timestamp;
 use abide_store::rows::Key;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -46,13 +47,13 @@ pub(crate) fn record_key(work: WorkKey) -> Key {
 }
 
 /// Key of the row that says when to check whether a record may be deleted.
-pub(crate) fn expiry_key(at: i64, work: WorkKey) -> Key {
-    Key::new([&[EXPIRY][..], &at.max(0).to_be_bytes(), &work.0].concat())
+pub(crate) fn expiry_key(at: Timestamp, work: WorkKey) -> Key {
+    Key::new([&[EXPIRY][..], &at.0.max(0).to_be_bytes(), &work.0].concat())
 }
 
 /// End of the range of expiry rows up to and including this time.
-pub(crate) fn expiries_end(at: i64) -> Key {
-    Key::new([&[EXPIRY][..], &at.max(0).saturating_add(1).to_be_bytes()].concat())
+pub(crate) fn expiries_end(at: Timestamp) -> Key {
+    Key::new([&[EXPIRY][..], &at.0.max(0).saturating_add(1).to_be_bytes()].concat())
 }
 
 /// Start of the range of expiry rows.
@@ -83,8 +84,7 @@ pub(crate) enum IdempotencyRecord {
     /// An attempt is running, or was when its process ended.
     Claimed(Claim),
     Finished {
-        /// In milliseconds since 1970-01-01T00:00:00Z, as all times here.
-        finished_at: i64,
+        finished_at: Timestamp,
         /// Returned to every duplicate.
         result: StoredResult,
     },
@@ -97,9 +97,9 @@ pub(crate) struct Claim {
     pub(crate) incarnation: u64,
     /// Number of the claim within the incarnation.
     pub(crate) serial: u64,
-    pub(crate) expires_at: i64,
+    pub(crate) expires_at: Timestamp,
     /// The time in the key of the expiry row.
-    pub(crate) expiry_row_at: i64,
+    pub(crate) expiry_row_at: Timestamp,
 }
 
 /// The result that duplicates get. Stored by position: variants and fields may only be appended.
@@ -164,7 +164,8 @@ mod tests {
     /// Receivers keep these bytes for days: the format may only be extended.
     #[test]
     fn the_stored_bytes_of_records_do_not_change() {
-        let claim = Claim { incarnation: 3, serial: 300, expires_at: 5, expiry_row_at: 6 };
+        let claim =
+            Claim { incarnation: 3, serial: 300, expires_at: Timestamp(5), expiry_row_at: Timestamp(6) };
         let output = StoredResult::Output(b"{}".to_vec());
         let failed = StoredResult::Failed {
             code: 5,
@@ -174,9 +175,12 @@ mod tests {
         };
         for (record, bytes) in [
             (IdempotencyRecord::Claimed(claim), &[1, 0, 3, 172, 2, 10, 12][..]),
-            (IdempotencyRecord::Finished { finished_at: 7, result: output }, &[1, 1, 14, 0, 2, b'{', b'}']),
             (
-                IdempotencyRecord::Finished { finished_at: 7, result: failed },
+                IdempotencyRecord::Finished { finished_at: Timestamp(7), result: output },
+                &[1, 1, 14, 0, 2, b'{', b'}'],
+            ),
+            (
+                IdempotencyRecord::Finished { finished_at: Timestamp(7), result: failed },
                 &[1, 1, 14, 1, 10, 2, b'n', b'o', 1, 1, b'R', 0],
             ),
         ] {
@@ -206,9 +210,15 @@ mod tests {
     #[test]
     fn expiry_rows_sort_by_time_and_name_their_call() {
         let work = WorkKey::new("a/1", "charge", "k");
-        assert!(expiries_start() < expiry_key(0, work) && expiry_key(255, work) < expiry_key(256, work));
-        assert!(expiry_key(5, work) < expiries_end(5) && expiries_end(5) < expiry_key(6, work));
-        assert_eq!(work_of_expiry(&expiry_key(7, work)), Some(work));
+        assert!(
+            expiries_start() < expiry_key(Timestamp(0), work)
+                && expiry_key(Timestamp(255), work) < expiry_key(Timestamp(256), work)
+        );
+        assert!(
+            expiry_key(Timestamp(5), work) < expiries_end(Timestamp(5))
+                && expiries_end(Timestamp(5)) < expiry_key(Timestamp(6), work)
+        );
+        assert_eq!(work_of_expiry(&expiry_key(Timestamp(7), work)), Some(work));
         assert_eq!(work_of_expiry(&record_key(work)), None);
         assert_eq!(handler_key(&handler_row_key(b"mine")), Some(&b"mine"[..]));
         assert_eq!(handler_key(&record_key(work)), None);

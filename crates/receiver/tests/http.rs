@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use abide_dispatch::RpcStatus;
 use abide_dispatch::wire::{ENVELOPE, JSON, PROBE_HEADER, PROTOBUF, json, protobuf};
+use abide_ids::Timestamp;
 use abide_receiver::{
     HandlerInvocation, HandlerRegisterError, Receiver, ReceiverClock, ReceiverOpenError, ReceiverOptions,
 };
@@ -19,7 +20,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 async fn router() -> Router {
-    let builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 1_000));
+    let builder =
+        Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| Timestamp(1_000)));
     let echo = async |invocation: HandlerInvocation| {
         Ok::<_, RpcStatus>(json!([invocation.activity, invocation.input]))
     };
@@ -186,7 +188,8 @@ async fn a_body_that_does_not_arrive_is_rejected() {
 #[tokio::test]
 async fn handler_names_are_unique_and_valid() {
     let opened = async |names: &[&str]| {
-        let mut builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 0));
+        let mut builder =
+            Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| Timestamp(0)));
         for name in names {
             builder = builder.handler(name, async |_: HandlerInvocation| Ok::<_, RpcStatus>(Value::Null));
         }
@@ -202,7 +205,7 @@ async fn handler_names_are_unique_and_valid() {
         ));
     }
     let without_partition = ReceiverOptions { partition: String::new(), ..ReceiverOptions::default() };
-    let builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| 0))
+    let builder = Receiver::builder(Arc::new(MemoryStore::default()), ReceiverClock::new(|| Timestamp(0)))
         .options(without_partition);
     assert!(matches!(builder.open().await, Err(ReceiverOpenError::Partition(_))));
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use abide_dispatch::{Metadata, RpcCode, RpcStatus};
+use abide_ids::Timestamp;
 use abide_receiver::{
     ActivityRequest, ActivityResponse, HandlerInvocation, HandlerWrite, Receiver, ReceiverClock,
     ReceiverOptions, SweepSummary,
@@ -75,8 +76,8 @@ fn request(key: &str, input: &Value, deadline_epoch_ms: Option<i64>) -> Activity
         execution_id: "e/1".to_owned(),
         idempotency_key: key.to_owned(),
         retry_attempt: 0,
-        deadline_epoch_ms,
-        dispatched_at_epoch_ms: 0,
+        deadline: deadline_epoch_ms.map(Timestamp),
+        dispatched_at: Timestamp(0),
         parent_item_id: None,
     };
     let input = Some(input.to_string().into());
@@ -113,7 +114,7 @@ async fn open(
         }
     };
     let options = ReceiverOptions { handler_timeout: Duration::from_secs(60), ..ReceiverOptions::default() };
-    let clock = ReceiverClock::new(move || clock.load(Ordering::SeqCst));
+    let clock = ReceiverClock::new(move || Timestamp(clock.load(Ordering::SeqCst)));
     Receiver::builder(Arc::clone(store), clock).options(options).handler("work", work).open().await.unwrap()
 }
 

@@ -40,9 +40,9 @@ impl CrashPoint {
             Self::BeforeReply => "before-reply",
             Self::BeforeCall => "before-call",
             Self::AfterCall => "after-call",
-            Self::BeforeSend => "before-post",
+            Self::BeforeSend => "before-send",
             Self::AfterSend => "after-post",
-            Self::BeforeIndex => "before-feed",
+            Self::BeforeIndex => "before-index",
             Self::AfterIndex => "after-feed",
         }
     }

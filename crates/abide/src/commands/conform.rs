@@ -79,7 +79,7 @@ fn conform_setting(args: &Args) -> Result<ConformOptions, CliError> {
         exchange_timeout: args.timeout,
         total_timeout: args.within,
         unique_prefix: Uuid::now_v7().to_string(),
-        now_epoch_ms: time_format::now().as_millisecond(),
+        now: abide_ids::Timestamp(time_format::now().as_millisecond()),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use abide_dispatch::status::reason;
 use abide_dispatch::{Metadata, RpcCode};
+use abide_ids::Timestamp;
 
 use super::ContractCheck;
 use crate::harness::{Harness, TestWork};
@@ -35,12 +36,12 @@ pub(super) fn all() -> Vec<ContractCheck> {
     ]
 }
 
-fn with_deadline(work: &TestWork, deadline: i64) -> TestWork {
-    work.with_metadata(Metadata { deadline_epoch_ms: Some(deadline), ..work.metadata.clone() })
+fn with_deadline(work: &TestWork, deadline: Timestamp) -> TestWork {
+    work.with_metadata(Metadata { deadline: Some(deadline), ..work.metadata.clone() })
 }
 
 async fn expired(harness: &Harness) -> CheckResult {
-    for deadline in [harness.past_deadline(), 0] {
+    for deadline in [harness.past_deadline(), Timestamp(0)] {
         let work = harness.new_work();
         let response = harness.send(&with_deadline(&work, deadline).run_request()).await?;
         response.expect_failure(RpcCode::DeadlineExceeded, Some(reason::DEADLINE_EXPIRED))?;
@@ -60,13 +61,13 @@ async fn not_recorded(harness: &Harness) -> CheckResult {
 
 async fn absent(harness: &Harness) -> CheckResult {
     let work = harness.new_work();
-    let without_deadline = work.with_metadata(Metadata { deadline_epoch_ms: None, ..work.metadata.clone() });
+    let without_deadline = work.with_metadata(Metadata { deadline: None, ..work.metadata.clone() });
     harness.send(&without_deadline.run_request()).await?.expect_run_count(1)
 }
 
 async fn ahead(harness: &Harness) -> CheckResult {
     for (case, deadline) in
-        [("an hour ahead", harness.future_deadline()), ("the latest possible time", i64::MAX)]
+        [("an hour ahead", harness.future_deadline()), ("the latest possible time", Timestamp::MAX)]
     {
         let work = harness.new_work();
         // The handler waits briefly, so a receiver whose timers cannot reach that far fails here.

@@ -99,7 +99,7 @@ async fn disagreeing(harness: &Harness) -> CheckResult {
         ("the key", Metadata { idempotency_key: "another".to_owned(), ..metadata.clone() }),
         ("the execution id", Metadata { execution_id: "another/1".to_owned(), ..metadata.clone() }),
         ("the attempt", Metadata { retry_attempt: 7, ..metadata.clone() }),
-        ("the deadline", Metadata { deadline_epoch_ms: None, ..metadata.clone() }),
+        ("the deadline", Metadata { deadline: None, ..metadata.clone() }),
     ];
     for (case, headers) in others {
         let disagreeing = SentMetadata::Disagreeing(metadata.clone(), headers);

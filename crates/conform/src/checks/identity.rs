@@ -2,6 +2,7 @@
 
 use abide_dispatch::status::reason;
 use abide_dispatch::{Metadata, RpcCode};
+use abide_ids::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
@@ -82,13 +83,13 @@ async fn duplicate_attempt(harness: &Harness) -> CheckResult {
     let first = harness.send(&work.run_request()).await?;
     first.expect_run_count(1)?;
     let metadata = &work.metadata;
-    let later = metadata.dispatched_at_epoch_ms.saturating_add(1_000);
+    let later = metadata.dispatched_at.plus(Duration::seconds(1));
     let others = [
         ("retry attempt 1", Metadata { retry_attempt: 1, ..metadata.clone() }),
         ("the highest retry attempt", Metadata { retry_attempt: u32::MAX, ..metadata.clone() }),
-        ("a later dispatch time", Metadata { dispatched_at_epoch_ms: later, ..metadata.clone() }),
+        ("a later dispatch time", Metadata { dispatched_at: later, ..metadata.clone() }),
         ("another correlation id", Metadata { correlation_id: "another".to_owned(), ..metadata.clone() }),
-        ("no deadline", Metadata { deadline_epoch_ms: None, ..metadata.clone() }),
+        ("no deadline", Metadata { deadline: None, ..metadata.clone() }),
         ("a parent item", Metadata { parent_item_id: Some("item-7".to_owned()), ..metadata.clone() }),
     ];
     for (case, metadata) in others {

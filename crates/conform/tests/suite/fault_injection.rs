@@ -120,7 +120,7 @@ pub(crate) async fn inject(
             headers.insert(DEADLINE, HeaderValue::from_static("1"));
         }
         ReceiverFault::LooksAtDeadlinesFirst
-            if number(headers, DEADLINE).is_some_and(|at| at < crate::fixture::NOW) =>
+            if number(headers, DEADLINE).is_some_and(|at| at < crate::fixture::NOW.0) =>
         {
             headers.insert(IDEMPOTENCY_KEY, injector.unique_value());
         }
@@ -194,7 +194,7 @@ pub(crate) async fn inject(
     {
         return (*status, body.clone()).into_response();
     }
-    let is_late = number(headers, DEADLINE).is_some_and(|at| at < crate::fixture::NOW);
+    let is_late = number(headers, DEADLINE).is_some_and(|at| at < crate::fixture::NOW.0);
     if injector.mistake == ReceiverFault::RecordsDeadlines
         && let Some((status, body)) = injector.answers.lock().unwrap().get(&id)
     {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_conform::{ConformOptions, WireFormat};
+use abide_ids::Timestamp;
 use abide_receiver::conformance::{ConformanceHandler, NAME};
 use abide_receiver::{Receiver, ReceiverClock, ServeOptions};
 use abide_store::memory::MemoryStore;
@@ -15,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::fault_injection::{self, ReceiverFault};
 
-pub(crate) const NOW: i64 = 1_800_000_000_000;
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 /// Starts a receiver with this fault, and returns its URL.
 pub(crate) async fn serve_with_fault(fault: ReceiverFault) -> String {
@@ -74,6 +75,6 @@ pub(crate) fn options(url: &str, transport: WireFormat) -> ConformOptions {
         exchange_timeout: Duration::from_secs(10),
         total_timeout: Duration::from_secs(60),
         unique_prefix: "test".to_owned(),
-        now_epoch_ms: NOW,
+        now: NOW,
     }
 }

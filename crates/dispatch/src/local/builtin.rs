@@ -140,7 +140,7 @@ mod tests {
         activity: &str,
         input: &Value,
     ) -> Result<Value, CallFailure> {
-        let metadata = crate::Metadata { deadline_epoch_ms: None, ..metadata() };
+        let metadata = crate::Metadata { deadline: None, ..metadata() };
         let input = Arc::new(input.clone());
         let call = CallAttempt {
             activity: activity.to_owned(),

@@ -4,7 +4,7 @@
 
 use std::str::FromStr;
 
-use abide_ids::IdempotencyKey;
+use abide_ids::{IdempotencyKey, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -79,12 +79,11 @@ impl Metadata {
         let idempotency_key = decode_text(IDEMPOTENCY_KEY, idempotency_key)?;
         let retry_attempt = decode_number::<u32>(RETRY_ATTEMPT, retry_attempt, u64::from(u32::MAX))?;
         let epoch_ms_max = i64::MAX.cast_unsigned();
-        let deadline_epoch_ms = decode_number::<i64>(DEADLINE, deadline, epoch_ms_max)?;
+        let deadline = decode_number::<i64>(DEADLINE, deadline, epoch_ms_max)?;
         let dispatched_at = decode_number::<i64>(DISPATCHED_AT, dispatched_at, epoch_ms_max)?;
         let parent_item_id = decode_text(PARENT_ITEM_ID, parent_item_id)?;
         let texts = [correlation_id, execution_id, idempotency_key, parent_item_id];
-        let numbers_absent =
-            retry_attempt.is_none() && deadline_epoch_ms.is_none() && dispatched_at.is_none();
+        let numbers_absent = retry_attempt.is_none() && deadline.is_none() && dispatched_at.is_none();
         if numbers_absent && texts.iter().all(Option::is_none) {
             return Ok(None);
         }
@@ -95,8 +94,8 @@ impl Metadata {
             execution_id: execution_id.to_owned(),
             idempotency_key: idempotency_key.ok_or_else(|| missing(IDEMPOTENCY_KEY))?.to_owned(),
             retry_attempt: retry_attempt.unwrap_or(0),
-            deadline_epoch_ms,
-            dispatched_at_epoch_ms: dispatched_at.unwrap_or(0),
+            deadline: deadline.map(Timestamp),
+            dispatched_at: Timestamp(dispatched_at.unwrap_or(0)),
             parent_item_id: parent_item_id.map(str::to_owned),
         }))
     }
@@ -109,15 +108,15 @@ impl Metadata {
             "" => Ok(false),
             _ => decode_text(key, Some(value.as_bytes())).map(|text| text.is_some()),
         };
-        let epoch_ms = |key, epoch_ms: i64| match epoch_ms {
+        let epoch_ms = |key, time: Timestamp| match time.0 {
             0.. => Ok(()),
             _ => Err(MetadataError::NotANumber { key, max: i64::MAX.cast_unsigned() }),
         };
         text(CORRELATION_ID, &self.correlation_id)?;
         let has_execution_id = text(EXECUTION_ID, &self.execution_id)?;
         let has_key = text(IDEMPOTENCY_KEY, &self.idempotency_key)?;
-        self.deadline_epoch_ms.map_or(Ok(()), |deadline| epoch_ms(DEADLINE, deadline))?;
-        epoch_ms(DISPATCHED_AT, self.dispatched_at_epoch_ms)?;
+        self.deadline.map_or(Ok(()), |deadline| epoch_ms(DEADLINE, deadline))?;
+        epoch_ms(DISPATCHED_AT, self.dispatched_at)?;
         self.parent_item_id.as_deref().map_or(Ok(false), |id| text(PARENT_ITEM_ID, id))?;
         match (has_execution_id, has_key) {
             (true, true) => Ok(()),
@@ -139,8 +138,8 @@ impl Metadata {
             execution_id: String::new(),
             idempotency_key,
             retry_attempt: 0,
-            deadline_epoch_ms: None,
-            dispatched_at_epoch_ms: 0,
+            deadline: None,
+            dispatched_at: Timestamp(0),
             parent_item_id: None,
         }
     }

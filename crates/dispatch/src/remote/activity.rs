@@ -204,11 +204,9 @@ impl RemoteActivity {
             exchange::encode_request(wire, call, kind, left)?;
         let path = if kind == RequestKind::Probe { &self.probe_path } else { &self.invoke_path };
         // The call says when it was dispatched; since then it has waited for admission.
-        let elapsed_ms =
-            i64::try_from((call.elapsed_since_dispatch + begun.elapsed()).as_millis()).unwrap_or(i64::MAX);
-        let timestamp_ms = call.metadata.dispatched_at_epoch_ms.saturating_add(elapsed_ms);
-        let request =
-            SigningInput { method: "POST", path: path.as_str(), timestamp_ms, nonce: "", body: &body };
+        let elapsed = call.elapsed_since_dispatch + begun.elapsed();
+        let signed_at = call.metadata.dispatched_at.plus(elapsed.into());
+        let request = SigningInput { method: "POST", path: path.as_str(), signed_at, nonce: "", body: &body };
         if self.declaration.auth != AuthDeclaration::default() {
             let auth = &self.declaration.auth;
             let adding = Box::pin(request_signing::add_credentials(

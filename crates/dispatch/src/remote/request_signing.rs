@@ -8,6 +8,7 @@
 
 use std::fmt::Write;
 
+use abide_ids::Timestamp;
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -33,7 +34,7 @@ pub struct SigningInput<'s> {
     /// Path and query, as they are sent.
     pub path: &'s str,
     /// In epoch milliseconds.
-    pub timestamp_ms: i64,
+    pub signed_at: Timestamp,
     /// In hexadecimal digits.
     pub nonce: &'s str,
     /// The whole body.
@@ -43,9 +44,9 @@ pub struct SigningInput<'s> {
 impl SigningInput<'_> {
     /// The signature with this key. A receiver computes it again and compares in constant time.
     pub fn signature(&self, key: &[u8]) -> String {
-        let Self { method, path, timestamp_ms, nonce, body } = self;
+        let Self { method, path, signed_at: Timestamp(signed_at_ms), nonce, body } = self;
         let digest = hex(&Sha256::digest(body));
-        let text = format!("{method}\n{path}\n{timestamp_ms}\n{nonce}\n{digest}");
+        let text = format!("{method}\n{path}\n{signed_at_ms}\n{nonce}\n{digest}");
         // HMAC keys may have any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
         mac.update(text.as_bytes());
@@ -82,7 +83,7 @@ pub(super) async fn add_credentials(
         for (name, value) in [
             (SIGNATURE_HEADER, signed.signature(key.expose())),
             (SIGNATURE_KEY_ID_HEADER, hmac.key_id.clone()),
-            (SIGNATURE_TIMESTAMP_HEADER, request.timestamp_ms.to_string()),
+            (SIGNATURE_TIMESTAMP_HEADER, request.signed_at.0.to_string()),
             (SIGNATURE_NONCE_HEADER, nonce),
         ] {
             // All are printable: hexadecimal, decimal, and an id that was checked.
@@ -129,7 +130,7 @@ mod tests {
     const REQUEST: SigningInput<'static> = SigningInput {
         method: "POST",
         path: "/activities/charge?v=1",
-        timestamp_ms: 1_700_000_000_000,
+        signed_at: Timestamp(1_700_000_000_000),
         nonce: "",
         body: b"{}",
     };
@@ -145,7 +146,7 @@ mod tests {
         for other in [
             SigningInput { method: "PUT", ..signed },
             SigningInput { path: "/activities/charge", ..signed },
-            SigningInput { timestamp_ms: 1_700_000_000_001, ..signed },
+            SigningInput { signed_at: Timestamp(1_700_000_000_001), ..signed },
             SigningInput { nonce: "0", ..signed },
             SigningInput { body: b"{} ", ..signed },
         ] {
@@ -165,8 +166,13 @@ mod tests {
         let [method, path, timestamp, nonce, digest] = *text.lines().collect::<Vec<_>>() else {
             panic!("{text}")
         };
-        let signed =
-            SigningInput { method, path, timestamp_ms: timestamp.parse().unwrap(), nonce, body: b"{}" };
+        let signed = SigningInput {
+            method,
+            path,
+            signed_at: Timestamp(timestamp.parse().unwrap()),
+            nonce,
+            body: b"{}",
+        };
         assert_eq!(digest, hex(&Sha256::digest(signed.body)));
         assert_eq!(blocks.next().unwrap().trim_end(), signed.signature(b"k3y"));
         assert!(section.contains("`{}`") && section.contains("`k3y`"));

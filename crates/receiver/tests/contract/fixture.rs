@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_dispatch::{Metadata, RpcCode, RpcStatus};
+use abide_ids::Timestamp;
 use abide_receiver::conformance::{self, ConformanceHandler};
 use abide_receiver::{
     Handler, HandlerFailure, HandlerInvocation, HandlerOutput, HandlerRows, HandlerWrite, Receiver,
@@ -51,7 +52,9 @@ impl ContractFixture {
     pub(crate) async fn with(store: SlowStore, options: ReceiverOptions) -> Self {
         let store = Arc::new(store);
         let clock = Arc::new(AtomicI64::new(NOW));
-        let rows = Receiver::builder(Arc::clone(&store), ReceiverClock::new(|| 0)).handler_rows().unwrap();
+        let rows = Receiver::builder(Arc::clone(&store), ReceiverClock::new(|| Timestamp(0)))
+            .handler_rows()
+            .unwrap();
         let handler = ScriptedHandler {
             store: Arc::clone(&store),
             rows,
@@ -119,7 +122,7 @@ async fn open(
     options: ReceiverOptions,
 ) -> Receiver<SlowStore> {
     let now = Arc::clone(clock);
-    let clock = ReceiverClock::new(move || now.load(Ordering::SeqCst));
+    let clock = ReceiverClock::new(move || Timestamp(now.load(Ordering::SeqCst)));
     // A store with injected faults may fail at first.
     for _ in 0..100 {
         let builder = Receiver::builder(Arc::clone(store), clock.clone()).options(options.clone());
@@ -187,8 +190,8 @@ pub(crate) fn metadata(key: &str) -> Metadata {
         execution_id: "device-7/1".to_owned(),
         idempotency_key: key.to_owned(),
         retry_attempt: 0,
-        deadline_epoch_ms: None,
-        dispatched_at_epoch_ms: NOW - 10,
+        deadline: None,
+        dispatched_at: Timestamp(NOW - 10),
         parent_item_id: None,
     }
 }

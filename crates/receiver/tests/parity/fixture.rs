@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use abide_dispatch::IdempotencyKey;
+use abide_ids::Timestamp;
 use abide_receiver::{Receiver, ReceiverClock, ServeOptions, serve};
 use abide_runtime::placement::ShardCount;
 use abide_store::memory::MemoryStore;
@@ -161,7 +162,7 @@ pub(crate) fn now() -> i64 {
 
 fn clock(ahead: &Arc<AtomicI64>) -> ReceiverClock {
     let ahead = Arc::clone(ahead);
-    ReceiverClock::new(move || now() + ahead.load(Ordering::SeqCst))
+    ReceiverClock::new(move || Timestamp(now() + ahead.load(Ordering::SeqCst)))
 }
 
 async fn receiver(

@@ -265,8 +265,8 @@ mod tests {
             execution_id: "i:1".to_owned(),
             idempotency_key: number.to_string(),
             retry_attempt: 0,
-            deadline_epoch_ms: None,
-            dispatched_at_epoch_ms: 0,
+            deadline: None,
+            dispatched_at: abide_ids::Timestamp(0),
             parent_item_id: None,
         };
         let id = AttemptId {

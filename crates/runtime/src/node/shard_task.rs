@@ -201,8 +201,8 @@ impl<S: Store> ShardTask<S> {
         match effect {
             Effect::StartAttempt(id, mut call) => {
                 // The commit before the attempt took some time.
-                let since = self.clock.now().wall.0.saturating_sub(call.metadata.dispatched_at_epoch_ms);
-                call.elapsed_since_dispatch = Duration::from_millis(u64::try_from(since).unwrap_or(0));
+                let elapsed = self.clock.now().wall.since(call.metadata.dispatched_at);
+                call.elapsed_since_dispatch = Duration::from_millis(elapsed.0);
                 ready.extend(attempts.start(id, *call));
             }
             Effect::CancelAttempt(id) => attempts.cancel(&id),

@@ -243,8 +243,8 @@ fn outgoing_call(
         execution_id,
         idempotency_key: call.idempotency_key.to_string(),
         retry_attempt: row.attempt,
-        deadline_epoch_ms: row.deadline_at.map(|deadline| deadline.0),
-        dispatched_at_epoch_ms: now.0,
+        deadline: row.deadline_at,
+        dispatched_at: now,
         parent_item_id: row.parent_item_key.map(|key| key.to_string()),
     };
     let attempt_timeout_ms =

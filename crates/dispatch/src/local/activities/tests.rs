@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use abide_ids::Timestamp;
 use serde_json::json;
 
 use super::*;
@@ -96,7 +97,7 @@ async fn a_call_past_its_deadline_fails_permanently_and_is_not_run() {
         [(Some(9_999), 0), (Some(10_000), 0), (Some(i64::MIN), 0), (Some(10_001), 1), (None, 2)]
     {
         let mut call = call("a", json!(1));
-        call.metadata.deadline_epoch_ms = deadline;
+        call.metadata.deadline = deadline.map(Timestamp);
         let result = activities.run_attempt(call).await;
         assert_eq!(runs.load(Ordering::SeqCst), runs_after, "{deadline:?}");
         if let AttemptResult::Failed(failure) = result {
@@ -136,7 +137,7 @@ async fn an_attempt_does_not_outlive_its_call() {
     let mut activities = LocalActivities::default();
     activities.register(declared("slow"), |_| pending()).unwrap();
     let mut short = call("slow", json!(1));
-    short.metadata.deadline_epoch_ms = Some(short.metadata.dispatched_at_epoch_ms + 250);
+    short.metadata.deadline = Some(Timestamp(short.metadata.dispatched_at.0 + 250));
     let start = tokio::time::Instant::now();
     assert_eq!(failure(&activities, short).await.code, "AttemptTimeout");
     assert_eq!(start.elapsed().as_millis(), 250);
@@ -236,7 +237,7 @@ async fn a_call_that_waits_for_a_permit_until_its_deadline_is_not_run() {
     }
     let (activities, runs) = counting(declared("echo"));
     let mut call = call("echo", json!(1));
-    call.metadata.deadline_epoch_ms = Some(call.metadata.dispatched_at_epoch_ms + 2_000);
+    call.metadata.deadline = Some(Timestamp(call.metadata.dispatched_at.0 + 2_000));
     let AttemptResult::Failed(failure) = activities.run_attempt_with_permit(call, &SlowPermits).await else {
         panic!("it ran")
     };

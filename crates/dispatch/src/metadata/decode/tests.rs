@@ -21,8 +21,8 @@ fn absent_keys_have_their_default() {
         execution_id: "device-7/1".to_owned(),
         idempotency_key: "97a0".to_owned(),
         retry_attempt: 0,
-        deadline_epoch_ms: None,
-        dispatched_at_epoch_ms: 0,
+        deadline: None,
+        dispatched_at: Timestamp(0),
         parent_item_id: None,
     };
     assert_eq!(least, expected);
@@ -67,8 +67,9 @@ fn a_duplicate_key_is_rejected_even_if_both_values_are_equal() {
 #[test]
 fn only_plain_decimal_numbers_are_numbers() {
     let attempt = |value| with(RETRY_ATTEMPT, value).map(|metadata| metadata.unwrap().retry_attempt);
-    let deadline = |value| with(DEADLINE, value).map(|metadata| metadata.unwrap().deadline_epoch_ms);
-    let sent = |value| with(DISPATCHED_AT, value).map(|metadata| metadata.unwrap().dispatched_at_epoch_ms);
+    let deadline =
+        |value| with(DEADLINE, value).map(|metadata| metadata.unwrap().deadline.map(|deadline| deadline.0));
+    let sent = |value| with(DISPATCHED_AT, value).map(|metadata| metadata.unwrap().dispatched_at.0);
     assert_eq!((attempt("0"), attempt("4294967295"), attempt(" 7 ")), (Ok(0), Ok(u32::MAX), Ok(7)));
     assert_eq!((deadline("0"), deadline("9223372036854775807")), (Ok(Some(0)), Ok(Some(i64::MAX))));
     assert_eq!(sent("1700000000000"), Ok(1_700_000_000_000));
@@ -108,7 +109,7 @@ fn metadata_that_no_receiver_could_decode_is_rejected_before_it_is_sent() {
     assert_eq!(metadata().check(), Ok(()));
     let long = Metadata { execution_id: "ö".to_owned(), ..metadata() };
     assert_eq!(long.check(), Err(MetadataError::NotPrintable { key: EXECUTION_ID }));
-    let past = Metadata { deadline_epoch_ms: Some(-1), ..metadata() };
+    let past = Metadata { deadline: Some(Timestamp(-1)), ..metadata() };
     assert!(past.check().is_err());
     let blank = Metadata { execution_id: " ".to_owned(), ..metadata() };
     assert_eq!(blank.check(), Err(MetadataError::Missing { key: EXECUTION_ID }));
@@ -129,8 +130,8 @@ proptest! {
             execution_id: text(1),
             idempotency_key: text(2),
             retry_attempt,
-            deadline_epoch_ms,
-            dispatched_at_epoch_ms,
+            deadline: deadline_epoch_ms.map(Timestamp),
+            dispatched_at: Timestamp(dispatched_at_epoch_ms),
             parent_item_id: is_item.then(|| text(3)),
         };
         let pairs: Vec<_> = metadata.encode().collect();
@@ -159,7 +160,7 @@ proptest! {
         let parent_item_id = has_parent.then_some(parent);
         let sent = Metadata {
             correlation_id, execution_id, idempotency_key, retry_attempt: 1,
-            deadline_epoch_ms, dispatched_at_epoch_ms, parent_item_id,
+            deadline: deadline_epoch_ms.map(Timestamp), dispatched_at: Timestamp(dispatched_at_epoch_ms), parent_item_id,
         };
         let pairs: Vec<_> = sent.encode().collect();
         let read = Metadata::decode(pairs.iter().map(|(key, value)| (*key, value.as_bytes())));

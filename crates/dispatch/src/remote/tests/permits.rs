@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_ids::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -81,7 +82,7 @@ async fn calls_that_wait_for_their_rate_limit_take_no_permits_from_others() {
         let router = Arc::clone(&router);
         let permits = permits.clone();
         let mut call = call_of("paced");
-        call.metadata.deadline_epoch_ms = None;
+        call.metadata.deadline = None;
         paced.spawn(async move { router.run_attempt_with_permit(call, &permits).await });
     }
     assert_eq!(result(paced.join_next().await.unwrap().unwrap()), Ok(json!(1)), "the first starts at once");
@@ -117,8 +118,8 @@ async fn waiting_for_a_permit_counts_for_the_deadline_but_not_for_the_attempt() 
     for (deadline_epoch_ms, ended_ms) in [(None, 8_000), (Some(12_000), 2_000)] {
         let held = permits.acquire().await.unwrap();
         let mut call = CallAttempt { attempt_timeout_ms: 8_000, ..call_of("stuck") };
-        call.metadata.dispatched_at_epoch_ms = 0;
-        call.metadata.deadline_epoch_ms = deadline_epoch_ms;
+        call.metadata.dispatched_at = Timestamp(0);
+        call.metadata.deadline = deadline_epoch_ms.map(Timestamp);
         let router = Arc::clone(&router);
         let permits = permits.clone();
         let calling =
@@ -147,7 +148,7 @@ async fn a_burst_is_worked_off_without_using_up_attempts() {
     for _ in 0..8 {
         let router = Arc::clone(&router);
         let mut call = CallAttempt { attempt_timeout_ms: 8_000, ..call_of("stuck") };
-        call.metadata.deadline_epoch_ms = None;
+        call.metadata.deadline = None;
         calling.spawn(async move { result(router.run_attempt(call).await) });
     }
     while let Some(result) = calling.join_next().await {
@@ -169,8 +170,8 @@ async fn a_call_that_waits_until_its_deadline_is_not_sent() {
     let with_deadline = |activity: &str, waited| {
         let mut call =
             CallAttempt { elapsed_since_dispatch: Duration::from_millis(waited), ..call_of(activity) };
-        call.metadata.dispatched_at_epoch_ms = 0;
-        call.metadata.deadline_epoch_ms = Some(3_000);
+        call.metadata.dispatched_at = Timestamp(0);
+        call.metadata.deadline = Some(Timestamp(3_000));
         call
     };
     let permits = node_permits(1);

@@ -99,7 +99,7 @@ async fn an_activity_that_waits_for_its_own_rate_limit_holds_no_permit_of_its_ta
     for _ in 0..5 {
         let slow = Arc::clone(&slow);
         let mut call = call(json!(1));
-        call.metadata.deadline_epoch_ms = None;
+        call.metadata.deadline = None;
         waiting.spawn(async move { result(slow.run_attempt(call).await) });
     }
     assert_eq!(waiting.join_next().await.unwrap().unwrap(), Ok(json!(1)), "the first starts at once");

@@ -1,5 +1,6 @@
 //! The requests that each wire format sends over HTTP, and how it reads responses.
 
+use abide_ids::Timestamp;
 use hyper::Version;
 use serde_json::{Value, json};
 
@@ -208,7 +209,7 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
         assert_eq!(failure_summary(&failed), permanent("InputInvalid"), "{wire:?}: the size");
         let late = |left| {
             let mut call = call(json!("a"));
-            call.metadata.deadline_epoch_ms = Some(call.metadata.dispatched_at_epoch_ms + left);
+            call.metadata.deadline = Some(Timestamp(call.metadata.dispatched_at.0 + left));
             call
         };
         for left in [0, -1, -1_000_000] {
@@ -242,7 +243,7 @@ async fn an_attempt_ends_at_the_deadline_if_that_is_before_its_timeout() {
         let server = Server::silent().await;
         let remote = remote(wire, server.address);
         let mut call: CallAttempt = call(json!(1));
-        call.metadata.deadline_epoch_ms = Some(call.metadata.dispatched_at_epoch_ms + 5_000);
+        call.metadata.deadline = Some(Timestamp(call.metadata.dispatched_at.0 + 5_000));
         let begun = tokio::time::Instant::now();
         let pause_clock_once_sent = async {
             server.received(1).await;
@@ -279,13 +280,13 @@ async fn calls_are_signed_and_carry_their_token() {
             let signed = crate::remote::SigningInput {
                 method: &sent.method,
                 path: &sent.path,
-                timestamp_ms: sent.header("x-abide-signature-timestamp").parse().unwrap(),
+                signed_at: Timestamp(sent.header("x-abide-signature-timestamp").parse().unwrap()),
                 nonce: sent.header("x-abide-signature-nonce"),
                 body: &sent.body,
             };
             assert_eq!(sent.header("x-abide-signature"), signed.signature(b"k3y"), "{wire:?}");
             assert!(
-                (10_000..15_000).contains(&signed.timestamp_ms),
+                (10_000..15_000).contains(&signed.signed_at.0),
                 "the time of the dispatch, plus the wait for admission"
             );
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use abide_dispatch::Metadata;
+use abide_ids::Timestamp;
 use abide_receiver::ReceiverOptions;
 use abide_store::memory::BackendProfile;
 use serde_json::json;
@@ -65,7 +66,8 @@ pub(crate) async fn a_restart_voids_the_claims_of_the_dead_process(wire: Wire) {
 pub(crate) async fn an_expired_claim_may_be_taken_over_and_its_first_holder_records_nothing(wire: Wire) {
     for deadline in [None, Some(NOW + 1_000)] {
         let fixture = ContractFixture::new().await;
-        let with_deadline = |deadline_epoch_ms| Metadata { deadline_epoch_ms, ..metadata("k") };
+        let with_deadline =
+            |deadline: Option<i64>| Metadata { deadline: deadline.map(Timestamp), ..metadata("k") };
         let first = TestCall::new("work", &with_deadline(deadline), &json!({"do": "wait"}));
         let first = fixture.spawn_send(wire, &first);
         fixture.wait_for_waiting_handler().await;

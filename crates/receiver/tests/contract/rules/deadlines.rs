@@ -1,13 +1,14 @@
 //! Rules for deadlines: a deadline is absolute, and is checked once, before the handler runs.
 
 use abide_dispatch::Metadata;
+use abide_ids::Timestamp;
 use serde_json::json;
 
 use crate::fixture::{ContractFixture, NOW, metadata, work};
 use crate::wires::{TestCall, Wire};
 
 fn until(deadline: i64, action: &str) -> TestCall {
-    let metadata = Metadata { deadline_epoch_ms: Some(deadline), ..metadata("k") };
+    let metadata = Metadata { deadline: Some(Timestamp(deadline)), ..metadata("k") };
     TestCall::new("work", &metadata, &json!({"do": action}))
 }
 

@@ -1,6 +1,7 @@
 //! Rules for the identity of calls, and for what duplicates get.
 
 use abide_dispatch::Metadata;
+use abide_ids::Timestamp;
 use serde_json::{Value, json};
 
 use crate::fixture::{ContractFixture, metadata, work};
@@ -77,8 +78,8 @@ pub(crate) async fn all_seven_keys_reach_the_handler_as_they_were_sent(wire: Wir
     let all_keys = Metadata {
         correlation_id: "order 7 ~!".to_owned(),
         retry_attempt: 4_294_967_295,
-        deadline_epoch_ms: Some(i64::MAX),
-        dispatched_at_epoch_ms: 0,
+        deadline: Some(Timestamp::MAX),
+        dispatched_at: Timestamp(0),
         parent_item_id: Some("item-3".to_owned()),
         ..metadata("k")
     };

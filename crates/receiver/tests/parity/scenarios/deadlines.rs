@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_dispatch::Metadata;
 use abide_dispatch::call_journal::FinalReason;
+use abide_ids::Timestamp;
 use abide_runtime::run::CallState;
 use serde_json::{Value, json};
 
@@ -49,8 +50,8 @@ pub(crate) fn a_late_call_is_not_sent(over: ParityTransport) {
         execution_id: "a/1".to_owned(),
         idempotency_key: key,
         retry_attempt: 1,
-        deadline_epoch_ms: Some(at),
-        dispatched_at_epoch_ms: at,
+        deadline: Some(Timestamp(at)),
+        dispatched_at: Timestamp(at),
         parent_item_id: None,
     };
     let call = call_of(metadata, &json!({"step": "charge"}));
@@ -92,5 +93,5 @@ pub(crate) fn without_a_deadline_no_call_is_late(over: ParityTransport) {
     let requests = fixture.requests();
     assert_eq!(requests.len(), 1);
     assert!(!requests[0].has_deadline(), "{:?}", requests[0]);
-    assert_eq!(fixture.activity_log().handled()[0].deadline_epoch_ms, None);
+    assert_eq!(fixture.activity_log().handled()[0].deadline, None);
 }
