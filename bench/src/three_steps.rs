@@ -53,7 +53,10 @@ pub fn commits(run: u64) -> Vec<Rows> {
             let status = if number == 0 { RunStatus::Running } else { RunStatus::Completed };
             rows.push(instance_row(run, PageNumber(number + 1), status));
             let index_row = OutboxRow { created_at: NOW, message: public_row(run, number, status) };
-            rows.push((outbox::key(outbox::PUBLIC_INDEX_TARGET, run * 4 + number), Some(encode(&index_row))));
+            rows.push((
+                outbox::key(outbox::PUBLIC_INDEX_TARGET, abide_ids::Sequence(run * 4 + number)),
+                Some(encode(&index_row)),
+            ));
         }
         all.push(rows);
     }
@@ -67,7 +70,7 @@ pub fn batch(rows: Rows, expect: Option<RowVersion>, sequence: u64) -> Batch {
         fencing_token: 3,
         heartbeat: sequence,
         last_commit: CommitId(u128::from(sequence) << 64),
-        last_sequence: sequence,
+        last_sequence: abide_ids::Sequence(sequence),
     };
     let batch = Batch::fenced(heads::key(), expect, encode(&head));
     rows.into_iter().fold(batch, |batch, (key, value)| match value {

@@ -3,7 +3,9 @@
 use proptest::arbitrary::{Arbitrary, StrategyFor, any};
 use proptest::strategy::{Map, Strategy};
 
-use crate::{CommandId, Digest, IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Timestamp};
+use crate::{
+    CommandId, Digest, IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Sequence, Timestamp,
+};
 
 macro_rules! any_value_inside {
     ($($type:ident($inside:ty)),*) => {
@@ -25,6 +27,7 @@ any_value_inside!(
     KeyDigest(Digest),
     RunId(u64),
     RunNumber(u32),
+    Sequence(u64),
     Timestamp(i64),
     PageNumber(u64)
 );

@@ -12,5 +12,5 @@ pub mod time;
 
 pub use digest::{Digest, KeyDigest};
 pub use idempotency_key::IdempotencyKey;
-pub use run::{CommandId, PageNumber, RunId, RunNumber};
+pub use run::{CommandId, PageNumber, RunId, RunNumber, Sequence};
 pub use time::{Duration, TimeError, Timestamp};

@@ -22,6 +22,27 @@ impl fmt::Display for RunId {
     }
 }
 
+/// The number of a row or message within its shard, in the order the shard wrote them. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// Before the first one.
+    pub const ZERO: Self = Self(0);
+
+    /// The number after this one; saturates instead of overflowing.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The number of a run within its instance, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RunNumber(pub u32);

@@ -158,7 +158,7 @@ mod tests {
             fencing_token,
             heartbeat,
             last_commit: CommitId(1),
-            last_sequence: 0,
+            last_sequence: abide_ids::Sequence::ZERO,
         }
     }
 

@@ -15,63 +15,63 @@ use super::{ATTEMPTS_MAX, DefinitionError, Definitions, definition_key, is_outco
 /// The outcome of retiring a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RetireOutcome {
-    /// The version was retired, with this mark.
+    /// The version was retired at this time. The time identifies the retirement if it is to be reverted.
     New(Timestamp),
     /// The version was already retired.
     Already,
 }
 
 impl<S: PrivateRows> Definitions<S> {
-    /// Retires a version, which must not be the default: no new run picks it. Its live runs continue.
+    /// Retires a version, which must not be the default: no new run picks it. Runs are not touched.
     pub async fn retire(
         &self,
         id: &str,
         version: &Version,
         now: Timestamp,
     ) -> Result<RetireOutcome, DefinitionError> {
-        let (key, default) = (definition_key(id, version), default_versions::key(id));
-        let mut may_be_written = false;
+        let (key, default_key) = (definition_key(id, version), default_versions::key(id));
+        let mut outcome_unknown = false;
         for _ in 0..ATTEMPTS_MAX {
-            let Some((mut row, published)) = self.read::<DefinitionRow>(&key).await? else {
+            let Some((mut row, row_version)) = self.read::<DefinitionRow>(&key).await? else {
                 return Err(DefinitionError::NotFound { id: id.to_owned(), wanted: version.to_string() });
             };
             if let Some(at) = row.retired_at {
-                // After an unknown outcome the mark may be ours.
-                let is_ours = may_be_written && at == now;
+                // After an unknown outcome the retirement may be ours.
+                let is_ours = outcome_unknown && at == now;
                 return Ok(if is_ours { RetireOutcome::New(now) } else { RetireOutcome::Already });
             }
             row.retired_at = Some(now);
-            let mut batch = Batch::checked().replace(key.clone(), published, encode(&row));
+            let mut batch = Batch::checked().replace(key.clone(), row_version, encode(&row));
             // The default is written unchanged: it must not become this version in the meantime.
-            if let Some((stored, before)) = self.read::<DefaultVersionRow>(&default).await? {
+            if let Some((stored, default_version)) = self.read::<DefaultVersionRow>(&default_key).await? {
                 if stored.version == version.to_string() {
                     return Err(DefinitionError::IsDefault { id: id.to_owned(), version: version.clone() });
                 }
-                batch = batch.replace(default.clone(), before, encode(&stored));
+                batch = batch.replace(default_key.clone(), default_version, encode(&stored));
             }
             match self.store.commit(&self.partition, batch).await {
                 CommitOutcome::Committed(_) => return Ok(RetireOutcome::New(now)),
-                outcome => may_be_written |= is_outcome_unknown(outcome)?,
+                outcome => outcome_unknown |= is_outcome_unknown(outcome)?,
             }
         }
         Err(DefinitionError::Busy { id: id.to_owned() })
     }
 
-    /// Removes the mark of a retirement if it is this one: a version that another caller retired stays retired.
+    /// Reverts the retirement of this time: a version that another caller retired stays retired.
     pub async fn revert_retirement(
         &self,
         id: &str,
         version: &Version,
-        mark: Timestamp,
+        retired_at: Timestamp,
     ) -> Result<(), DefinitionError> {
         let key = definition_key(id, version);
         for _ in 0..ATTEMPTS_MAX {
-            let Some((mut row, published)) = self.read::<DefinitionRow>(&key).await? else { return Ok(()) };
-            if row.retired_at != Some(mark) {
+            let Some((mut row, row_version)) = self.read::<DefinitionRow>(&key).await? else { return Ok(()) };
+            if row.retired_at != Some(retired_at) {
                 return Ok(());
             }
             row.retired_at = None;
-            let batch = Batch::checked().replace(key.clone(), published, encode(&row));
+            let batch = Batch::checked().replace(key.clone(), row_version, encode(&row));
             match self.store.commit(&self.partition, batch).await {
                 CommitOutcome::Committed(_) => return Ok(()),
                 outcome => drop(is_outcome_unknown(outcome)?),

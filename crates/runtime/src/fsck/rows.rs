@@ -79,7 +79,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         if let Ok((target, number)) = outbox::read_key(&row.key)
             && target == outbox::PUBLIC_INDEX_TARGET
         {
-            self.index_pending.insert(RunId(number));
+            self.index_pending.insert(RunId(number.0));
         }
     }
 
@@ -180,13 +180,17 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
             }
         };
         let run = self.runs.get(&run_id);
-        let stored = run.and_then(|run| run.stored.as_ref());
-        let is_awaited = stored.is_some_and(|stored| stored.instance.awaits_command(call.command));
-        if !is_awaited && run.is_none_or(|run| run.stored.is_some()) {
+        let is_orphaned = match run.map(|run| &run.stored) {
+            None => true,
+            // The calls of an unreadable run are not known.
+            Some(None) => false,
+            Some(Some(stored)) => !stored.instance.awaits_command(call.command),
+        };
+        if is_orphaned {
             self.add_finding(
                 Some(&call.instance_id),
                 format!(
-                    "orphaned call #{} of activity {:?}, run {run_id}: the run does not wait for it",
+                    "orphaned call #{} of activity {:?}, run {run_id}: no run waits for it",
                     call.command, call.activity
                 ),
             );

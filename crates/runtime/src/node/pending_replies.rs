@@ -14,8 +14,8 @@ use crate::shard::{Shard, UnindexedRuns};
 pub(super) struct PendingReplies {
     last_id: u64,
     pub(super) senders: HashMap<RequestId, oneshot::Sender<ShardReply>>,
-    /// Clients that wait for the public table, each with the runs it waits for. Those are not known before the shard
-    /// works.
+    /// Clients that want a list with everything that is durable by now, each with the runs whose public rows it waits
+    /// for: `None` until the shard has recovered and knows them.
     pub(super) index_waiters: Vec<(Option<UnindexedRuns>, oneshot::Sender<()>)>,
 }
 
@@ -26,17 +26,17 @@ impl PendingReplies {
         RequestId(self.last_id)
     }
 
-    /// Replies to the clients for which the public table is now up to date.
+    /// Replies to the clients whose runs have all reached the public table. Runs that came later do not delay them.
     pub(super) fn reply_index_waiters(&mut self, shard: &Shard) {
         let waiters =
-            std::mem::take(&mut self.index_waiters).into_iter().filter(|(_, reply)| !reply.is_closed());
-        for (unindexed, reply) in waiters {
+            std::mem::take(&mut self.index_waiters).into_iter().filter(|(_, sender)| !sender.is_closed());
+        for (unindexed, sender) in waiters {
             let mut unindexed = unindexed.or_else(|| shard.unindexed_runs());
             if unindexed.as_mut().is_some_and(|unindexed| shard.has_indexed(unindexed)) {
                 // A client that has disconnected needs no reply.
-                let _ = reply.send(());
+                let _ = sender.send(());
             } else {
-                self.index_waiters.push((unindexed, reply));
+                self.index_waiters.push((unindexed, sender));
             }
         }
     }

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use abide_ids::Sequence;
 use abide_store::rows::{Batch, CommitOutcome, Key, RowVersion, Scan, ScanPage, StoreError};
 use abide_store::tables::inbound::{self, InboundRow};
 use abide_store::tables::inbound_watermarks::{self, InboundWatermarkRow};
@@ -30,7 +31,7 @@ pub(super) struct InboundReader {
     /// The next page of the last scan.
     next_page: Option<Scan>,
     /// The last number accepted from each source.
-    pub(super) watermarks: HashMap<String, u64>,
+    pub(super) watermarks: HashMap<String, Sequence>,
     /// Some watermarks cannot be read. Messages of a source without one are not accepted, because they might be
     /// duplicates.
     pub(super) watermarks_damaged: bool,
@@ -128,7 +129,7 @@ impl Shard {
             None if self.inbound.watermarks_damaged => {
                 return Err(format!("the watermark of {source} cannot be read"));
             }
-            None => 0,
+            None => Sequence::ZERO,
         };
         if number <= last && !fault_injected!(self, DuplicateMessage) {
             return Ok(());

@@ -8,9 +8,10 @@
 //!                             process_item ──> run_turns ──> retain the slot, or drop it
 //! ```
 //!
-//! It does not know what a request or a message does. An item that replaces the run waits until the messages before it
+//! It does not know what a request does. An item that replaces the run waits until the messages before it
 //! are consumed.
 
+use abide_ids::Sequence;
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message};
@@ -217,7 +218,10 @@ impl Shard {
         }
     }
 
-    fn apply_run_message(&mut self, run: &mut ResidentRun, sequence: u64, message: RunMessage) {
+    /// Hands a message from the inbox to the run it is addressed to. A message for an earlier run of the instance, or
+    /// from a run that is not its parent, is outdated: its row is deleted. Starts of children and session events never
+    /// come here.
+    fn apply_run_message(&mut self, run: &mut ResidentRun, inbox_sequence: Sequence, message: RunMessage) {
         let origin = run.instance.origin();
         let message = match message {
             RunMessage::ChildEnded { parent, message } if parent.run == origin.run => message,
@@ -227,21 +231,21 @@ impl Shard {
             RunMessage::Continue { run_id } if run_id == run.row.run_id => {
                 run.unfinished = true;
                 // One continuation row is enough.
-                if let Some(other) = run.continuation_row.replace(sequence).filter(|other| *other != sequence)
-                {
-                    self.commits.delete(inbox::key(other));
+                let previous = run.continuation_row.replace(inbox_sequence);
+                if let Some(previous) = previous.filter(|previous| *previous != inbox_sequence) {
+                    self.commits.delete(inbox::key(previous));
                 }
                 return;
             }
             _ => {
-                self.commits.delete(inbox::key(sequence));
+                self.commits.delete(inbox::key(inbox_sequence));
                 return;
             }
         };
-        run.push_message(QueuedMessage { message, source: MessageSource::Inbox(sequence) });
+        run.push_message(QueuedMessage { message, source: MessageSource::Inbox(inbox_sequence) });
     }
 
-    /// Drops an item that has no run, and deletes its row if it has one.
+    /// Drops an item whose run is gone or has been replaced, and deletes its row if it has one.
     fn discard(&mut self, item: WorkItem) {
         match item {
             WorkItem::Message { envelope, .. } => match envelope.source {

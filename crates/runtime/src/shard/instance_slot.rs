@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId};
+use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, Sequence};
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_store::tables::instances::{InstanceRow, RunStatus};
@@ -45,14 +45,14 @@ pub(super) struct InstanceSlot {
     /// A child run whose plan is being looked up.
     pub(super) pending_child: Option<PendingChild>,
     /// A session event that is to start a run whose plan is being looked up, with the sequence of its inbox row.
-    pub(super) pending_event: Option<(u64, Box<SessionEvent>)>,
+    pub(super) pending_event: Option<(Sequence, Box<SessionEvent>)>,
 }
 
 /// A child run that is to be started.
 #[derive(Debug)]
 pub(super) struct PendingChild {
     /// The sequence of its inbox row.
-    pub(super) inbox_sequence: u64,
+    pub(super) inbox_sequence: Sequence,
     /// The key of the parent's item that started it. Requests of older versions have none.
     pub(super) parent_item: Option<IdempotencyKey>,
     pub(super) start: ChildStart,
@@ -102,7 +102,7 @@ pub(super) enum WorkItem {
     },
     /// A run message, in the inbox of the shard under this sequence.
     RunMessage {
-        sequence: u64,
+        sequence: Sequence,
         message: RunMessage,
     },
     /// A call may need its next attempt.
@@ -232,9 +232,9 @@ pub(super) enum MessageSource {
     /// A timer: delete its row.
     Timer(TimerKey),
     /// The inbox: delete its row.
-    Inbox(u64),
+    Inbox(Sequence),
     /// The inbox, for a session event: delete its row, and dead-letter the event if the run refuses it.
-    SessionEvent(u64, Box<SessionEvent>),
+    SessionEvent(Sequence, Box<SessionEvent>),
 }
 
 /// The status of a run as its row stores it.

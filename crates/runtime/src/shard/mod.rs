@@ -56,7 +56,7 @@ mod view;
 
 use std::collections::{HashMap, VecDeque};
 
-use abide_ids::RunId;
+use abide_ids::{RunId, Sequence};
 use abide_store::rows::Scan;
 use abide_workflow::{InstanceId, Timestamp};
 
@@ -84,7 +84,7 @@ pub struct Shard {
     phase: OwnershipPhase,
     commits: CommitQueue,
     commits_sent: u64,
-    sequence: u64,
+    sequence: Sequence,
     slots: HashMap<InstanceId, InstanceSlot>,
     /// Work items queued in all slots, without those that recovery found and has not scheduled yet.
     queued_items: usize,
@@ -134,7 +134,7 @@ impl Shard {
             phase: OwnershipPhase::new(config.lease_times),
             commits: CommitQueue::new(config.store_limits),
             commits_sent: 0,
-            sequence: 0,
+            sequence: Sequence::ZERO,
             slots: HashMap::new(),
             queued_items: 0,
             local_messages: VecDeque::new(),
@@ -315,13 +315,18 @@ impl Shard {
         self.effects.push(Effect::Stopped(reason));
     }
 
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
+    fn next_sequence(&mut self) -> Sequence {
+        self.sequence = self.sequence.next();
         self.sequence
     }
 
     fn next_run_id(&mut self) -> RunId {
-        RunId(self.next_sequence())
+        RunId(self.next_sequence().0)
+    }
+
+    /// The number of the next state of a public row. Revisions grow with the sequence of the shard.
+    fn next_revision(&mut self) -> u64 {
+        self.next_sequence().0
     }
 
     fn reply(&mut self, request_id: RequestId, reply: ShardReply) {

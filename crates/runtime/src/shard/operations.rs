@@ -4,7 +4,7 @@
 //! The cost of an operation does not depend on the number of events: one row each for the entity, the event and the
 //! reply. The order of operations is kept in [`super::entities`].
 
-use abide_ids::{Duration, KeyDigest, Timestamp};
+use abide_ids::{Duration, KeyDigest, Sequence, Timestamp};
 use abide_store::tables::encode;
 use abide_store::tables::entities::{self, EntityRow};
 use abide_store::tables::entity_events::{self, EntityEventRow};
@@ -36,7 +36,7 @@ const OPERATION_BYTES: usize = 16 * 1024;
 pub(super) struct ReplyExpiry {
     batch: BatchNumber,
     at: Timestamp,
-    sequence: u64,
+    sequence: Sequence,
     replies: Vec<(String, KeyDigest)>,
 }
 
@@ -49,6 +49,8 @@ struct OperationChange {
 }
 
 impl Shard {
+    /// Runs the next operation of an entity whose row is loaded, and replies once all it wrote or saw is durable. A
+    /// repeated operation gets its stored reply.
     pub(super) fn run_operation(&mut self, slot: &mut EntitySlot, item: &QueuedOperation) {
         let request = &item.request;
         if let Some(reply) = self.stored_operation_reply(slot, item) {
@@ -130,7 +132,7 @@ impl Shard {
 
     fn new_entity(&mut self) -> EntityRow {
         EntityRow {
-            generation: self.next_sequence(),
+            generation: self.next_sequence().0,
             first_position: 0,
             next_position: 0,
             operation_count: 0,
@@ -219,7 +221,7 @@ impl Shard {
             self.commits.create(expiries::key(self.now.wall, sequence), encode(&ExpiryRow { target: what }));
             // A new generation makes the old events unreachable at once; the garbage collector deletes them later.
             if row.first_position == row.next_position {
-                row.generation = self.next_sequence();
+                row.generation = self.next_sequence().0;
             }
         }
         row.operation_count += 1;

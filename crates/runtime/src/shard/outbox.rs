@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use abide_ids::Sequence;
 use abide_store::rows::{Batch, CommitOutcome, Key};
 use abide_store::tables::encode;
 use abide_store::tables::inbound::{self, InboundRow};
@@ -38,7 +39,7 @@ struct TargetQueue {
 
 #[derive(Debug)]
 struct OutboxMessage {
-    number: u64,
+    number: Sequence,
     bytes: Vec<u8>,
     /// The batch with its outbox row.
     written_batch: BatchNumber,
@@ -49,7 +50,7 @@ const BATCH_MESSAGES_MAX: usize = 32;
 
 impl Outbox {
     /// Queues a message that a previous owner left.
-    pub(super) fn recover(&mut self, target: &str, number: u64, bytes: Vec<u8>) -> Result<(), String> {
+    pub(super) fn recover(&mut self, target: &str, number: Sequence, bytes: Vec<u8>) -> Result<(), String> {
         let shard = ShardId::of_partition(target).ok_or_else(|| format!("{target:?} is not a shard"))?;
         let queue = self.queues.entry(shard).or_default();
         queue.messages.push_back(OutboxMessage { number, bytes, written_batch: BatchNumber::NONE });
@@ -145,14 +146,14 @@ impl Shard {
         let now = self.now.mono;
         let Some(queue) = self.outbox.queues.get_mut(&target) else { return };
         let out = std::mem::take(&mut queue.in_flight);
-        let mut arrived: Vec<u64> = Vec::new();
+        let mut arrived: Vec<Sequence> = Vec::new();
         match outcome {
             CommitOutcome::Committed(_) => {
                 arrived.extend(queue.messages.iter().take(out).map(|message| message.number));
             }
             // The rows already exist: an earlier copy arrived after all.
             CommitOutcome::Conflict(keys) => {
-                let there = |number: u64| keys.contains(&inbound::key(&source, number));
+                let there = |number: Sequence| keys.contains(&inbound::key(&source, number));
                 let out = queue.messages.iter().take(out);
                 arrived.extend(out.map(|message| message.number).filter(|number| there(*number)));
             }

@@ -9,6 +9,7 @@
 //! It does not send commits ([`commit_pipeline`](super::commit_pipeline)) and does not decide when a lease has expired
 //! ([`crate::lease`]). A node acts as the owner only after the commit that acquires the shard is durable.
 
+use abide_ids::Sequence;
 use abide_store::rows::{Row, RowVersion, StoreError};
 use abide_store::tables::decode;
 use abide_store::tables::heads::HeadRow;
@@ -129,7 +130,7 @@ impl Shard {
         match watch.observe(head.as_ref(), self.config.exclusive || released, self.now.mono) {
             TakeoverDecision::Wait(at) => self.phase = OwnershipPhase::Watching(watch, Some(at)),
             TakeoverDecision::TakeOver { fencing_token } => {
-                self.sequence = head.as_ref().map_or(0, |head| head.last_sequence);
+                self.sequence = head.as_ref().map_or(Sequence::ZERO, |head| head.last_sequence);
                 let owned = OwnedHead {
                     fencing_token,
                     heartbeat: 0,

@@ -17,7 +17,7 @@ mod unindexed;
 
 use std::collections::{BTreeMap, HashMap};
 
-use abide_ids::RunId;
+use abide_ids::{RunId, Sequence};
 use abide_store::public::{PublicKey, PublicRow, PublicWrite, TableSchema};
 use abide_store::rows::Key;
 use abide_store::tables::dead_letters::{self, DeadLetterRow};
@@ -54,25 +54,25 @@ enum IndexMarker {
 /// Identifies a marker among the outbox rows: by the id of its run, or by a sequence number for a dead letter. The
 /// shard counts both with one sequence, so they never collide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct MarkerId(u64);
+pub(super) struct MarkerId(Sequence);
 
 impl MarkerId {
     pub(super) fn of_run(run_id: RunId) -> Self {
-        Self(run_id.0)
+        Self(Sequence(run_id.0))
     }
 
-    pub(super) fn of_dead_letter(number: u64) -> Self {
+    pub(super) fn of_dead_letter(number: Sequence) -> Self {
         Self(number)
     }
 
     /// The marker with this number in the key of its row.
-    pub(super) fn from_row(number: u64) -> Self {
+    pub(super) fn from_row(number: Sequence) -> Self {
         Self(number)
     }
 
     /// The run that the marker is for, if its content says that it is for one.
     fn run_id(self) -> RunId {
-        RunId(self.0)
+        RunId(self.0.0)
     }
 
     fn row_key(self) -> Key {
@@ -229,12 +229,12 @@ impl Shard {
     }
 
     /// Puts a dead letter into its public table. Its marker has a sequence number that is no run id.
-    pub(super) fn index_dead_letter(&mut self, number: u64, dead_letter: &DeadLetterRow) {
+    pub(super) fn index_dead_letter(&mut self, number: Sequence, dead_letter: &DeadLetterRow) {
         let marker = MarkerId::of_dead_letter(number);
         let row = dead_letter.to_public_row(1);
         self.write_index_marker(marker, &IndexMarker::DeadLetter(row.clone()));
         let write = PublicWrite::Put(row);
-        let revision = self.next_sequence();
+        let revision = self.next_revision();
         self.enqueue_index_write(
             marker,
             IndexWrite { table: &dead_letters::SCHEMA, write, revision, ended: None },
@@ -254,7 +254,7 @@ impl Shard {
         status: &str,
         error: Option<String>,
     ) -> PublicRow {
-        let revision = self.next_sequence();
+        let revision = self.next_revision();
         let public = public_instance(id, row, status, error).to_public_row(revision);
         let ended = EndedRun {
             instance_id: id.as_str().to_owned(),

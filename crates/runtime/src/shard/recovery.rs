@@ -4,6 +4,7 @@
 //! work, so a restart causes no stampede and takes no capacity from clients. Timers are not recovered here but read by
 //! [`timers`](super::timers). Requests wait until the scans are complete.
 
+use abide_ids::Sequence;
 use abide_store::rows::{Row, Scan, ScanPage, StoreError};
 use abide_store::tables::calls::{self, CallRow, NotBefore};
 use abide_store::tables::{decode, inbound_watermarks, inbox, outbox};
@@ -134,7 +135,13 @@ impl Shard {
     }
 
     /// Queues a recovered item in its slot, and schedules the slot to be processed at this time.
-    pub(super) fn schedule_recovered(&mut self, at: Timestamp, number: u64, id: InstanceId, item: WorkItem) {
+    pub(super) fn schedule_recovered(
+        &mut self,
+        at: Timestamp,
+        number: Sequence,
+        id: InstanceId,
+        item: WorkItem,
+    ) {
         let slot = self.slots.entry(id.clone()).or_insert_with(InstanceSlot::new);
         slot.queue.push_back(item);
         slot.recovered_items += 1;

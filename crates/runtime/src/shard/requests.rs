@@ -340,7 +340,7 @@ impl Shard {
         }
         self.commits.reserve(8, 64 * 1024);
         let instance_id = id.as_str().to_owned();
-        let revision = self.next_sequence();
+        let revision = self.next_revision();
         self.purge_earlier_run(&EndedRun { instance_id, run_id, run_number: Some(run), revision });
         self.commits.on_commit(OnCommit::Effect(Effect::Reply(request_id, ShardReply::Purged)));
     }

@@ -99,7 +99,7 @@ impl Shard {
             instance_id: id.as_str().to_owned(),
             run_id: row.run_id,
             run_number: Some(row.run_number),
-            revision: self.next_sequence(),
+            revision: self.next_revision(),
         };
         self.remove_public_row(&ended);
         self.schedule_run_gc(row.run_id);
@@ -113,7 +113,7 @@ impl Shard {
     /// Schedules the purge of all earlier runs of an instance with lower run ids than this.
     pub(super) fn purge_earlier_runs(&mut self, id: &InstanceId, before: RunId) {
         // A run that starts later may get the number of one of them, and needs a higher revision.
-        let revision = self.next_sequence();
+        let revision = self.next_revision();
         self.schedule_gc(ExpiryTarget::EarlierRuns {
             instance_id: id.as_str().to_owned(),
             before_run_id: before,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use abide_dispatch::call_journal::{CONSECUTIVE_UNANSWERED_MAX, FailedFinal, UnsettledCall};
-use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber};
+use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Sequence};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_store::tables::instances::InstanceRow;
@@ -39,7 +39,7 @@ pub(super) struct ResidentRun {
     /// The last turn was cut short: there is more to do even without a message.
     pub(super) unfinished: bool,
     /// The inbox row that records it.
-    pub(super) continuation_row: Option<u64>,
+    pub(super) continuation_row: Option<Sequence>,
     pub(super) last_page: PageNumber,
     /// Parts changed since the last fold, by name: the bytes, and the page that has them.
     pub(super) unfolded_parts: BTreeMap<Vec<u8>, (Option<Vec<u8>>, PageNumber)>,
@@ -122,7 +122,7 @@ pub(super) enum FirstTurnAction {
     /// Stores the reply under the idempotency key of the request that started the run.
     StoreReply(KeyDigest, IdempotencyRow),
     /// Deletes the message that asked for the run.
-    DeleteInboxRow(u64),
+    DeleteInboxRow(Sequence),
     /// Records the run that this one replaces as an earlier run of the instance.
     RecordReplacedRun {
         run_number: RunNumber,

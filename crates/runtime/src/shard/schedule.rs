@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use abide_ids::RunId;
+use abide_ids::{RunId, Sequence};
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
 use abide_workflow::{CommandId, InstanceId, Message, Timestamp};
 
@@ -36,7 +36,7 @@ pub(super) struct DueKey {
 pub(super) enum DueWork {
     /// An item that recovery found and queued in its slot. The number only tells such items apart.
     Recovered {
-        number: u64,
+        number: Sequence,
     },
     OfRun(RunId, RunWork),
 }
@@ -68,7 +68,7 @@ impl DueKey {
 
     /// The first key of a time.
     fn first_at(at: Timestamp) -> Self {
-        Self { at, work: DueWork::Recovered { number: 0 } }
+        Self { at, work: DueWork::Recovered { number: Sequence::ZERO } }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use abide_ids::Sequence;
 use abide_store::tables::dead_letters::{self, DeadLetterRow, DeadLetterStatus};
 use abide_store::tables::inbox;
 use abide_workflow::{InstanceId, Message, Plan, RunNumber, RunOrigin};
@@ -38,7 +39,7 @@ impl Shard {
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        sequence: u64,
+        sequence: Sequence,
         session_event: Box<SessionEvent>,
     ) {
         match &mut slot.state {
@@ -69,7 +70,7 @@ impl Shard {
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        sequence: u64,
+        sequence: Sequence,
         session_event: Box<SessionEvent>,
     ) {
         let range = session_event.version.as_deref().map(VersionReq::parse).transpose();
@@ -113,7 +114,7 @@ impl Shard {
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        sequence: u64,
+        sequence: Sequence,
         session_event: &SessionEvent,
         plan: Arc<Plan>,
     ) {
@@ -145,14 +146,24 @@ impl Shard {
     }
 
     /// As [`Self::dead_letter_event`], outside a turn, which would have reserved the space.
-    fn reserve_and_dead_letter_event(&mut self, sequence: u64, session_event: &SessionEvent, reason: &str) {
+    fn reserve_and_dead_letter_event(
+        &mut self,
+        sequence: Sequence,
+        session_event: &SessionEvent,
+        reason: &str,
+    ) {
         self.commits.reserve(DEAD_LETTER_ROWS, event_dead_letter_bytes(session_event));
         self.dead_letter_event(sequence, session_event, reason);
     }
 
     /// No run accepts the event: the commit that deletes its inbox row adds it to the dead-letter queue. It stays in
     /// the entity.
-    pub(super) fn dead_letter_event(&mut self, sequence: u64, session_event: &SessionEvent, reason: &str) {
+    pub(super) fn dead_letter_event(
+        &mut self,
+        sequence: Sequence,
+        session_event: &SessionEvent,
+        reason: &str,
+    ) {
         self.commits.delete(inbox::key(sequence));
         let now = self.now.wall;
         let dead_letter = DeadLetterRow {

@@ -213,8 +213,10 @@ impl Shard {
         }
     }
 
-    /// Brings the status in the instance row up to date, in the batch of the turn.
+    /// Writes the status if the turn changed it: into the instance row and the public row, in the batch of the turn. A
+    /// run that has ended leaves memory once that is durable.
     fn update_status(&mut self, run: &mut ResidentRun) {
+        // A planted fault: the run completes while a call is open.
         let early =
             fault_injected!(self, EarlyCompletion) && run.calls.len() == 1 && run.last_page > PageNumber(2);
         let status = row_status(if early { Status::Completed } else { run.instance.status() });
@@ -233,7 +235,7 @@ impl Shard {
         }
     }
 
-    /// Writes the instance row.
+    /// Writes the instance row with the time and the last page of now, without delay.
     pub(super) fn write_instance_row(&mut self, run: &mut ResidentRun) {
         run.row.last_page = run.last_page;
         run.row.updated_at = self.now.wall;

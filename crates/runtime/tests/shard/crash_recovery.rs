@@ -121,7 +121,8 @@ fn leave_message(harness: &ShardHarness, number: u64) {
         received_at: Timestamp(EPOCH_MS - 1),
         message: run_message::encode(&RunMessage::Continue { run_id: RunId(7) }),
     };
-    let batch = Batch::checked().create(inbox::key(1_000_000 + number), encode(&waiting));
+    let batch =
+        Batch::checked().create(inbox::key(abide_ids::Sequence(1_000_000 + number)), encode(&waiting));
     harness.store.commit_now(&harness.partition(), &batch);
 }
 

@@ -197,7 +197,8 @@ fn child_start(child: &str) -> AddressedMessage {
 fn arrive(harness: &ShardHarness, number: u64, child: &str) {
     let message = run_message::encode(&child_start(child));
     let arrival = InboundRow { instance_id: child.to_owned(), message, sent_at: Timestamp(0) };
-    let batch = Batch::checked().create(inbound::key("shard/9", number), encode(&arrival));
+    let batch =
+        Batch::checked().create(inbound::key("shard/9", abide_ids::Sequence(number)), encode(&arrival));
     let inbox = harness.shard.id().inbox().unwrap();
     assert!(matches!(harness.store.commit_now(&inbox, &batch), CommitOutcome::Committed(_)));
 }
@@ -210,7 +211,11 @@ fn messages_behind_one_that_cannot_be_read_are_accepted() {
         arrive(&harness, number, &format!("c-{number}"));
     }
     let inbox = harness.shard.id().inbox().unwrap();
-    harness.store.inject_damage(&inbox, inbound::key("shard/9", 2), inbound::key("shard/9", 3));
+    harness.store.inject_damage(
+        &inbox,
+        inbound::key("shard/9", abide_ids::Sequence(2)),
+        inbound::key("shard/9", abide_ids::Sequence(3)),
+    );
     harness.crash();
     harness.advance_clock(1_000);
     let begun: Vec<_> = (1..=5).filter(|number| harness.run(&format!("c-{number}")).is_some()).collect();
@@ -225,7 +230,7 @@ fn messages_behind_one_that_cannot_be_read_are_accepted() {
 fn nothing_is_accepted_from_a_source_whose_watermark_cannot_be_read() {
     let mut harness = ShardHarness::new();
     one(&harness);
-    let taken = InboundWatermarkRow { last_number: 4, updated_at: Timestamp(0) };
+    let taken = InboundWatermarkRow { last_number: abide_ids::Sequence(4), updated_at: Timestamp(0) };
     let batch = Batch::checked().create(inbound_watermarks::key("shard/9"), encode(&taken));
     harness.store.commit_now(&harness.partition(), &batch);
     garble(&harness, &inbound_watermarks::key("shard/9"));

@@ -189,7 +189,7 @@ fn a_child_requested_without_an_item_starts_and_its_calls_have_none() {
         message: RunMessage::LegacyStartChild(start),
     });
     let arrival = InboundRow { instance_id: "c".to_owned(), message, sent_at: Timestamp(0) };
-    let batch = Batch::checked().create(inbound::key("shard/9", 1), encode(&arrival));
+    let batch = Batch::checked().create(inbound::key("shard/9", abide_ids::Sequence(1)), encode(&arrival));
     let inbox = harness.shard.id().inbox().unwrap();
     assert!(matches!(harness.store.commit_now(&inbox, &batch), CommitOutcome::Committed(_)));
     harness.send_event(abide_runtime::Event::InboundHinted);

@@ -84,15 +84,15 @@ impl QueryParameters {
         timestamp.map(Some).ok_or_else(invalid)
     }
 
-    /// The requested statuses, separated by commas or in repeated parameters; empty means all.
+    /// The requested statuses, separated by commas or in repeated parameters. An empty list means no filter.
     pub(super) fn statuses(&self) -> Result<Vec<Status>, DurableError> {
         let names = self.values("runtimeStatus").flat_map(|value| value.split(','));
         let names = names.map(str::trim).filter(|name| !name.is_empty());
-        let status = |name: &str| {
+        let parse_status = |name: &str| {
             let known = STATUSES.iter().find(|status| status.to_string().eq_ignore_ascii_case(name));
             known.copied().ok_or_else(|| DurableError::invalid("runtimeStatus", "unknown status"))
         };
-        names.map(status).collect()
+        names.map(parse_status).collect()
     }
 }
 

@@ -19,17 +19,17 @@ impl BodyFields {
         }
     }
 
-    /// A field without any check; none if it is absent.
+    /// A field without any check; `None` if it is absent, but not if it is null.
     pub(crate) fn take_value(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name)
     }
 
-    /// A field, checked against its documentation; null means absent.
+    /// A field, checked against its OpenAPI declaration. Null means absent, also in a required field.
     pub(crate) fn take_checked(&mut self, field: &Field) -> Result<Option<Value>, ApiError> {
         let value = self.0.remove(field.name).filter(|value| !value.is_null());
         let Some(value) = value else {
-            let absent = || ApiError::invalid(pointer(field.name), "required");
-            return if field.required { Err(absent()) } else { Ok(None) };
+            let missing = || ApiError::invalid(pointer(field.name), "required");
+            return if field.required { Err(missing()) } else { Ok(None) };
         };
         field.check_json(&value).map_err(|message| ApiError::invalid(pointer(field.name), message))?;
         Ok(Some(value))

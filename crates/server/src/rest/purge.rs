@@ -66,32 +66,38 @@ struct PurgedJson {
     continuation_token: Option<String>,
 }
 
+/// Finds a page of candidates and has their shards purge them. If one fails, those before it are purged already.
 pub(super) async fn purge<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
+    // Filters are in the body; a query parameter would be ignored, and everything purged.
     let [] = request.raw_query([])?;
     let mut fields = BodyFields::from_body(request.json_body(app.limits().body_bytes_max).await?)?;
     let statuses = fields.take_checked(&STATUS)?;
     let workflow = fields.take_checked_text(&WORKFLOW)?;
-    let from = CREATED_FROM.parse_time(fields.take_checked_text(&CREATED_FROM)?.as_deref())?;
-    let until = CREATED_TO.parse_time(fields.take_checked_text(&CREATED_TO)?.as_deref())?;
+    let created_from = CREATED_FROM.parse_time(fields.take_checked_text(&CREATED_FROM)?.as_deref())?;
+    let created_to = CREATED_TO.parse_time(fields.take_checked_text(&CREATED_TO)?.as_deref())?;
     let dry_run = fields.take_checked(&DRY_RUN)?.is_some_and(|value| value == Value::Bool(true));
     let token = fields.take_checked_text(&TOKEN)?;
     fields.reject_unknown()?;
-    if statuses.is_none() && workflow.is_none() && from.is_none() && until.is_none() {
+    if statuses.is_none() && workflow.is_none() && created_from.is_none() && created_to.is_none() {
         return Err(ApiError::invalid(
             "",
             "at least one filter is required: without one, all ended runs would be purged",
         ));
     }
-    let mut query = PublicQuery { from, until, oldest_first: true, ..PublicQuery::default() };
+    let mut query =
+        PublicQuery { from: created_from, until: created_to, oldest_first: true, ..PublicQuery::default() };
     if let Some(workflow) = workflow {
         query = query.filter("Workflow", &workflow);
     }
     let statuses = statuses.map_or_else(|| ENDED_STATUSES.to_vec(), |given| requested_statuses(&given));
-    let found = find_candidates(app, &query, &statuses, token.as_deref()).await?;
-    let mut data =
-        PurgedJson { matched: found.runs.len(), purged: 0, continuation_token: found.continuation_token };
+    let candidates = find_candidates(app, &query, &statuses, token.as_deref()).await?;
+    let mut data = PurgedJson {
+        matched: candidates.runs.len(),
+        purged: 0,
+        continuation_token: candidates.continuation_token,
+    };
     if !dry_run {
-        data.purged = purge_runs(app, found.runs).await?;
+        data.purged = purge_runs(app, candidates.runs).await?;
     }
     Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }

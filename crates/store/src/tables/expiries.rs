@@ -4,7 +4,7 @@
 //! commit that deletes the last of its target, so no target is forgotten and a sweep can stop anywhere. This table does
 //! not know if the target may still be deleted: the sweeper checks the target's own row.
 
-use abide_ids::{Digest, KeyDigest, RunId, RunNumber, Timestamp};
+use abide_ids::{Digest, KeyDigest, RunId, RunNumber, Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow, public_instances};
@@ -111,14 +111,14 @@ impl TableRow for ExpiryRow {
 pub const DUE_AT_ONCE: Timestamp = Timestamp(0);
 
 /// The key of an expiry. The shard's sequence distinguishes expiries of the same time.
-pub fn key(at: Timestamp, sequence: u64) -> Key {
-    KeyWriter::new(TableId::Expiry).time(at).u64(sequence).key()
+pub fn key(at: Timestamp, sequence: Sequence) -> Key {
+    KeyWriter::new(TableId::Expiry).time(at).u64(sequence.0).key()
 }
 
 /// The time and the sequence in a key.
-pub fn read_key(key: &Key) -> Result<(Timestamp, u64), TableError> {
+pub fn read_key(key: &Key) -> Result<(Timestamp, Sequence), TableError> {
     let mut reader = KeyReader::new(TableId::Expiry, key)?;
-    let fields = (reader.time()?, reader.u64()?);
+    let fields = (reader.time()?, Sequence(reader.u64()?));
     reader.finish(fields)
 }
 
@@ -168,12 +168,12 @@ mod tests {
         }
 
         #[test]
-        fn expiries_sort_by_time(keys: Vec<(Timestamp, u64)>) {
+        fn expiries_sort_by_time(keys: Vec<(Timestamp, Sequence)>) {
             keys_round_trip_in_order(keys, |(at, sequence)| key(*at, *sequence), read_key);
         }
 
         #[test]
-        fn a_scan_holds_only_due_expiries(at in -3..4i64, sequence: u64, until in -3..4i64) {
+        fn a_scan_holds_only_due_expiries(at in -3..4i64, sequence: Sequence, until in -3..4i64) {
             let at = Timestamp(at);
             let until = Timestamp(until);
             let scan = due_before(until);

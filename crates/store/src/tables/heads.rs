@@ -4,6 +4,7 @@
 //! The rules of ownership are not known here. The version of the head fences all other rows of the partition. Its
 //! commit id tells whether a commit of unknown outcome was applied.
 
+use abide_ids::Sequence;
 use serde::{Deserialize, Serialize};
 
 use super::{KeyWriter, TableId, TableRow};
@@ -28,7 +29,7 @@ pub struct HeadRow {
     /// The commit that wrote this head.
     pub last_commit: CommitId,
     /// The last number given to a run, a message or an outbox row of this shard.
-    pub last_sequence: u64,
+    pub last_sequence: Sequence,
 }
 
 /// A released shard has an owner without a name in its row.
@@ -81,7 +82,7 @@ mod tests {
             fencing_token: 3,
             heartbeat: 4,
             last_commit: CommitId(5),
-            last_sequence: 6,
+            last_sequence: Sequence(6),
         };
         assert_eq!(postcard::to_stdvec(&head), postcard::to_stdvec(&("", numbers)));
         let head = HeadRow { owner: Some("n".to_owned()), ..head };
@@ -92,7 +93,7 @@ mod tests {
         #[test]
         fn a_head_round_trips(owner in prop::option::of(".{1,40}"), numbers: [u64; 3], commit: u128) {
             let [fencing_token, heartbeat, last_sequence] = numbers;
-            value_round_trips(&HeadRow { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence });
+            value_round_trips(&HeadRow { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence: Sequence(last_sequence) });
         }
     }
 }

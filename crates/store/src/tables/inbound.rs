@@ -5,7 +5,7 @@
 //! the same commit, and deletes them here afterwards. A row that is read again after a crash has a number that was
 //! already taken over. The content of a message is not known here.
 
-use abide_ids::Timestamp;
+use abide_ids::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
@@ -30,14 +30,14 @@ impl TableRow for InboundRow {
 }
 
 /// The key of a message. The source assigns the numbers: one for each message to this shard, increasing.
-pub fn key(source: &str, number: u64) -> Key {
-    KeyWriter::new(TableId::Inbound).text(source).u64(number).key()
+pub fn key(source: &str, number: Sequence) -> Key {
+    KeyWriter::new(TableId::Inbound).text(source).u64(number.0).key()
 }
 
 /// The source and the number in a key.
-pub fn read_key(key: &Key) -> Result<(String, u64), TableError> {
+pub fn read_key(key: &Key) -> Result<(String, Sequence), TableError> {
     let mut reader = KeyReader::new(TableId::Inbound, key)?;
-    let fields = (reader.text()?, reader.u64()?);
+    let fields = (reader.text()?, Sequence(reader.u64()?));
     reader.finish(fields)
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
         #[test]
         fn inbound_messages_sort_by_source_and_number(
-            keys in prop::collection::vec((".{0,8}", any::<u64>()), 1..8),
+            keys in prop::collection::vec((".{0,8}", any::<Sequence>()), 1..8),
         ) {
             keys_round_trip_in_order(keys, |(source, number)| key(source, *number), read_key);
         }

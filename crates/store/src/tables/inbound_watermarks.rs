@@ -4,7 +4,7 @@
 //! one number is enough to drop every repeat, however late it arrives: there is no window that could be too short. The
 //! messages are not known here; [`super::inbound`] has them until they are taken over.
 
-use abide_ids::Timestamp;
+use abide_ids::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
@@ -13,7 +13,7 @@ use crate::rows::{Key, Scan};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InboundWatermarkRow {
     /// The last number taken over; messages with this number or a lower one are repeats.
-    pub last_number: u64,
+    pub last_number: Sequence,
     /// When the last message was taken over. A node's sources are new in every
     /// incarnation, so rows of old incarnations are not needed any more.
     pub updated_at: Timestamp,
@@ -49,7 +49,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_watermark_round_trips(last_number: u64, updated_at: Timestamp) {
+        fn a_watermark_round_trips(last_number: Sequence, updated_at: Timestamp) {
             value_round_trips(&InboundWatermarkRow { last_number, updated_at });
         }
 

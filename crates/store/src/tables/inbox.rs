@@ -4,7 +4,7 @@
 //! neither can lose it. Rows are few: a message whose sender gets its reply only after the turn is durable needs none.
 //! The content of a message is not known here.
 
-use abide_ids::Timestamp;
+use abide_ids::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
@@ -28,14 +28,14 @@ impl TableRow for InboxRow {
 }
 
 /// The key of a message. Sequences grow within a shard.
-pub fn key(sequence: u64) -> Key {
-    KeyWriter::new(TableId::Inbox).u64(sequence).key()
+pub fn key(sequence: Sequence) -> Key {
+    KeyWriter::new(TableId::Inbox).u64(sequence.0).key()
 }
 
 /// The sequence in a key.
-pub fn read_key(key: &Key) -> Result<u64, TableError> {
+pub fn read_key(key: &Key) -> Result<Sequence, TableError> {
     let mut reader = KeyReader::new(TableId::Inbox, key)?;
-    let sequence = reader.u64()?;
+    let sequence = Sequence(reader.u64()?);
     reader.finish(sequence)
 }
 
@@ -57,7 +57,7 @@ mod tests {
         }
 
         #[test]
-        fn messages_sort_by_sequence(keys: Vec<u64>) {
+        fn messages_sort_by_sequence(keys: Vec<Sequence>) {
             keys_round_trip_in_order(keys, |sequence| key(*sequence), read_key);
         }
     }

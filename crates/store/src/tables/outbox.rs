@@ -4,7 +4,7 @@
 //! target and are never reused, so the target can drop repeats by the last number it took over. The content of a
 //! message is not known here.
 
-use abide_ids::Timestamp;
+use abide_ids::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{KeyReader, KeyWriter, TableError, TableId, TableRow};
@@ -30,14 +30,14 @@ impl TableRow for OutboxRow {
 }
 
 /// The key of a message to a target.
-pub fn key(target: &str, number: u64) -> Key {
-    KeyWriter::new(TableId::Outbox).text(target).u64(number).key()
+pub fn key(target: &str, number: Sequence) -> Key {
+    KeyWriter::new(TableId::Outbox).text(target).u64(number.0).key()
 }
 
 /// The target and the number in a key.
-pub fn read_key(key: &Key) -> Result<(String, u64), TableError> {
+pub fn read_key(key: &Key) -> Result<(String, Sequence), TableError> {
     let mut reader = KeyReader::new(TableId::Outbox, key)?;
-    let fields = (reader.text()?, reader.u64()?);
+    let fields = (reader.text()?, Sequence(reader.u64()?));
     reader.finish(fields)
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
         #[test]
         fn messages_sort_by_target_and_number(
-            keys in prop::collection::vec((".{0,8}", any::<u64>()), 1..8),
+            keys in prop::collection::vec((".{0,8}", any::<Sequence>()), 1..8),
         ) {
             keys_round_trip_in_order(keys, |(target, number)| key(target, *number), read_key);
         }

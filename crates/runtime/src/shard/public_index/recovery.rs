@@ -23,7 +23,7 @@ impl Shard {
         marker: MarkerId,
         message: &[u8],
     ) -> Result<(), String> {
-        let revision = self.next_sequence();
+        let revision = self.next_revision();
         match run_message::decode(message).map_err(|error| error.to_string())? {
             IndexMarker::Current(id) => {
                 let id = InstanceId::new(id).map_err(|error| error.to_string())?;
