@@ -10,7 +10,7 @@ use abide_ids::{IdempotencyKey, Timestamp};
 use abide_store::tables::calls::{AttemptEnd, CallRow, CallRowState, PastAttempt};
 use abide_store::tables::history_pages::{CallEnd, CallFailures, SettledCall};
 
-use super::run_state::AttemptOutcome;
+use super::attempt_outcome::AttemptOutcome;
 
 /// The record of a settled call, for the history page.
 #[derive(Debug)]

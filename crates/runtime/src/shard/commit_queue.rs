@@ -17,7 +17,7 @@ use abide_store::tables::heads::CommitId;
 use abide_store::tables::timers::TimerKey;
 use abide_workflow::InstanceId;
 
-use super::public_index::{IndexWrite, MarkerId};
+use super::index_change::{IndexWrite, MarkerId};
 use super::schedule::DueKey;
 use crate::event::Effect;
 use crate::lease::Monotonic;
@@ -111,15 +111,13 @@ pub(super) struct CommitQueue {
     open_number: BatchNumber,
     /// All batches up to this number are durable.
     pub(super) durable_batch: BatchNumber,
-    /// Rows written or deleted so far.
-    pub(super) rows_touched: u64,
 }
 
 /// Full batches above which no more turns are run.
 const FULL_BATCHES_MAX: usize = 2;
 /// Rows and bytes kept free in a batch for changes made outside turns, the head included.
-const ROWS_SPARE: usize = 8;
-const BYTES_SPARE: usize = 64 * 1024;
+pub(super) const ROWS_SPARE: usize = 8;
+pub(super) const BYTES_SPARE: usize = 64 * 1024;
 
 impl CommitQueue {
     pub(super) fn new(limits: StoreLimits) -> Self {
@@ -130,7 +128,6 @@ impl CommitQueue {
             in_flight: None,
             open_number: BatchNumber::NONE.next(),
             durable_batch: BatchNumber::NONE,
-            rows_touched: 0,
         }
     }
 
@@ -142,6 +139,11 @@ impl CommitQueue {
     /// Returns whether another turn may be run.
     pub(super) fn has_capacity(&self) -> bool {
         self.full_batches.len() < FULL_BATCHES_MAX
+    }
+
+    /// Returns whether the commit in flight waits for the head, to resolve its outcome.
+    pub(super) fn awaits_head(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|commit| commit.wait == CommitWait::Head)
     }
 
     /// Returns whether nothing is pending or in flight.
@@ -166,22 +168,6 @@ impl CommitQueue {
         }
     }
 
-    /// Returns whether a commit can hold this much, with nothing else in it.
-    pub(super) fn fits_in_commit(&self, rows: usize, bytes: usize) -> bool {
-        rows.saturating_add(ROWS_SPARE) <= self.limits.commit_rows_max
-            && bytes.saturating_add(BYTES_SPARE) <= self.limits.commit_bytes_max
-    }
-
-    /// Returns whether this much more fits into the open batch.
-    pub(super) fn fits_in_open_batch(&self, rows: usize, bytes: usize) -> bool {
-        self.fits_in_commit(rows + self.open_batch.rows.len(), bytes + self.open_batch.bytes)
-    }
-
-    /// Rows and bytes in the open batch.
-    pub(super) fn open_batch_size(&self) -> (usize, usize) {
-        (self.open_batch.rows.len(), self.open_batch.bytes)
-    }
-
     fn close_open_batch(&mut self) {
         self.full_batches.push_back(std::mem::take(&mut self.open_batch));
         self.open_number = self.open_number.next();
@@ -198,7 +184,6 @@ impl CommitQueue {
     }
 
     pub(super) fn delete(&mut self, key: Key) {
-        self.rows_touched += 1;
         if self.open_batch.rows.get(&key).is_some_and(|change| change.created_here) {
             if let Some(change) = self.open_batch.rows.remove(&key) {
                 self.open_batch.bytes -= key.as_bytes().len() + change.value.map_or(0, |value| value.len());
@@ -209,7 +194,6 @@ impl CommitQueue {
     }
 
     fn write(&mut self, key: Key, value: Option<Vec<u8>>, created_here: bool) {
-        self.rows_touched += 1;
         self.open_batch.bytes += key.as_bytes().len() + value.as_ref().map_or(0, Vec::len);
         // A row created in this batch stays so, however often it is written. A row deleted in this batch is in the
         // store.

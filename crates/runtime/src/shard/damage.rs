@@ -12,10 +12,17 @@ use abide_store::tables::instances::{self, InstanceRow, RunStatus};
 use abide_store::tables::{TableError, decode};
 use abide_workflow::InstanceId;
 
-use super::instance_slot::{InstanceSlot, SlotState, WorkItem, is_terminal};
-use super::{Shard, backoff, later};
+use super::component::{Component, ComponentReads};
+use super::context::Context;
+use super::run_status::is_terminal;
+use super::unit_of_work::{Step, Work};
+use super::work_item::WorkItem;
+use super::{backoff, later};
 use crate::event::{Effect, OperatorEvent, ScanPurpose};
 use crate::lease::Monotonic;
+
+/// Rows that a component could not read, with the reasons.
+pub(super) type UnreadableRows = Vec<(Key, String)>;
 
 /// The damage found so far, and the progress of the check of all runs.
 #[derive(Debug, Default)]
@@ -30,7 +37,7 @@ pub(super) struct DamageTracker {
     /// Runs of the last page that are not checked yet.
     checks_pending: usize,
     /// The scan failed and is repeated at this time.
-    pub(super) retry_at: Option<Monotonic>,
+    retry_at: Option<Monotonic>,
 }
 
 #[derive(Debug, Default)]
@@ -61,78 +68,90 @@ impl DamageTracker {
     }
 }
 
-impl Shard {
-    /// A scan skipped a place that cannot be read.
-    pub(super) fn on_damage(&mut self, purpose: ScanPurpose, damage: DamagedRange) {
-        if purpose == ScanPurpose::Watermarks {
-            self.inbound.watermarks_damaged = true;
-        }
-        if !self.damage.mark_reported(purpose, &damage) {
-            return;
-        }
-        self.notify(OperatorEvent::Unreadable { reason: format!("{purpose:?}: {damage}") });
-        if purpose == ScanPurpose::Timers {
-            self.damage.timer_ranges.push((damage.from, damage.until));
-        }
-        self.damage.check_wanted |= matches!(purpose, ScanPurpose::Timers | ScanPurpose::Calls);
-    }
-
-    /// A row cannot be decoded, or its content is impossible.
-    pub(super) fn on_unreadable_row(&mut self, purpose: ScanPurpose, key: &Key, reason: String) {
-        let only = || Bound::Included(key.clone());
-        self.on_damage(purpose, DamagedRange { from: only(), until: only(), reason });
-    }
-
+impl Component for DamageTracker {
     /// Checks all runs, page by page, if damage was found that may concern them.
-    pub(super) fn drive_damage_check(&mut self) {
-        if self.damage.retry_at.is_some_and(|at| at > self.now.mono) || self.damage.checks_pending > 0 {
+    fn drive(&mut self, work: &mut Work<'_>) {
+        let ctx = &mut *work.ctx;
+        if self.retry_at.is_some_and(|at| at > ctx.now.mono) || self.checks_pending > 0 {
             return;
         }
-        self.damage.retry_at = None;
-        let scan = match &mut self.damage.stage {
+        self.retry_at = None;
+        let scan = match &mut self.stage {
             DamageCheckStage::Checking(rest) => rest.take(),
             DamageCheckStage::Scanning => return,
             DamageCheckStage::Idle => None,
         };
         let scan = match scan {
-            None if std::mem::take(&mut self.damage.check_wanted) => {
-                Some(instances::all().limit(RUNS_PER_SLICE))
-            }
+            None if std::mem::take(&mut self.check_wanted) => Some(instances::all().limit(RUNS_PER_SLICE)),
             scan => scan,
         };
-        self.damage.stage = if scan.is_some() { DamageCheckStage::Scanning } else { DamageCheckStage::Idle };
-        self.effects.extend(scan.map(|scan| Effect::Scan(ScanPurpose::Instances, scan)));
+        self.stage = if scan.is_some() { DamageCheckStage::Scanning } else { DamageCheckStage::Idle };
+        ctx.effects.extend(scan.map(|scan| Effect::Scan(ScanPurpose::Instances, scan)));
     }
 
-    pub(super) fn on_instances_scanned(&mut self, result: Result<ScanPage, StoreError>) {
+    fn wake(&self) -> Option<Monotonic> {
+        self.retry_at
+    }
+
+    fn takes_scan(&self, purpose: ScanPurpose) -> bool {
+        purpose == ScanPurpose::Instances
+    }
+
+    fn on_scanned(
+        &mut self,
+        work: &mut Work<'_>,
+        _reads: &ComponentReads<'_>,
+        _purpose: ScanPurpose,
+        result: Result<ScanPage, StoreError>,
+    ) {
         let Ok(page) = result else {
-            self.damage.stage = DamageCheckStage::Idle;
-            self.damage.check_wanted = true;
-            self.damage.retry_at = Some(later(self.now.mono, backoff(4)));
+            self.stage = DamageCheckStage::Idle;
+            self.check_wanted = true;
+            self.retry_at = Some(later(work.ctx.now.mono, backoff(4)));
             return;
         };
-        self.damage.stage = DamageCheckStage::Checking(page.next);
+        self.stage = DamageCheckStage::Checking(page.next);
         for row in page.rows {
             match live_instance(&row.key, &row.value) {
                 Ok(Some(id)) => {
-                    self.damage.checks_pending += 1;
-                    self.enqueue(&id, WorkItem::CheckDamage);
+                    self.checks_pending += 1;
+                    work.add(Step::Enqueue(id, WorkItem::CheckDamage));
                 }
                 Ok(None) => {}
-                Err(reason) => self.on_unreadable_row(ScanPurpose::Instances, &row.key, reason),
+                Err(reason) => self.on_unreadable_row(work.ctx, ScanPurpose::Instances, &row.key, reason),
             }
         }
     }
+}
 
-    /// Checks one run. A run that cannot be read has been parked by now.
-    pub(super) fn check_run_for_damage(&mut self, id: &InstanceId, slot: &InstanceSlot) {
-        self.damage.checks_pending = self.damage.checks_pending.saturating_sub(1);
-        let SlotState::Run(run) = &slot.state else { return };
-        for timer in run.bookkeeping.timer_rows(run.row.run_id) {
-            if self.damage.hides_timer(&timer.key()) {
-                self.schedule.add(super::schedule::DueKey::of_timer(&timer), id.clone());
-            }
+impl DamageTracker {
+    /// A scan skipped a place that cannot be read.
+    pub(super) fn on_damage(&mut self, ctx: &mut Context, purpose: ScanPurpose, damage: DamagedRange) {
+        if !self.mark_reported(purpose, &damage) {
+            return;
         }
+        ctx.notify(OperatorEvent::Unreadable { reason: format!("{purpose:?}: {damage}") });
+        if purpose == ScanPurpose::Timers {
+            self.timer_ranges.push((damage.from, damage.until));
+        }
+        self.check_wanted |= matches!(purpose, ScanPurpose::Timers | ScanPurpose::Calls);
+    }
+
+    /// A row cannot be decoded, or its content is impossible.
+    pub(super) fn on_unreadable_row(
+        &mut self,
+        ctx: &mut Context,
+        purpose: ScanPurpose,
+        key: &Key,
+        reason: String,
+    ) {
+        let only = || Bound::Included(key.clone());
+        self.on_damage(ctx, purpose, DamagedRange { from: only(), until: only(), reason });
+    }
+
+    /// One run was checked.
+    pub(super) fn on_run_checked(&mut self) {
+        self.checks_pending = self.checks_pending.saturating_sub(1);
     }
 }
 

@@ -11,39 +11,27 @@ use abide_store::tables::dead_letters::{self, DeadLetterRow, DeadLetterStatus};
 use abide_workflow::json::Json;
 use serde_json::json;
 
-use super::commit_queue::OnCommit;
-use super::run_state::{OpenCall, ResidentRun};
-use super::{Shard, call_record};
-use crate::event::{Effect, OperatorEvent};
+use super::run_state::ResidentRun;
+use super::unit_of_work::Work;
+use super::{call_record, public_index};
+use crate::event::OperatorEvent;
 
-/// Bytes of the dead letter of a call, without the names of its run, each of which it repeats up to four times.
-pub(super) fn call_dead_letter_bytes(call: &OpenCall) -> usize {
-    const FIXED: usize = 2 * 1024;
-    let row = &call.row;
-    let texts = [&row.target, &row.failure_reason, &row.failure_status];
-    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-    // In JSON a character may take six times its bytes.
-    FIXED + 6 * (row.step.len() + row.activity.len() + texts)
-}
-
-impl Shard {
-    /// A call failed permanently.
-    pub(super) fn dead_letter_call(
-        &mut self,
-        run: &ResidentRun,
-        key: &IdempotencyKey,
-        row: &CallRow,
-        input: &Json,
-        ended: &FailedFinal,
-    ) {
-        let instance_id = run.instance.origin().instance_id.clone();
-        let activity = row.activity.clone();
-        let notice = OperatorEvent::CallFailed { instance_id, activity, attempt: ended.record.attempt };
-        self.commits.on_commit(OnCommit::Effect(Effect::Notify(notice)));
-        if ended.reason != FinalReason::Cancelled {
-            let number = self.next_sequence();
-            self.index_dead_letter(number, &dead_letter_of(run, key, row, input, ended));
-        }
+/// A call failed permanently.
+pub(super) fn dead_letter_call(
+    work: &mut Work<'_>,
+    run: &ResidentRun,
+    key: &IdempotencyKey,
+    row: &CallRow,
+    input: &Json,
+    ended: &FailedFinal,
+) {
+    let instance_id = run.instance.origin().instance_id.clone();
+    let activity = row.activity.clone();
+    let notice = OperatorEvent::CallFailed { instance_id, activity, attempt: ended.record.attempt };
+    work.notify_on_commit(notice);
+    if ended.reason != FinalReason::Cancelled {
+        let number = work.ctx.next_sequence();
+        public_index::index_dead_letter(work, number, &dead_letter_of(run, key, row, input, ended));
     }
 }
 

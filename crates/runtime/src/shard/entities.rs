@@ -7,17 +7,16 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use abide_ids::KeyDigest;
-use abide_store::tables::entities::EntityRow;
-use abide_store::tables::idempotency::IdempotencyRow;
-use abide_workflow::json::Json;
-
 use super::commit_queue::BatchNumber;
-use super::{Shard, backoff, later};
+use super::context::Context;
+use super::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
+use super::operations::{ReplyExpiry, run_operation};
+use super::unit_of_work::{Unit, Work};
+use super::{backoff, later};
 use crate::entity::{EntityId, OperationRequest};
 use crate::event::{Effect, EntityLookup};
 use crate::lease::Monotonic;
-use crate::request::{RequestError, RequestId};
+use crate::request::RequestId;
 
 /// The entities in memory.
 #[derive(Debug, Default)]
@@ -29,90 +28,26 @@ pub(super) struct Entities {
     ready_entities: VecDeque<EntityId>,
     /// Lookups that failed, and when to repeat them.
     lookup_retries: VecDeque<(Monotonic, EntityId, u64)>,
-    pub(super) reply_expiry: Option<super::operations::ReplyExpiry>,
-}
-
-#[derive(Debug)]
-pub(super) struct EntitySlot {
-    pub(super) row_state: EntityRowState,
-    /// The decoded state, read from the row when it is first needed.
-    pub(super) state: Option<Json>,
-    queue: VecDeque<QueuedOperation>,
-    last_number: u64,
-    /// A lookup was repeated for one of the operations, so later ones in the queue may know an older state of the
-    /// store.
-    lookup_retried: bool,
-    /// Replies that a lookup made before they were durable does not find, and the batches that store them.
-    recent_replies: HashMap<KeyDigest, IdempotencyRow>,
-    recent_order: VecDeque<(BatchNumber, KeyDigest)>,
-    /// The batch with its newest rows.
-    pub(super) written_batch: BatchNumber,
-}
-
-#[derive(Debug)]
-pub(super) enum EntityRowState {
-    Unknown,
-    /// Its row; none for a new entity.
-    Row(Option<EntityRow>),
-    /// It exists but cannot be read.
-    Damaged(String),
-}
-
-#[derive(Debug)]
-pub(super) struct QueuedOperation {
-    number: u64,
-    pub(super) request_id: RequestId,
-    pub(super) request: Box<OperationRequest>,
-    /// True if the lookup has returned, or none was needed.
-    lookup_done: bool,
-    stored_reply: Option<IdempotencyRow>,
-    /// The last durable batch when the lookup was made.
-    durable_at_lookup: BatchNumber,
+    /// Operations queued in all slots.
+    pub(super) queued: usize,
+    reply_expiry: Option<ReplyExpiry>,
 }
 
 /// Idle entities kept in memory.
 const IDLE_MAX: usize = 4_096;
 
-impl EntitySlot {
-    fn new() -> Self {
-        Self {
-            row_state: EntityRowState::Unknown,
-            state: None,
-            queue: VecDeque::new(),
-            last_number: 0,
-            lookup_retried: false,
-            recent_replies: HashMap::new(),
-            recent_order: VecDeque::new(),
-            written_batch: BatchNumber::NONE,
-        }
-    }
-
-    /// The reply to an earlier operation with the same idempotency key. Called in queue order: it forgets remembered
-    /// replies that this and every later lookup finds in the store.
-    pub(super) fn take_stored_reply(&mut self, item: &QueuedOperation) -> Option<IdempotencyRow> {
-        while let Some((batch, key)) = self.recent_order.front()
-            && *batch <= item.durable_at_lookup
-            && !self.lookup_retried
-        {
-            self.recent_replies.remove(key);
-            self.recent_order.pop_front();
-        }
-        let key = item.request.idempotency.as_ref()?.key_digest;
-        self.recent_replies.get(&key).or(item.stored_reply.as_ref()).cloned()
-    }
-
-    pub(super) fn remember_reply(&mut self, key: KeyDigest, reply: IdempotencyRow, batch: BatchNumber) {
-        self.recent_replies.insert(key, reply);
-        self.recent_order.push_back((batch, key));
-    }
-}
-
-impl Shard {
+impl Entities {
     /// A client asks for an operation.
-    pub(super) fn on_operation(&mut self, request_id: RequestId, request: Box<OperationRequest>) {
+    /// Returns the entity, if its operations can be run now.
+    pub(super) fn on_operation(
+        &mut self,
+        ctx: &mut Context,
+        request_id: RequestId,
+        request: Box<OperationRequest>,
+    ) -> Option<EntityId> {
         let entity = request.entity.clone();
-        let durable = self.commits.durable_batch;
-        let slot = self.entities.slots.entry(entity.clone()).or_insert_with(EntitySlot::new);
+        let durable = ctx.commits.durable_batch;
+        let slot = self.slots.entry(entity.clone()).or_insert_with(EntitySlot::new);
         slot.last_number += 1;
         let number = slot.last_number;
         let lookup_done = request.idempotency.is_none() && !matches!(slot.row_state, EntityRowState::Unknown);
@@ -126,26 +61,31 @@ impl Shard {
             stored_reply: None,
             durable_at_lookup: durable,
         });
-        self.queued_items += 1;
-        if !lookup_done {
-            return self.effects.push(Effect::LookUpEntity {
-                entity,
-                operation_number: number,
-                idempotency_key,
-            });
+        self.queued += 1;
+        if lookup_done {
+            return Some(entity);
         }
-        self.process_entity(&entity);
+        ctx.effects.push(Effect::LookUpEntity { entity, operation_number: number, idempotency_key });
+        None
     }
 
-    pub(super) fn on_entity_looked_up(&mut self, entity: &EntityId, number: u64, found: EntityLookup) {
-        let Some(slot) = self.entities.slots.get_mut(entity) else { return };
+    /// True if the operations of the entity can be run now.
+    pub(super) fn on_looked_up(
+        &mut self,
+        ctx: &Context,
+        entity: &EntityId,
+        number: u64,
+        found: EntityLookup,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(entity) else { return false };
         let Some(item) = slot.queue.iter_mut().find(|item| item.number == number && !item.lookup_done) else {
-            return;
+            return false;
         };
         let row_state = match found {
             EntityLookup::Unavailable(_) => {
-                let at = later(self.now.mono, backoff(3));
-                return self.entities.lookup_retries.push_back((at, entity.clone(), number));
+                let at = later(ctx.now.mono, backoff(3));
+                self.lookup_retries.push_back((at, entity.clone(), number));
+                return false;
             }
             EntityLookup::Found(row, stored_reply) => {
                 item.stored_reply = stored_reply;
@@ -160,45 +100,54 @@ impl Shard {
         {
             slot.row_state = row_state;
         }
-        self.process_entity(entity);
+        true
     }
 
-    /// Runs the queued operations of an entity, as far as possible now.
-    fn process_entity(&mut self, entity: &EntityId) {
-        let Some(mut slot) = self.entities.slots.remove(entity) else { return };
-        while slot.queue.front().is_some_and(|item| item.lookup_done) {
-            if !self.commits.has_capacity() {
-                self.entities.ready_entities.push_back(entity.clone());
-                break;
+    /// Runs the next operation of an entity, if it can be run now, and returns its unit of work.
+    pub(super) fn run_next(&mut self, ctx: &mut Context, entity: &EntityId) -> Option<Unit> {
+        let slot = self.slots.get_mut(entity)?;
+        if slot.queue.front().is_some_and(|item| item.lookup_done) {
+            if !ctx.commits.has_capacity() {
+                self.ready_entities.push_back(entity.clone());
+                return None;
             }
-            let Some(item) = slot.queue.pop_front() else { break };
-            self.queued_items = self.queued_items.saturating_sub(1);
-            self.run_operation(&mut slot, &item);
+            let item = slot.queue.pop_front()?;
+            self.queued = self.queued.saturating_sub(1);
+            let mut work = Work::new(ctx);
+            run_operation(&mut work, &mut self.reply_expiry, slot, &item);
+            return Some(work.finish());
         }
         if slot.queue.is_empty() {
             slot.lookup_retried = false;
-            self.entities.idle.push_back(entity.clone());
+            self.idle.push_back(entity.clone());
         }
-        self.entities.slots.insert(entity.clone(), slot);
+        None
     }
 
-    /// Goes on with entities that had no room before, as far as there is room now.
-    pub(super) fn process_ready_entities(&mut self) {
-        for _ in 0..self.entities.ready_entities.len() {
-            if !self.commits.has_capacity() {
-                return;
-            }
-            let Some(entity) = self.entities.ready_entities.pop_front() else { return };
-            self.process_entity(&entity);
+    /// The last operation of the entity is in this batch.
+    pub(super) fn note_written(&mut self, entity: &EntityId, batch: BatchNumber) {
+        let Some(slot) = self.slots.get_mut(entity) else { return };
+        slot.written_batch = batch;
+        if let Some((key, reply)) = slot.unmerged_reply.take() {
+            slot.remember_reply(key, reply, batch);
         }
+    }
+
+    /// An entity that had no room before, if there is room now.
+    pub(super) fn next_ready(&mut self, ctx: &Context) -> Option<EntityId> {
+        ctx.commits.has_capacity().then(|| self.ready_entities.pop_front())?
+    }
+
+    pub(super) fn ready_count(&self) -> usize {
+        self.ready_entities.len()
     }
 
     /// Repeats the lookups that failed.
-    pub(super) fn retry_entity_lookups(&mut self) {
-        while self.entities.lookup_retries.front().is_some_and(|(at, ..)| *at <= self.now.mono) {
-            let Some((_, entity, number)) = self.entities.lookup_retries.pop_front() else { return };
-            let durable = self.commits.durable_batch;
-            let Some(slot) = self.entities.slots.get_mut(&entity) else { continue };
+    pub(super) fn retry_lookups(&mut self, ctx: &mut Context) {
+        while self.lookup_retries.front().is_some_and(|(at, ..)| *at <= ctx.now.mono) {
+            let Some((_, entity, number)) = self.lookup_retries.pop_front() else { return };
+            let durable = ctx.commits.durable_batch;
+            let Some(slot) = self.slots.get_mut(&entity) else { continue };
             let item = slot.queue.iter_mut().find(|item| item.number == number);
             let Some(item) = item.filter(|item| !item.lookup_done) else { continue };
             slot.lookup_retried = true;
@@ -207,51 +156,27 @@ impl Shard {
                 .request
                 .idempotency
                 .map(|idempotency| (item.request.idempotency_scope, idempotency.key_digest));
-            self.effects.push(Effect::LookUpEntity { entity, operation_number: number, idempotency_key });
+            ctx.effects.push(Effect::LookUpEntity { entity, operation_number: number, idempotency_key });
         }
     }
 
-    pub(super) fn entities_wake(&self) -> Option<Monotonic> {
-        self.entities.lookup_retries.front().map(|(at, ..)| *at)
-    }
-
-    /// Returns whether an entity waits for room in a batch.
-    pub(super) fn has_ready_entities(&self) -> bool {
-        !self.entities.ready_entities.is_empty()
+    pub(super) fn wake(&self) -> Option<Monotonic> {
+        self.lookup_retries.front().map(|(at, ..)| *at)
     }
 
     /// Evicts the oldest idle entities when there are too many.
-    pub(super) fn evict_idle_entities(&mut self) {
-        for _ in 0..self.entities.idle.len().saturating_sub(IDLE_MAX) {
-            let Some(entity) = self.entities.idle.pop_front() else { return };
-            let Some(slot) = self.entities.slots.get(&entity) else { continue };
+    pub(super) fn evict_idle(&mut self, ctx: &Context) {
+        for _ in 0..self.idle.len().saturating_sub(IDLE_MAX) {
+            let Some(entity) = self.idle.pop_front() else { return };
+            let Some(slot) = self.slots.get(&entity) else { continue };
             if !slot.queue.is_empty() {
                 continue;
             }
-            if slot.written_batch <= self.commits.durable_batch {
-                self.entities.slots.remove(&entity);
+            if slot.written_batch <= ctx.commits.durable_batch {
+                self.slots.remove(&entity);
             } else {
-                self.entities.idle.push_back(entity);
+                self.idle.push_back(entity);
             }
-        }
-    }
-
-    pub(super) fn clear_entities(&mut self) {
-        self.entities = Entities::default();
-    }
-
-    pub(super) fn refuse_operation(
-        &mut self,
-        slot: &EntitySlot,
-        request_id: RequestId,
-        refusal: RequestError,
-    ) {
-        let reply = Effect::Reply(request_id, crate::request::ShardReply::Refused(refusal));
-        // The refusal waits for the state it describes, so that a crash cannot contradict it.
-        if let Some(action) =
-            self.commits.defer_until_durable(slot.written_batch, super::commit_queue::OnCommit::Effect(reply))
-        {
-            self.run_on_commit(action);
         }
     }
 }

@@ -5,41 +5,35 @@
 
 use abide_workflow::InstanceId;
 
+use super::context::Context;
 use super::instance_slot::SlotState;
+use super::instances::{IdleRun, Instances};
+use super::later;
 use super::run_state::ResidentRun;
-use super::{Shard, later};
 use crate::lease::Monotonic;
-
-/// An idle run in memory.
-#[derive(Debug)]
-pub(super) struct IdleRun {
-    pub(super) since: Monotonic,
-    id: InstanceId,
-    bytes: usize,
-}
 
 /// Idle runs considered per call.
 const EVICTIONS_PER_ROUND: usize = 64;
 
-impl Shard {
+impl Instances {
     /// Notes that a run is idle, unless it needs a turn.
-    pub(super) fn mark_idle(&mut self, id: &InstanceId, run: &mut ResidentRun) {
+    pub(super) fn mark_idle(&mut self, now: Monotonic, id: &InstanceId, run: &mut ResidentRun) {
         if run.needs_turn() {
             return;
         }
-        if run.idle_since.replace(self.now.mono).is_none() {
+        if run.idle_since.replace(now).is_none() {
             let bytes = run.memory_bytes();
             self.idle_bytes += bytes;
-            self.idle_runs.push_back(IdleRun { since: self.now.mono, id: id.clone(), bytes });
+            self.idle_runs.push_back(IdleRun { since: now, id: id.clone(), bytes });
         }
     }
 
     /// Evicts runs that have been idle for too long, and the longest idle ones when all of them take too much memory.
-    pub(super) fn evict_idle_runs(&mut self) {
+    pub(super) fn evict_idle_runs(&mut self, ctx: &Context) {
         for _ in 0..self.idle_runs.len().min(EVICTIONS_PER_ROUND) {
             let Some(oldest) = self.idle_runs.front() else { return };
-            let expired = later(oldest.since, self.config.idle_max) <= self.now.mono;
-            if !expired && self.idle_bytes <= self.config.idle_bytes_max {
+            let expired = later(oldest.since, ctx.config.idle_max) <= ctx.now.mono;
+            if !expired && self.idle_bytes <= ctx.config.idle_bytes_max {
                 return;
             }
             let Some(mut oldest) = self.idle_runs.pop_front() else { return };
@@ -49,7 +43,7 @@ impl Shard {
             let Some(run) = slot.run_mut() else { continue };
             if idle
                 && run.idle_since == Some(oldest.since)
-                && run.is_evictable(self.commits.durable_batch)
+                && run.is_evictable(ctx.commits.durable_batch)
                 && !run.in_ready_queue
             {
                 self.slots.remove(&oldest.id);
@@ -57,7 +51,7 @@ impl Shard {
             }
             // It was used since, or is not durable yet: its idle time starts again.
             let moved = run.idle_since.filter(|since| *since > oldest.since);
-            oldest.since = moved.unwrap_or(self.now.mono);
+            oldest.since = moved.unwrap_or(ctx.now.mono);
             run.idle_since = Some(oldest.since);
             oldest.bytes = run.memory_bytes();
             self.idle_bytes += oldest.bytes;
@@ -66,14 +60,14 @@ impl Shard {
     }
 
     /// Drops a slot that is not needed any more now that it is durable: an ended run, or a written row.
-    pub(super) fn evict_if_done(&mut self, id: &InstanceId) {
+    pub(super) fn evict_if_done(&mut self, ctx: &Context, id: &InstanceId) {
         let Some(slot) = self.slots.get(id) else { return };
         let done = match &slot.state {
             SlotState::Run(run) => {
-                run.has_ended() && run.is_evictable(self.commits.durable_batch) && !run.in_ready_queue
+                run.has_ended() && run.is_evictable(ctx.commits.durable_batch) && !run.in_ready_queue
             }
             SlotState::Row(_) | SlotState::Unreadable { .. } => {
-                slot.written_batch <= self.commits.durable_batch
+                slot.written_batch <= ctx.commits.durable_batch
             }
             _ => false,
         };

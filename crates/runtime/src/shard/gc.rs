@@ -18,18 +18,20 @@ use abide_store::tables::{calls, decode, earlier_runs, entity_events, history_pa
 use abide_workflow::{Duration, InstanceId};
 
 use super::commit_queue::BatchNumber;
-use super::instance_slot::WorkItem;
-use super::{Shard, later};
+use super::component::{Component, ComponentReads};
+use super::unit_of_work::{Step, Work};
+use super::work_item::WorkItem;
+use super::{later, retention};
 use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 
 /// The key of an expiry row.
-pub(super) type ExpiryKey = Key;
+type ExpiryKey = Key;
 
 /// The progress of the collection.
 #[derive(Debug, Default)]
 pub(super) struct GarbageCollector {
-    pub(super) next_scan_at: Option<Monotonic>,
+    next_scan_at: Option<Monotonic>,
     scanning: bool,
     /// The next page of due expiries.
     next_page: Option<Scan>,
@@ -38,9 +40,9 @@ pub(super) struct GarbageCollector {
     /// The next slice of the current task.
     next_slice: Option<Scan>,
     /// Runs of each expiry that are not handled yet.
-    pub(super) open_expiries: HashMap<Key, usize>,
+    open_expiries: HashMap<Key, usize>,
     /// The batch with the newest deletion. Until it is durable, a scan would find the same expiries again.
-    pub(super) written_batch: BatchNumber,
+    written_batch: BatchNumber,
 }
 
 /// The deletion in progress.
@@ -71,192 +73,237 @@ enum GcTarget {
 
 /// The most expiries per scan, and the most rows deleted per slice.
 const SLICE_MAX: usize = 100;
-/// Rows that purging an earlier run writes, and their bytes.
+/// Rows that purging an earlier run writes.
 const EARLIER_RUN_ROWS: usize = 4;
-const EARLIER_RUN_BYTES: usize = 4 * 1024;
 
-impl Shard {
-    pub(super) fn drive_gc(&mut self) {
-        let now = self.now.mono;
-        if self.gc.scanning || !self.commits.has_capacity() {
+impl Component for GarbageCollector {
+    fn drive(&mut self, work: &mut Work<'_>) {
+        self.drive_collection(work);
+    }
+
+    fn takes_scan(&self, purpose: ScanPurpose) -> bool {
+        matches!(purpose, ScanPurpose::Expiries | ScanPurpose::RunDeletion)
+    }
+
+    fn on_scanned(
+        &mut self,
+        work: &mut Work<'_>,
+        _reads: &ComponentReads<'_>,
+        purpose: ScanPurpose,
+        result: Result<ScanPage, StoreError>,
+    ) {
+        match purpose {
+            ScanPurpose::Expiries => self.on_expiries_scanned(work, result),
+            _ => self.on_slice(work, result),
+        }
+    }
+}
+
+impl GarbageCollector {
+    fn drive_collection(&mut self, work: &mut Work<'_>) {
+        let now = work.ctx.now.mono;
+        if self.scanning || !work.ctx.commits.has_capacity() {
             return;
         }
-        if let Some(scan) = self.gc.next_slice.take() {
-            return self.effects.push(Effect::Scan(ScanPurpose::RunDeletion, scan));
+        if let Some(scan) = self.next_slice.take() {
+            return work.ctx.effects.push(Effect::Scan(ScanPurpose::RunDeletion, scan));
         }
-        if self.gc.current.is_some() {
+        if self.current.is_some() {
             return;
         }
-        if let Some((key, target)) = self.gc.queue.pop_front() {
-            return self.begin_gc_task(key, target);
+        if let Some((key, target)) = self.queue.pop_front() {
+            return self.begin_gc_task(work, key, target);
         }
-        let next = *self.gc.next_scan_at.get_or_insert(later(now, self.config.sweep_interval));
-        if !self.gc.open_expiries.is_empty() || self.gc.written_batch > self.commits.durable_batch {
+        let next = *self.next_scan_at.get_or_insert(later(now, work.ctx.config.sweep_interval));
+        if !self.open_expiries.is_empty() || self.written_batch > work.ctx.commits.durable_batch {
             return;
         }
-        let scan = match self.gc.next_page.take() {
+        let scan = match self.next_page.take() {
             Some(rest) => rest,
             None if next <= now => {
-                self.gc.next_scan_at = Some(later(now, self.config.sweep_interval));
-                expiries::due_before(self.now.wall.plus(Duration(1))).limit(self.slice_rows())
+                self.next_scan_at = Some(later(now, work.ctx.config.sweep_interval));
+                expiries::due_before(work.ctx.now.wall.plus(Duration(1))).limit(slice_rows(work))
             }
             None => return,
         };
-        self.gc.scanning = true;
-        self.effects.push(Effect::Scan(ScanPurpose::Expiries, scan));
+        self.scanning = true;
+        work.ctx.effects.push(Effect::Scan(ScanPurpose::Expiries, scan));
     }
 
-    /// Rows per slice: at most half a commit.
-    fn slice_rows(&self) -> usize {
-        SLICE_MAX.min(self.config.store_limits.commit_rows_max / 2)
+    /// Something is to be deleted at once, by a row of this batch.
+    pub(super) fn collect_soon(&mut self, now: Monotonic, batch: BatchNumber) {
+        self.next_scan_at = self.next_scan_at.map(|_| now);
+        self.written_batch = batch;
     }
 
-    pub(super) fn on_expiries_scanned(&mut self, result: Result<ScanPage, StoreError>) {
-        self.gc.scanning = false;
+    /// Expiry rows are deleted in this batch.
+    pub(super) fn note_deleted(&mut self, batch: BatchNumber) {
+        self.written_batch = batch;
+    }
+
+    /// One run of an expiry row was handled. True if it was the last one: the row is then to be deleted.
+    pub(super) fn finish_run(&mut self, expiry: &ExpiryKey) -> bool {
+        let Some(left) = self.open_expiries.get_mut(expiry) else { return false };
+        *left = left.saturating_sub(1);
+        let done = *left == 0;
+        if done {
+            self.open_expiries.remove(expiry);
+        }
+        done
+    }
+
+    fn on_expiries_scanned(&mut self, work: &mut Work<'_>, result: Result<ScanPage, StoreError>) {
+        self.scanning = false;
         // The next scan finds them again.
         let Ok(page) = result else { return };
-        self.gc.next_page = page.next;
+        self.next_page = page.next;
         for row in page.rows {
             match decode::<ExpiryRow>(&row.value) {
-                Ok(expiry) => self.gc.queue.push_back((row.key, expiry.target)),
-                Err(error) => self.on_unreadable_row(ScanPurpose::Expiries, &row.key, error.to_string()),
+                Ok(expiry) => self.queue.push_back((row.key, expiry.target)),
+                Err(error) => {
+                    work.add(Step::Unreadable(ScanPurpose::Expiries, row.key, error.to_string()));
+                }
             }
         }
     }
 
-    fn begin_gc_task(&mut self, key: Key, target: ExpiryTarget) {
+    fn begin_gc_task(&mut self, work: &mut Work<'_>, key: Key, target: ExpiryTarget) {
         match target {
-            ExpiryTarget::EndedRuns(ended) => self.expire_runs(&key, ended),
+            ExpiryTarget::EndedRuns(ended) => self.expire_runs(work, &key, ended),
             ExpiryTarget::EndedRunsUnnumbered(ended) => {
                 let ended =
                     ended.into_iter().map(|(instance_id, run_id)| EndedRun::unnumbered(instance_id, run_id));
-                self.expire_runs(&key, ended.collect());
+                self.expire_runs(work, &key, ended.collect());
             }
             ExpiryTarget::Run(run_id) => {
-                self.gc.current =
+                self.current =
                     Some(GcTask { expiry: key, target: GcTarget::Run { run_id, table: RunTable::FIRST } });
-                let scan = RunTable::FIRST.scan(run_id).limit(self.slice_rows());
-                self.effects.push(Effect::Scan(ScanPurpose::RunDeletion, scan));
+                let scan = RunTable::FIRST.scan(run_id).limit(slice_rows(work));
+                work.ctx.effects.push(Effect::Scan(ScanPurpose::RunDeletion, scan));
             }
             ExpiryTarget::IdempotencyRecord { scope, digest } => {
                 let row = idempotency::key(&scope, &digest);
-                self.gc.current = Some(GcTask { expiry: key, target: GcTarget::Reply });
-                self.effects
+                self.current = Some(GcTask { expiry: key, target: GcTarget::Reply });
+                work.ctx
+                    .effects
                     .push(Effect::Scan(ScanPurpose::RunDeletion, Scan::prefix(row.as_bytes()).limit(1)));
             }
-            ExpiryTarget::IdempotencyRecords(replies) => self.delete_next_reply(key, replies),
+            ExpiryTarget::IdempotencyRecords(replies) => self.delete_next_reply(work, key, replies),
             ExpiryTarget::EntityEvents { generation, until } => {
-                self.gc.current = Some(GcTask { expiry: key, target: GcTarget::EntityEvents });
+                self.current = Some(GcTask { expiry: key, target: GcTarget::EntityEvents });
                 let below =
                     Scan::range(entity_events::key(generation, 0), entity_events::key(generation, until));
-                self.effects.push(Effect::Scan(ScanPurpose::RunDeletion, below.limit(self.slice_rows())));
+                work.ctx.effects.push(Effect::Scan(ScanPurpose::RunDeletion, below.limit(slice_rows(work))));
             }
             ExpiryTarget::EarlierRuns { instance_id, before_run_id: before, revision } => {
                 let target = GcTarget::EarlierRuns { before, revision };
-                self.gc.current = Some(GcTask { expiry: key, target });
+                self.current = Some(GcTask { expiry: key, target });
                 let earlier =
-                    earlier_runs::of_instance(&instance_id).limit(self.slice_rows() / EARLIER_RUN_ROWS);
-                self.effects.push(Effect::Scan(ScanPurpose::RunDeletion, earlier));
+                    earlier_runs::of_instance(&instance_id).limit(slice_rows(work) / EARLIER_RUN_ROWS);
+                work.ctx.effects.push(Effect::Scan(ScanPurpose::RunDeletion, earlier));
             }
             // Nothing writes these kinds yet.
             ExpiryTarget::Payload { .. } | ExpiryTarget::InboundWatermark(_) => {}
         }
     }
 
-    fn expire_runs(&mut self, expiry: &Key, ended: Vec<EndedRun>) {
+    fn expire_runs(&mut self, work: &mut Work<'_>, expiry: &Key, ended: Vec<EndedRun>) {
         let known = |ended: EndedRun| Some((InstanceId::new(ended.instance_id.clone()).ok()?, ended));
         let ended: Vec<(InstanceId, EndedRun)> = ended.into_iter().filter_map(known).collect();
         if ended.is_empty() {
-            self.commits.delete(expiry.clone());
-            self.gc.written_batch = self.commits.batch_number();
+            work.delete(expiry.clone());
+            work.add(Step::GarbageDeleted);
             return;
         }
-        self.gc.open_expiries.insert(expiry.clone(), ended.len());
+        self.open_expiries.insert(expiry.clone(), ended.len());
         for (id, ended) in ended {
-            self.enqueue(&id, WorkItem::Expire { ended, expiry: expiry.clone() });
+            work.add(Step::Enqueue(id, WorkItem::Expire { ended, expiry: expiry.clone() }));
         }
     }
 
-    pub(super) fn on_gc_slice(&mut self, result: Result<ScanPage, StoreError>) {
-        let Some(GcTask { expiry, target }) = self.gc.current.take() else { return };
+    fn on_slice(&mut self, work: &mut Work<'_>, result: Result<ScanPage, StoreError>) {
+        let Some(GcTask { expiry, target }) = self.current.take() else { return };
         // The next scan of due expiries finds it again.
         let Ok(page) = result else { return };
-        let bytes =
-            if let GcTarget::EarlierRuns { .. } = target { page.rows.len() * EARLIER_RUN_BYTES } else { 0 };
-        self.commits.reserve(self.slice_rows() + 1, bytes);
         match target {
             GcTarget::EntityEvents => {
                 for row in page.rows {
-                    self.commits.delete(row.key);
+                    work.delete(row.key);
                 }
-                self.continue_gc_task(expiry, GcTarget::EntityEvents, page.next);
+                self.continue_gc_task(work, expiry, GcTarget::EntityEvents, page.next);
             }
             GcTarget::EarlierRuns { before, revision } => {
                 for row in &page.rows {
-                    self.purge_earlier_row(row, before, revision);
+                    retention::purge_earlier_row(work, row, before, revision);
                 }
-                self.continue_gc_task(expiry, GcTarget::EarlierRuns { before, revision }, page.next);
+                self.continue_gc_task(work, expiry, GcTarget::EarlierRuns { before, revision }, page.next);
             }
             GcTarget::Replies(left) => {
-                self.delete_expired_replies(page);
-                self.delete_next_reply(expiry, left);
+                self.delete_expired_replies(work, page);
+                self.delete_next_reply(work, expiry, left);
             }
             GcTarget::Reply => {
-                self.delete_expired_replies(page);
-                self.continue_gc_task(expiry, GcTarget::Reply, None);
+                self.delete_expired_replies(work, page);
+                self.continue_gc_task(work, expiry, GcTarget::Reply, None);
             }
             GcTarget::Run { run_id, table } => {
                 for row in page.rows {
-                    self.commits.delete(row.key);
+                    work.delete(row.key);
                 }
                 let (table, next) = match (page.next, table.next()) {
                     (Some(rest), _) => (table, Some(rest)),
-                    (None, Some(table)) => (table, Some(table.scan(run_id).limit(self.slice_rows()))),
+                    (None, Some(table)) => (table, Some(table.scan(run_id).limit(slice_rows(work)))),
                     (None, None) => (table, None),
                 };
-                self.continue_gc_task(expiry, GcTarget::Run { run_id, table }, next);
+                self.continue_gc_task(work, expiry, GcTarget::Run { run_id, table }, next);
             }
         }
     }
 
     /// Continues with the next slice; or deletes the expiry row, if nothing is left.
-    fn continue_gc_task(&mut self, expiry: Key, target: GcTarget, left: Option<Scan>) {
+    fn continue_gc_task(&mut self, work: &mut Work<'_>, expiry: Key, target: GcTarget, left: Option<Scan>) {
         match left {
             // In a later round, so that other work gets its share.
             Some(scan) => {
-                self.gc.current = Some(GcTask { expiry, target });
-                self.gc.next_slice = Some(scan);
+                self.current = Some(GcTask { expiry, target });
+                self.next_slice = Some(scan);
             }
             None => {
-                self.commits.delete(expiry);
-                self.gc.written_batch = self.commits.batch_number();
+                work.delete(expiry);
+                work.add(Step::GarbageDeleted);
             }
         }
     }
 
     /// Deletes the listed replies one after the other, then the expiry row.
-    fn delete_next_reply(&mut self, expiry: Key, mut replies: Vec<(String, KeyDigest)>) {
+    fn delete_next_reply(&mut self, work: &mut Work<'_>, expiry: Key, mut replies: Vec<(String, KeyDigest)>) {
         match replies.pop() {
             Some((scope, digest)) => {
                 let row = idempotency::key(&scope, &digest);
-                self.gc.current = Some(GcTask { expiry, target: GcTarget::Replies(replies) });
-                self.effects
+                self.current = Some(GcTask { expiry, target: GcTarget::Replies(replies) });
+                work.ctx
+                    .effects
                     .push(Effect::Scan(ScanPurpose::RunDeletion, Scan::prefix(row.as_bytes()).limit(1)));
             }
-            None => self.continue_gc_task(expiry, GcTarget::Replies(replies), None),
+            None => self.continue_gc_task(work, expiry, GcTarget::Replies(replies), None),
         }
     }
 
     /// Deletes the replies that have expired. One may have been stored anew since.
-    fn delete_expired_replies(&mut self, page: ScanPage) {
+    fn delete_expired_replies(&mut self, work: &mut Work<'_>, page: ScanPage) {
         for row in page.rows {
-            let old =
-                decode::<IdempotencyRow>(&row.value).is_ok_and(|record| record.expires_at <= self.now.wall);
+            let old = decode::<IdempotencyRow>(&row.value)
+                .is_ok_and(|record| record.expires_at <= work.ctx.now.wall);
             if old {
-                self.commits.delete(row.key);
+                work.delete(row.key);
             }
         }
     }
+}
+
+/// Rows per slice: at most half a commit.
+fn slice_rows(work: &Work<'_>) -> usize {
+    SLICE_MAX.min(work.ctx.config.store_limits.commit_rows_max / 2)
 }
 
 /// The tables that have rows of a run, in the order they are cleared.

@@ -12,10 +12,11 @@ use abide_store::tables::expiries::{self, ExpiryRow, ExpiryTarget};
 use abide_store::tables::idempotency::{self, IdempotencyRow};
 use serde::Serialize;
 
-use super::Shard;
 use super::commit_queue::BatchNumber;
+use super::context::Context;
 use super::instance_slot::InstanceSlot;
-use crate::request::{IdempotentReply, RequestError, RequestIdempotency, ShardReply, StartedRun};
+use super::unit_of_work::{Step, Work};
+use crate::request::{IdempotentReply, RequestError, RequestId, RequestIdempotency, ShardReply, StartedRun};
 use crate::run_message;
 
 /// Replies that may not be in the store yet, by key, each with the batch that stores it.
@@ -26,7 +27,14 @@ pub(super) struct UncommittedReplies {
 }
 
 impl UncommittedReplies {
-    fn add(&mut self, key: KeyDigest, batch: BatchNumber, record: IdempotencyRow, durable: BatchNumber) {
+    /// Remembers a reply until its batch is durable.
+    pub(super) fn add(
+        &mut self,
+        key: KeyDigest,
+        batch: BatchNumber,
+        record: IdempotencyRow,
+        durable: BatchNumber,
+    ) {
         while let Some((batch, key)) = self.order.front().filter(|(batch, _)| *batch <= durable) {
             // There may be a newer reply under the same key; its entry in the order is further back.
             if self.replies.get(key).is_some_and(|(newest, _)| newest <= batch) {
@@ -37,27 +45,26 @@ impl UncommittedReplies {
         self.replies.insert(key, (batch, record));
         self.order.push_back((batch, key));
     }
-}
 
-impl Shard {
     /// The reply under a key, if it is not durable yet.
-    pub(super) fn uncommitted_reply(&self, key: &KeyDigest) -> Option<&IdempotencyRow> {
-        let (batch, record) = self.uncommitted_replies.replies.get(key)?;
-        (*batch > self.commits.durable_batch).then_some(record)
+    pub(super) fn get(&self, key: &KeyDigest, durable: BatchNumber) -> Option<&IdempotencyRow> {
+        let (batch, record) = self.replies.get(key)?;
+        (*batch > durable).then_some(record)
     }
 
     /// The stored reply, if the request is a repeat. The looked-up reply is used up; the next request looks its key up
     /// again.
-    pub(super) fn find_stored_reply(
+    pub(super) fn find(
         &self,
+        ctx: &Context,
         slot: &mut InstanceSlot,
         idempotency: RequestIdempotency,
         starts_run: bool,
     ) -> Option<ShardReply> {
         let looked_up = slot.looked_up_key.take() == Some(idempotency.key_digest);
         let stored = slot.stored_reply.take().filter(|_| looked_up);
-        let record = self.uncommitted_reply(&idempotency.key_digest).cloned().or(stored)?;
-        if record.expires_at <= self.now.wall {
+        let record = self.get(&idempotency.key_digest, ctx.commits.durable_batch).cloned().or(stored)?;
+        if record.expires_at <= ctx.now.wall {
             return None;
         }
         let until = record.expires_at;
@@ -74,48 +81,56 @@ impl Shard {
             _ => Some(ShardReply::Refused(RequestError::KeyReused)),
         }
     }
+}
 
-    /// The reply to a request whose work is in the open batch. It is stored in the same batch if the request has a key.
-    pub(super) fn complete_request(
-        &mut self,
-        done: IdempotentReply,
-        idempotency: Option<RequestIdempotency>,
-    ) -> ShardReply {
-        match (idempotency, done) {
-            (Some(idempotency), done) => {
-                let record = self.idempotency_record(&idempotency, &done);
-                let until = record.expires_at;
-                self.store_reply(idempotency.key_digest, record);
-                ShardReply::Idempotent(done, until)
-            }
-            (None, IdempotentReply::Accepted) => ShardReply::Accepted,
-            (None, IdempotentReply::Purged) => ShardReply::Purged,
+/// The reply to a request whose work is in the open batch. It is stored in the same batch if the request has a key.
+pub(super) fn complete_request(
+    work: &mut Work<'_>,
+    done: IdempotentReply,
+    idempotency: Option<RequestIdempotency>,
+) -> ShardReply {
+    match (idempotency, done) {
+        (Some(idempotency), done) => {
+            let record = idempotency_record(work, &idempotency, &done);
+            let until = record.expires_at;
+            store_reply(work, idempotency.key_digest, record);
+            ShardReply::Idempotent(done, until)
         }
+        (None, IdempotentReply::Accepted) => ShardReply::Accepted,
+        (None, IdempotentReply::Purged) => ShardReply::Purged,
     }
+}
 
-    /// The row that stores a reply.
-    pub(super) fn idempotency_record(
-        &self,
-        idempotency: &RequestIdempotency,
-        reply: &impl Serialize,
-    ) -> IdempotencyRow {
-        IdempotencyRow {
-            request_digest: idempotency.payload_digest,
-            replied_at: self.now.wall,
-            expires_at: self.now.wall.plus(self.config.idempotency_window),
-            reply: run_message::encode(reply),
-        }
+/// The row that stores a reply.
+pub(super) fn idempotency_record(
+    work: &Work<'_>,
+    idempotency: &RequestIdempotency,
+    reply: &impl Serialize,
+) -> IdempotencyRow {
+    IdempotencyRow {
+        request_digest: idempotency.payload_digest,
+        replied_at: work.ctx.now.wall,
+        expires_at: work.ctx.now.wall.plus(work.ctx.config.idempotency_window),
+        reply: run_message::encode(reply),
     }
+}
 
-    /// Stores a reply in the open batch, with its expiry.
-    pub(super) fn store_reply(&mut self, key: KeyDigest, record: IdempotencyRow) {
-        self.commits.put(idempotency::key(idempotency::SCOPE_IDEMPOTENCY_KEY, &key), encode(&record));
-        let target = ExpiryTarget::IdempotencyRecord {
-            scope: idempotency::SCOPE_IDEMPOTENCY_KEY.to_owned(),
-            digest: key,
-        };
-        let sequence = self.next_sequence();
-        self.commits.create(expiries::key(record.expires_at, sequence), encode(&ExpiryRow { target }));
-        self.uncommitted_replies.add(key, self.commits.batch_number(), record, self.commits.durable_batch);
-    }
+/// Stores a reply in the open batch, with its expiry.
+pub(super) fn store_reply(work: &mut Work<'_>, key: KeyDigest, record: IdempotencyRow) {
+    work.put(idempotency::key(idempotency::SCOPE_IDEMPOTENCY_KEY, &key), encode(&record));
+    let target =
+        ExpiryTarget::IdempotencyRecord { scope: idempotency::SCOPE_IDEMPOTENCY_KEY.to_owned(), digest: key };
+    let sequence = work.ctx.next_sequence();
+    work.create(expiries::key(record.expires_at, sequence), encode(&ExpiryRow { target }));
+    work.add(Step::RememberReply(key, record));
+}
+
+/// Replies that a message was accepted, once its work is durable.
+pub(super) fn reply_accepted(
+    work: &mut Work<'_>,
+    request_id: RequestId,
+    idempotency: Option<RequestIdempotency>,
+) {
+    let reply = complete_request(work, IdempotentReply::Accepted, idempotency);
+    work.reply_on_commit(request_id, reply);
 }

@@ -8,16 +8,19 @@
 //! The watermark is the last number accepted from a source; messages up to it are duplicates. It does not know what a
 //! message means: it is queued for its instance like any other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use abide_ids::Sequence;
-use abide_store::rows::{Batch, CommitOutcome, Key, RowVersion, Scan, ScanPage, StoreError};
+use abide_store::rows::{Batch, CommitOutcome, Key, Row, RowVersion, Scan, ScanPage, StoreError};
 use abide_store::tables::inbound::{self, InboundRow};
 use abide_store::tables::inbound_watermarks::{self, InboundWatermarkRow};
 use abide_store::tables::{decode, encode};
 
 use super::commit_queue::BatchNumber;
-use super::{Shard, fault_injected};
+use super::component::Component;
+use super::context::Context;
+use super::unit_of_work::Work;
+use super::{backoff, fault_injected, later, outbox};
 use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 use crate::run_message::{self, AddressedMessage};
@@ -35,9 +38,13 @@ pub(super) struct InboundReader {
     /// Some watermarks cannot be read. Messages of a source without one are not accepted, because they might be
     /// duplicates.
     pub(super) watermarks_damaged: bool,
+    /// The rows of the page that is being accepted, those accepted of it, and the batch of the last one.
+    accepting: VecDeque<Row>,
+    accepted: Vec<(Key, RowVersion)>,
+    accepted_batch: Option<BatchNumber>,
     last_scan: Option<Monotonic>,
     /// Something failed and is repeated at this time.
-    pub(super) retry_at: Option<Monotonic>,
+    retry_at: Option<Monotonic>,
 }
 
 #[derive(Debug, Default)]
@@ -53,101 +60,126 @@ enum InboundStage {
 /// How often to scan without a hint, if other nodes may write to the partition.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-impl Shard {
-    pub(super) fn drive_inbound(&mut self) {
-        if self.inbound.retry_at.is_some_and(|at| at > self.now.mono) {
+impl Component for InboundReader {
+    fn drive(&mut self, work: &mut Work<'_>) {
+        let ctx = &mut *work.ctx;
+        if self.retry_at.is_some_and(|at| at > ctx.now.mono) {
             return;
         }
-        self.inbound.retry_at = None;
-        match &mut self.inbound.stage {
+        self.retry_at = None;
+        match &mut self.stage {
             InboundStage::Idle => {
-                let poll = !self.config.exclusive
-                    && self
-                        .inbound
-                        .last_scan
-                        .is_none_or(|at| super::later(at, POLL_INTERVAL) <= self.now.mono);
-                let rest = self.inbound.next_page.take();
-                if rest.is_none() && (self.inbound.scan_requested || poll) {
-                    self.inbound.scan_requested = false;
-                    self.inbound.last_scan = Some(self.now.mono);
-                    return self.scan_inbound(inbound::all());
+                let poll = !ctx.config.exclusive
+                    && self.last_scan.is_none_or(|at| later(at, POLL_INTERVAL) <= ctx.now.mono);
+                let rest = self.next_page.take();
+                if rest.is_none() && (self.scan_requested || poll) {
+                    self.scan_requested = false;
+                    self.last_scan = Some(ctx.now.mono);
+                    return self.scan(ctx, inbound::all());
                 }
                 if let Some(rest) = rest {
-                    self.scan_inbound(rest);
+                    self.scan(ctx, rest);
                 }
             }
-            InboundStage::Committing(written, rows) if *written <= self.commits.durable_batch => {
+            InboundStage::Committing(written, rows) if *written <= ctx.commits.durable_batch => {
                 let drop = |batch: Batch, (key, version): (Key, RowVersion)| batch.delete_if_at(key, version);
                 let batch = std::mem::take(rows).into_iter().fold(Batch::checked(), drop);
-                self.inbound.stage = InboundStage::Deleting;
-                self.effects.push(Effect::DeleteInbound(batch));
+                self.stage = InboundStage::Deleting;
+                ctx.effects.push(Effect::DeleteInbound(batch));
             }
             _ => {}
         }
     }
 
-    fn scan_inbound(&mut self, scan: Scan) {
-        self.inbound.stage = InboundStage::Scanning;
-        let at_once = self.config.store_limits.commit_rows_max / 4;
-        self.effects.push(Effect::Scan(ScanPurpose::Inbound, scan.limit(at_once)));
+    fn wake(&self) -> Option<Monotonic> {
+        self.retry_at
+    }
+}
+
+impl InboundReader {
+    /// Takes over a stored watermark.
+    pub(super) fn recover(&mut self, row: &Row) -> Result<(), String> {
+        let source = inbound_watermarks::read_key(&row.key).map_err(|error| error.to_string())?;
+        let watermark: InboundWatermarkRow = decode(&row.value).map_err(|error| error.to_string())?;
+        self.watermarks.insert(source, watermark.last_number);
+        Ok(())
     }
 
-    pub(super) fn on_inbound_scanned(&mut self, result: Result<ScanPage, StoreError>) {
+    fn scan(&mut self, ctx: &mut Context, scan: Scan) {
+        self.stage = InboundStage::Scanning;
+        let at_once = ctx.config.store_limits.commit_rows_max / 4;
+        ctx.effects.push(Effect::Scan(ScanPurpose::Inbound, scan.limit(at_once)));
+    }
+
+    /// True if there is a page of messages to accept.
+    pub(super) fn on_scanned(&mut self, ctx: &Context, result: Result<ScanPage, StoreError>) -> bool {
         let Ok(page) = result else {
-            self.inbound.stage = InboundStage::Idle;
-            self.inbound.scan_requested = true;
-            self.inbound.retry_at = Some(super::later(self.now.mono, super::backoff(4)));
-            return;
+            self.stage = InboundStage::Idle;
+            self.scan_requested = true;
+            self.retry_at = Some(later(ctx.now.mono, backoff(4)));
+            return false;
         };
-        self.inbound.next_page = page.next;
-        let mut rows = Vec::new();
-        let touched = self.commits.rows_touched;
-        for row in page.rows {
-            match self.accept_inbound(&row.key, &row.value) {
-                Ok(()) => rows.push((row.key, row.version)),
-                Err(reason) => self.on_unreadable_row(ScanPurpose::Inbound, &row.key, reason),
-            }
-        }
-        // Duplicates alone can be deleted at once.
-        let written = if self.commits.rows_touched > touched {
-            self.commits.batch_number()
-        } else {
-            self.commits.durable_batch
-        };
-        self.inbound.stage =
-            if rows.is_empty() { InboundStage::Idle } else { InboundStage::Committing(written, rows) };
-        self.process_local_messages();
+        self.next_page = page.next;
+        self.accepting = page.rows.into();
+        self.accepted = Vec::new();
+        self.accepted_batch = None;
+        true
     }
 
-    fn accept_inbound(&mut self, key: &Key, value: &[u8]) -> Result<(), String> {
+    /// Accepts the next message of the page, in a unit of its own. Returns the reason if it cannot be read.
+    pub(super) fn accept_next(&mut self, work: &mut Work<'_>) -> Option<Result<(), (Key, String)>> {
+        let row = self.accepting.pop_front()?;
+        match self.accept(work, &row.key, &row.value) {
+            Ok(()) => {
+                self.accepted.push((row.key, row.version));
+                Some(Ok(()))
+            }
+            Err(reason) => Some(Err((row.key, reason))),
+        }
+    }
+
+    /// The unit of the last accepted message is in this batch.
+    pub(super) fn note_accepted(&mut self, batch: BatchNumber) {
+        self.accepted_batch = Some(batch);
+    }
+
+    /// All messages of the page are accepted: their rows are deleted once that is durable.
+    pub(super) fn finish_page(&mut self, durable: BatchNumber) {
+        let rows = std::mem::take(&mut self.accepted);
+        // Duplicates alone can be deleted at once.
+        let written = self.accepted_batch.unwrap_or(durable);
+        self.stage =
+            if rows.is_empty() { InboundStage::Idle } else { InboundStage::Committing(written, rows) };
+    }
+
+    fn accept(&mut self, work: &mut Work<'_>, key: &Key, value: &[u8]) -> Result<(), String> {
         let (source, number) = inbound::read_key(key).map_err(|error| error.to_string())?;
         let row: InboundRow = decode(value).map_err(|error| error.to_string())?;
         let addressed: AddressedMessage =
             run_message::decode(&row.message).map_err(|error| error.to_string())?;
-        let last = match self.inbound.watermarks.get(&source) {
+        let last = match self.watermarks.get(&source) {
             Some(last) => *last,
-            None if self.inbound.watermarks_damaged => {
+            None if self.watermarks_damaged => {
                 return Err(format!("the watermark of {source} cannot be read"));
             }
             None => Sequence::ZERO,
         };
-        if number <= last && !fault_injected!(self, DuplicateMessage) {
+        if number <= last && !fault_injected!(work.ctx, DuplicateMessage) {
             return Ok(());
         }
-        self.commits.reserve(4, row.message.len() * 2 + 1024);
-        let watermark = InboundWatermarkRow { last_number: number, updated_at: self.now.wall };
-        self.commits.put(inbound_watermarks::key(&source), encode(&watermark));
-        self.inbound.watermarks.insert(source, number);
-        self.put_in_inbox(addressed.instance_id, addressed.message);
+        let watermark = InboundWatermarkRow { last_number: number, updated_at: work.ctx.now.wall };
+        work.put(inbound_watermarks::key(&source), encode(&watermark));
+        self.watermarks.insert(source, number);
+        outbox::put_in_inbox(work, addressed.instance_id, addressed.message);
         Ok(())
     }
 
-    pub(super) fn on_inbound_deleted(&mut self, outcome: &CommitOutcome) {
-        self.inbound.stage = InboundStage::Idle;
+    pub(super) fn on_deleted(&mut self, ctx: &Context, outcome: &CommitOutcome) {
+        self.stage = InboundStage::Idle;
         // The next scan finds the remaining rows, recognises them by the watermark, and deletes them.
         if !matches!(outcome, CommitOutcome::Committed(_)) {
-            self.inbound.scan_requested = true;
-            self.inbound.retry_at = Some(super::later(self.now.mono, super::backoff(4)));
+            self.scan_requested = true;
+            self.retry_at = Some(later(ctx.now.mono, backoff(4)));
         }
     }
 }

@@ -11,60 +11,172 @@
 //! It does not know what a request does. An item that replaces the run waits until the messages before it
 //! are consumed.
 
-use abide_ids::Sequence;
-use abide_store::tables::inbox;
+use std::sync::Arc;
+
 use abide_store::tables::instances::RunStatus;
-use abide_workflow::{InstanceId, Message};
+use abide_workflow::{InstanceId, Plan};
 
-use super::Shard;
+use super::apply_item::apply_item;
 use super::commit_queue::{BatchNumber, OnCommit};
-use super::instance_slot::{
-    InstanceSlot, MessageSource, PendingChild, QueuedMessage, SlotState, WorkItem, is_terminal,
-};
+use super::instance_slot::{InstanceSlot, SlotState};
+use super::ownership::OwnershipPhase;
+use super::requests::Reads;
 use super::run_state::ResidentRun;
-use crate::event::{Effect, LookupDepth};
-use crate::request::{RequestError, ShardRequest};
-use crate::run_message::RunMessage;
+use super::schedule::DueKey;
+use super::unit_of_work::{Unit, Work};
+use super::work_item::WorkItem;
+use super::{Shard, load, park, session_events, start, turn};
+use crate::event::{Effect, InstanceLookup, LookupDepth, PlanError};
+use crate::request::{RequestError, RequestId, ShardReply, ShardRequest};
 
-/// Rows and bytes that one work item adds at most, turns and large messages aside.
-const ITEM_ROWS: usize = 8;
-const ITEM_BYTES: usize = 64 * 1024;
+/// Turns of one run before other runs get theirs.
+const TURNS_PER_ROUND: usize = 8;
+/// Runs that may continue as new in a row without consuming a message. A run that spins is parked.
+const EMPTY_CONTINUATIONS_MAX: u32 = 16;
+
+/// A run that cannot take its turn, and why. The unit has what happens all the same.
+#[derive(Debug)]
+struct Unrunnable {
+    reason: String,
+    unit: Unit,
+}
 
 impl Shard {
+    /// Accepts all requests of a group in their order, or none of them. If only some were refused for lack of room,
+    /// their retries would arrive after later requests of the group.
+    pub(super) fn on_requests(&mut self, requests: Vec<(RequestId, ShardRequest)>) {
+        let queued_max = self.ctx.config.queued_max;
+        let refusal = match &self.ctx.phase {
+            OwnershipPhase::Working(_)
+                if self.queued_items() < queued_max && self.instances.ready_runs.len() < queued_max =>
+            {
+                return requests
+                    .into_iter()
+                    .for_each(|(request_id, request)| self.enqueue_request(request_id, request));
+            }
+            // Recovery does not take long, so the requests wait for it.
+            OwnershipPhase::Recovering(_) if self.deferred_requests.len() < queued_max => {
+                return self.deferred_requests.push_back(requests);
+            }
+            OwnershipPhase::Working(_) => RequestError::Busy,
+            OwnershipPhase::Draining(_) => RequestError::Draining,
+            _ => RequestError::NotReady,
+        };
+        for (request_id, _) in requests {
+            self.ctx.refuse(request_id, refusal.clone());
+        }
+    }
+
+    fn enqueue_request(&mut self, request_id: RequestId, request: ShardRequest) {
+        if let ShardRequest::Operate(operation) = request {
+            if let Some(entity) = self.entities.on_operation(&mut self.ctx, request_id, operation) {
+                self.process_entity(&entity);
+            }
+            return;
+        }
+        let Some(id) = request.instance_id().cloned() else { return };
+        self.enqueue(&id, WorkItem::Request(request_id, request));
+    }
+
     /// Queues a work item and processes it as soon as enough of the instance is loaded, which may be at once.
     pub(super) fn enqueue(&mut self, id: &InstanceId, item: WorkItem) {
-        match self.slots.get_mut(id) {
-            Some(slot) => slot.queue.push_back(item),
-            None => {
-                let mut slot = InstanceSlot::new();
-                slot.queue.push_back(item);
-                self.slots.insert(id.clone(), slot);
-            }
-        }
-        self.queued_items += 1;
+        self.instances.push(id, item);
         self.process_instance(id);
     }
 
-    /// Queues the messages that turns have sent to instances of this shard.
-    pub(super) fn process_local_messages(&mut self) {
-        while let Some((id, item)) = self.local_messages.pop_front() {
+    /// Queues the messages that units of work have posted to instances of this shard.
+    pub(super) fn process_posted(&mut self) {
+        while let Some((id, item)) = self.instances.posted.pop_front() {
             self.enqueue(&id, item);
+        }
+    }
+
+    /// Fills a unit of work for an instance, merges it, and counts what that did to the queue of the instance.
+    fn work_on(
+        &mut self,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        fill: impl FnOnce(&mut Work<'_>, &Reads<'_>, &mut InstanceSlot),
+    ) {
+        self.work_on_from(Unit::default(), id, slot, fill);
+    }
+
+    /// As [`Self::work_on`], from a unit that has been begun.
+    fn work_on_from(
+        &mut self,
+        unit: Unit,
+        id: &InstanceId,
+        slot: &mut InstanceSlot,
+        fill: impl FnOnce(&mut Work<'_>, &Reads<'_>, &mut InstanceSlot),
+    ) {
+        let (queued, retry_at) = (slot.queue.len(), slot.lookup_retry_at());
+        let mut work = Work::resume(&mut self.ctx, unit);
+        let reads = Reads { index: &self.index, replies: &self.replies, attempts: &self.attempts };
+        fill(&mut work, &reads, slot);
+        let unit = work.finish();
+        let written = unit.has_instance_rows;
+        let batch = self.merge(unit);
+        if written {
+            slot.set_written_batch(batch);
+        }
+        self.instances.count_queued(queued, slot.queue.len());
+        if let Some(at) = slot.lookup_retry_at().filter(|at| retry_at != Some(*at)) {
+            self.instances.lookup_retries.push_back((at, id.clone()));
+        }
+    }
+
+    pub(super) fn on_instance_looked_up(&mut self, id: &InstanceId, found: InstanceLookup) {
+        let Some(mut slot) = self.instances.slots.remove(id) else { return };
+        self.work_on(id, &mut slot, |work, _, slot| load::apply_lookup(work, id, slot, found));
+        self.instances.slots.insert(id.clone(), slot);
+        self.process_instance(id);
+    }
+
+    pub(super) fn on_plan_found(&mut self, id: &InstanceId, result: Result<Arc<Plan>, PlanError>) {
+        let Some(mut slot) = self.instances.slots.remove(id) else { return };
+        if slot.pending_event.is_some() && slot.end_side_lookup() {
+            self.work_on(id, &mut slot, |work, reads, slot| {
+                session_events::on_session_plan_found(work, reads.index, id, slot, result);
+            });
+        } else if slot.pending_child.is_some() && slot.end_side_lookup() {
+            self.work_on(id, &mut slot, |work, reads, slot| {
+                start::on_child_plan_found(work, reads.index, id, slot, result);
+            });
+        }
+        self.instances.slots.insert(id.clone(), slot);
+        self.process_instance(id);
+    }
+
+    /// Repeats the lookups that failed.
+    pub(super) fn retry_lookups(&mut self) {
+        while self.instances.lookup_retries.front().is_some_and(|(at, _)| *at <= self.ctx.now.mono) {
+            let Some((_, id)) = self.instances.lookup_retries.pop_front() else { return };
+            if let Some(slot) = self.instances.slots.get_mut(&id)
+                && let Some((_, key)) = slot.key_lookup_retry.take()
+            {
+                let depth = LookupDepth::Row { key_digest: Some(key) };
+                self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth));
+                continue;
+            }
+            self.process_instance(&id);
         }
     }
 
     /// Processes the queue of an instance and runs its turns, as far as possible now.
     pub(super) fn process_instance(&mut self, id: &InstanceId) {
-        let Some(mut slot) = self.slots.remove(id) else { return };
+        let Some(mut slot) = self.instances.slots.remove(id) else { return };
         loop {
             self.process_queue(id, &mut slot);
             let SlotState::Run(run) = &mut slot.state else { break };
             let outcome = self.run_turns(id, run);
             self.reply_to_end_waiters(run);
             let mut needs_turn = run.needs_turn();
-            if let Err(corrupt) = outcome
+            if let Err(Unrunnable { reason, unit }) = outcome
                 && let SlotState::Run(run) = std::mem::replace(&mut slot.state, SlotState::Unknown)
             {
-                self.park(id, &mut slot, *run, corrupt.reason);
+                self.work_on_from(unit, id, &mut slot, |work, _, slot| {
+                    park::park(work, id, slot, *run, reason)
+                });
                 (needs_turn, slot.blocked) = (false, true);
             }
             // Go on only with items that had to wait for these turns.
@@ -77,28 +189,29 @@ impl Shard {
 
     fn process_queue(&mut self, id: &InstanceId, slot: &mut InstanceSlot) {
         slot.blocked = false;
-        self.queued_items += std::mem::take(&mut slot.recovered_items);
+        self.instances.queued += std::mem::take(&mut slot.recovered_items);
         while let Some(item) = slot.queue.front() {
             let depth = item.lookup_depth();
             match &mut slot.state {
                 SlotState::LookingUp(_) | SlotState::SideLookup(_) => return,
-                SlotState::LookupRetry(_, at) if *at > self.now.mono => return,
+                SlotState::LookupRetry(_, at) if *at > self.ctx.now.mono => return,
                 SlotState::LookupRetry(depth, _) => {
                     let depth = depth.clone();
-                    self.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
+                    self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
                     slot.state = SlotState::LookingUp(depth);
                     return;
                 }
                 // The newest row is not durable yet: a lookup would return the old one.
-                SlotState::Unknown if slot.written_batch > self.commits.durable_batch => {
+                SlotState::Unknown if slot.written_batch > self.ctx.commits.durable_batch => {
                     let now = self
+                        .ctx
                         .commits
                         .defer_until_durable(slot.written_batch, OnCommit::ProcessInstance(id.clone()));
                     debug_assert!(now.is_none(), "it is not durable yet");
                     return;
                 }
                 SlotState::Unknown => {
-                    self.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
+                    self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
                     slot.state = SlotState::LookingUp(depth);
                     return;
                 }
@@ -119,14 +232,15 @@ impl Shard {
                 _ => {}
             }
             if let Some(key) = slot.key_to_look_up()
-                && self.uncommitted_reply(&key).is_none()
+                && self.replies.get(&key, self.ctx.commits.durable_batch).is_none()
             {
-                self.effects
+                self.ctx
+                    .effects
                     .push(Effect::LookUpInstance(id.clone(), LookupDepth::Row { key_digest: Some(key) }));
                 return slot.begin_side_lookup();
             }
             let Some(item) = slot.queue.pop_front() else { return };
-            self.queued_items = self.queued_items.saturating_sub(1);
+            self.instances.queued = self.instances.queued.saturating_sub(1);
             self.process_item(id, slot, item);
         }
     }
@@ -135,162 +249,117 @@ impl Shard {
     fn retain_slot(&mut self, id: &InstanceId, mut slot: InstanceSlot) {
         let keep = match &mut slot.state {
             SlotState::Run(run) => {
-                let over = run.has_ended() && run.is_evictable(self.commits.durable_batch);
+                let over = run.has_ended() && run.is_evictable(self.ctx.commits.durable_batch);
                 if !over {
-                    self.mark_idle(id, run);
+                    self.instances.mark_idle(self.ctx.now.mono, id, run);
                 }
                 !over
             }
             SlotState::SideLookup(_) | SlotState::LookingUp(_) => true,
-            _ => slot.written_batch > self.commits.durable_batch || !slot.parked_items.is_empty(),
+            _ => slot.written_batch > self.ctx.commits.durable_batch || !slot.parked_items.is_empty(),
         };
         if keep || !slot.queue.is_empty() {
-            self.slots.insert(id.clone(), slot);
+            self.instances.slots.insert(id.clone(), slot);
         }
     }
 
     /// Processes one item, with enough of the instance loaded.
     fn process_item(&mut self, id: &InstanceId, slot: &mut InstanceSlot, item: WorkItem) {
-        self.commits.reserve(ITEM_ROWS, ITEM_BYTES);
-        match item {
-            WorkItem::Request(request_id, request) => self.handle_request(id, slot, request_id, request),
-            WorkItem::RefreshIndex { run_id: run, revision, needs_run } => {
-                self.refresh_index(id, slot, (run, revision), needs_run)
+        if let WorkItem::CheckDamage = item {
+            return self.check_run_for_damage(id, slot);
+        }
+        self.work_on(id, slot, |work, reads, slot| apply_item(work, reads, id, slot, item));
+    }
+
+    /// Damage was found that may concern a run. A run that cannot be read has been parked by now; the timers that a
+    /// scan cannot find are kept in memory.
+    fn check_run_for_damage(&mut self, id: &InstanceId, slot: &InstanceSlot) {
+        self.components.damage.on_run_checked();
+        let SlotState::Run(run) = &slot.state else { return };
+        for timer in run.bookkeeping.timer_rows(run.row.run_id) {
+            if self.components.damage.hides_timer(&timer.key()) {
+                self.due.schedule.add(DueKey::of_timer(&timer), id.clone());
             }
-            WorkItem::Expire { ended, expiry } => self.expire_run(id, slot, &ended, &expiry),
-            WorkItem::CheckDamage => self.check_run_for_damage(id, slot),
-            WorkItem::RunMessage { sequence, message: RunMessage::LegacyStartChild(start) } => {
-                self.find_child_plan(
-                    id,
-                    slot,
-                    PendingChild { inbox_sequence: sequence, parent_item: None, start },
-                );
-            }
-            WorkItem::RunMessage { sequence, message: RunMessage::StartChildOf { item, start } } => {
-                self.find_child_plan(
-                    id,
-                    slot,
-                    PendingChild { inbox_sequence: sequence, parent_item: Some(item), start },
-                );
-            }
-            WorkItem::RunMessage { sequence, message: RunMessage::SessionEvent(session_event) } => {
-                self.deliver_session_event(id, slot, sequence, session_event);
-            }
-            item => match &mut slot.state {
-                SlotState::Run(run) => self.apply_to_run(run, item),
-                // The run may be resumed, and then needs the item.
-                SlotState::Unreadable { row, .. }
-                    if row.as_ref().is_none_or(|row| !is_terminal(row.status)) =>
-                {
-                    slot.parked_items.push_back(item);
-                }
-                _ => self.discard(item),
-            },
         }
     }
 
-    /// Queues the items of a parked run again.
-    pub(super) fn requeue_parked_items(&mut self, slot: &mut InstanceSlot) {
-        self.queued_items += slot.parked_items.len();
-        slot.queue.append(&mut slot.parked_items);
-    }
-
-    /// Applies an item to the run in memory.
-    fn apply_to_run(&mut self, run: &mut ResidentRun, item: WorkItem) {
-        match item {
-            WorkItem::Message { run_id, mut envelope } => {
-                if run_id != run.row.run_id {
-                    return self.discard(WorkItem::Message { run_id, envelope });
-                }
-                self.record_result(run, &mut envelope);
-                run.push_message(envelope);
+    /// Runs the turns that had no room in a batch before, as far as there is room now.
+    pub(super) fn run_ready_turns(&mut self) {
+        self.process_posted();
+        let mut rounds = self.instances.ready_runs.len();
+        while rounds > 0 && self.ctx.commits.has_capacity() {
+            rounds -= 1;
+            let Some(id) = self.instances.ready_runs.pop_front() else { return };
+            if let Some(run) = self.instances.slots.get_mut(&id).and_then(InstanceSlot::run_mut) {
+                run.in_ready_queue = false;
             }
-            WorkItem::AttemptCall { run_id, command } if run_id == run.row.run_id => {
-                self.attempt_call(run, command);
-            }
-            WorkItem::WithdrawAttempt { run_id, command, attempt } if run_id == run.row.run_id => {
-                self.withdraw_attempt(run, command, attempt);
-            }
-            WorkItem::StuckTimer(timer) if timer.run_id == run.row.run_id => self.on_stuck_timer(run, &timer),
-            WorkItem::WatchStuck { run_id } if run_id == run.row.run_id => self.watch_slow_run(run),
-            WorkItem::RunMessage { sequence, message } => self.apply_run_message(run, sequence, message),
-            other => self.discard(other),
+            self.process_instance(&id);
+            self.process_posted();
         }
     }
 
-    /// Hands a message from the inbox to the run it is addressed to. A message for an earlier run of the instance, or
-    /// from a run that is not its parent, is outdated: its row is deleted. Starts of children and session events never
-    /// come here.
-    fn apply_run_message(&mut self, run: &mut ResidentRun, inbox_sequence: Sequence, message: RunMessage) {
-        let origin = run.instance.origin();
-        let message = match message {
-            RunMessage::ChildEnded { parent, message } if parent.run == origin.run => message,
-            RunMessage::TerminateChild { parent, reason } if origin.parent.as_ref() == Some(&parent) => {
-                Message::Terminate { reason }
+    /// Runs turns until the run needs none, or others must come first.
+    fn run_turns(&mut self, id: &InstanceId, run: &mut ResidentRun) -> Result<(), Unrunnable> {
+        for _ in 0..TURNS_PER_ROUND {
+            if !run.needs_turn() {
+                return Ok(());
             }
-            RunMessage::Continue { run_id } if run_id == run.row.run_id => {
-                run.unfinished = true;
-                // One continuation row is enough.
-                let previous = run.continuation_row.replace(inbox_sequence);
-                if let Some(previous) = previous.filter(|previous| *previous != inbox_sequence) {
-                    self.commits.delete(inbox::key(previous));
-                }
-                return;
+            if !self.ctx.commits.has_capacity() {
+                break;
             }
-            _ => {
-                self.commits.delete(inbox::key(inbox_sequence));
-                return;
-            }
+            self.run_turn(run)?;
+        }
+        if run.needs_turn() && !run.in_ready_queue {
+            run.in_ready_queue = true;
+            self.instances.ready_runs.push_back(id.clone());
+        }
+        Ok(())
+    }
+
+    /// Runs one turn and merges its unit of work. A turn that no commit can hold is dropped as a whole.
+    fn run_turn(&mut self, run: &mut ResidentRun) -> Result<(), Unrunnable> {
+        let mut work = Work::new(&mut self.ctx);
+        let undo = match turn::run_turn(&mut work, run) {
+            Ok(undo) => undo,
+            Err(corrupt) => return Err(Unrunnable { reason: corrupt.reason, unit: Unit::default() }),
         };
-        run.push_message(QueuedMessage { message, source: MessageSource::Inbox(inbox_sequence) });
-    }
-
-    /// Drops an item whose run is gone or has been replaced, and deletes its row if it has one.
-    fn discard(&mut self, item: WorkItem) {
-        match item {
-            WorkItem::Message { envelope, .. } => match envelope.source {
-                MessageSource::Timer(timer) => self.delete_timer(&timer),
-                MessageSource::Inbox(sequence) | MessageSource::SessionEvent(sequence, _) => {
-                    self.commits.delete(inbox::key(sequence));
-                }
-                MessageSource::Client(..) | MessageSource::Call { .. } => {}
-            },
-            WorkItem::RunMessage { sequence, .. } => self.commits.delete(inbox::key(sequence)),
-            WorkItem::StuckTimer(timer) => self.delete_timer(&timer),
-            _ => {}
+        let mut unit = work.finish();
+        if !unit.fits_in_commit(self.ctx.config.store_limits) {
+            let (rows, bytes) = (unit.rows(), unit.bytes());
+            let reason = format!(
+                "the turn needs {rows} rows and {bytes} bytes, more than one commit of this store can hold"
+            );
+            unit.cut_back(undo.mark);
+            undo.restore(run);
+            return Err(Unrunnable { reason, unit });
         }
-    }
-
-    /// The refusal for a request to an instance in this state.
-    pub(super) fn unavailable_refusal(id: &InstanceId, state: &SlotState) -> RequestError {
-        match state {
-            SlotState::Unreadable { row: Some(_), reason, .. } => {
-                RequestError::Parked { instance_id: id.clone(), reason: reason.clone() }
-            }
-            SlotState::Unreadable { reason, .. } => {
-                RequestError::Damaged { instance_id: id.clone(), reason: reason.clone() }
-            }
-            _ => RequestError::NotFound { instance_id: id.clone() },
+        let written = unit.has_instance_rows;
+        let batch = self.merge(unit);
+        if written {
+            run.written_batch = batch;
         }
+        if run.empty_continuations > EMPTY_CONTINUATIONS_MAX {
+            let reason = format!(
+                "continued as new {EMPTY_CONTINUATIONS_MAX} times in a row without consuming a message"
+            );
+            return Err(Unrunnable { reason, unit: Unit::default() });
+        }
+        Ok(())
     }
-}
 
-impl WorkItem {
-    /// Returns whether the item replaces or removes the current run, or may repeat a message that still waits for a
-    /// turn.
-    fn waits_for_turns(&self) -> bool {
-        match self {
-            Self::Request(
-                _,
-                ShardRequest::Restart { .. }
-                | ShardRequest::Purge { .. }
-                | ShardRequest::PurgeEarlierRun { .. }
-                | ShardRequest::Start(_),
-            ) => true,
-            Self::Request(_, request) => request.idempotency().is_some(),
-            Self::Expire { .. } | Self::RunMessage { message: RunMessage::SessionEvent(_), .. } => true,
-            Self::RunMessage { message, .. } => message.starts_child(),
-            _ => false,
+    /// Replies to the clients that wait for the end of the run, once the end is durable.
+    fn reply_to_end_waiters(&mut self, run: &ResidentRun) {
+        if self.end_waiters.is_empty() || !run.has_ended() {
+            return;
+        }
+        let waiters = self.end_waiters.take(&run.instance.origin().instance_id);
+        if waiters.is_empty() {
+            return;
+        }
+        let view = run.view();
+        for request_id in waiters {
+            let reply = Effect::Reply(request_id, ShardReply::Ended(Box::new(view.clone())));
+            self.ctx.send_when_durable(run.written_batch, reply);
         }
     }
 }

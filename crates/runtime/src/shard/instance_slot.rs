@@ -1,24 +1,24 @@
 //! An instance in the memory of a shard: the state known of it, and the work items queued for it.
 //!
-//! Only data: [`instance_queue`](super::instance_queue) processes the items, [`load`](super::load) fills in the state.
+//! It runs nothing: [`instance_queue`](super::instance_queue) processes the items, [`load`](super::load) fills in the
+//! state.
 //! The run itself is in [`run_state`](super::run_state).
 
 use std::collections::VecDeque;
 
-use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, Sequence};
-use abide_store::tables::expiries::EndedRun;
+use abide_ids::{KeyDigest, PageNumber, Sequence};
 use abide_store::tables::idempotency::IdempotencyRow;
-use abide_store::tables::instances::{InstanceRow, RunStatus};
-use abide_store::tables::timers::TimerKey;
-use abide_workflow::{CommandId, Message, Status};
+use abide_store::tables::instances::InstanceRow;
+use abide_workflow::InstanceId;
 
-use super::commit_queue::BatchNumber;
-use super::run_state::{AttemptOutcome, ResidentRun};
+use super::commit_queue::{BatchNumber, OnCommit};
+use super::context::Context;
+use super::run_state::{FirstTurnAction, ResidentRun};
+use super::work_item::{PendingChild, WorkItem};
 use crate::entity::SessionEvent;
-use crate::event::LookupDepth;
+use crate::event::{Effect, LookupDepth};
 use crate::lease::Monotonic;
-use crate::request::{RequestId, RequestIdempotency, ShardRequest};
-use crate::run_message::{ChildStart, RunMessage};
+use crate::request::{RequestError, RequestId, ShardReply};
 
 /// An instance that has work, or had some recently.
 #[derive(Debug)]
@@ -48,28 +48,6 @@ pub(super) struct InstanceSlot {
     pub(super) pending_event: Option<(Sequence, Box<SessionEvent>)>,
 }
 
-/// A child run that is to be started.
-#[derive(Debug)]
-pub(super) struct PendingChild {
-    /// The sequence of its inbox row.
-    pub(super) inbox_sequence: Sequence,
-    /// The key of the parent's item that started it. Requests of older versions have none.
-    pub(super) parent_item: Option<IdempotencyKey>,
-    pub(super) start: ChildStart,
-}
-
-impl PendingChild {
-    /// The work item it came from.
-    pub(super) fn into_work_item(self) -> WorkItem {
-        let start = self.start;
-        let message = match self.parent_item {
-            Some(item) => RunMessage::StartChildOf { item, start },
-            None => RunMessage::LegacyStartChild(start),
-        };
-        WorkItem::RunMessage { sequence: self.inbox_sequence, message }
-    }
-}
-
 /// The state of an instance, as far as it is known.
 #[derive(Debug)]
 pub(super) enum SlotState {
@@ -89,51 +67,6 @@ pub(super) enum SlotState {
         last_page: PageNumber,
         last_event: Option<u64>,
         reason: String,
-    },
-}
-
-/// One piece of work for an instance.
-#[derive(Debug)]
-pub(super) enum WorkItem {
-    Request(RequestId, ShardRequest),
-    Message {
-        run_id: RunId,
-        envelope: QueuedMessage,
-    },
-    /// A run message, in the inbox of the shard under this sequence.
-    RunMessage {
-        sequence: Sequence,
-        message: RunMessage,
-    },
-    /// A call may need its next attempt.
-    AttemptCall {
-        run_id: RunId,
-        command: CommandId,
-    },
-    /// A recorded attempt was withdrawn before anything of it was sent.
-    WithdrawAttempt {
-        run_id: RunId,
-        command: CommandId,
-        attempt: u32,
-    },
-    /// The stuck timer of the run fired.
-    StuckTimer(TimerKey),
-    /// An attempt of the run takes long, so the run needs a stuck timer.
-    WatchStuck {
-        run_id: RunId,
-    },
-    /// The public row of the run may be outdated. `needs_run` if the instance row does not say enough to write it.
-    RefreshIndex {
-        run_id: RunId,
-        revision: u64,
-        needs_run: bool,
-    },
-    /// Damage was found that may concern the run.
-    CheckDamage,
-    /// The retention of the run has ended.
-    Expire {
-        ended: EndedRun,
-        expiry: super::gc::ExpiryKey,
     },
 }
 
@@ -183,6 +116,52 @@ impl InstanceSlot {
         (self.looked_up_key != Some(key)).then_some(key)
     }
 
+    /// Sends a reply once the present state of the instance is durable: at once, with its last commit, or with the
+    /// first turn of its run.
+    pub(super) fn reply_when_durable(&mut self, ctx: &mut Context, request_id: RequestId, reply: ShardReply) {
+        let effect = Effect::Reply(request_id, reply);
+        let written = match self.run_mut() {
+            Some(run) if !run.first_turn_actions.is_empty() => {
+                return run.first_turn_actions.push(FirstTurnAction::OnCommit(OnCommit::Effect(effect)));
+            }
+            Some(run) => run.written_batch,
+            None => self.written_batch,
+        };
+        ctx.send_when_durable(written, effect);
+    }
+
+    /// Refuses because of a state that may be ahead of the store. The refusal waits until that state is durable, so
+    /// that a crash cannot contradict it.
+    pub(super) fn refuse_when_durable(
+        &mut self,
+        ctx: &mut Context,
+        request_id: RequestId,
+        refusal: RequestError,
+    ) {
+        self.reply_when_durable(ctx, request_id, ShardReply::Refused(refusal));
+    }
+
+    /// Queues the items of a parked run again.
+    pub(super) fn requeue_parked_items(&mut self) {
+        self.queue.append(&mut self.parked_items);
+    }
+
+    /// The batch with the newest rows of the instance is this one.
+    pub(super) fn set_written_batch(&mut self, batch: BatchNumber) {
+        match &mut self.state {
+            SlotState::Run(run) => run.written_batch = batch,
+            _ => self.written_batch = batch,
+        }
+    }
+
+    /// When a failed lookup is to be repeated.
+    pub(super) fn lookup_retry_at(&self) -> Option<Monotonic> {
+        match &self.state {
+            SlotState::LookupRetry(_, at) => Some(*at),
+            _ => self.key_lookup_retry.map(|(at, _)| at),
+        }
+    }
+
     /// The run in memory, also during a side lookup.
     pub(super) fn run_mut(&mut self) -> Option<&mut ResidentRun> {
         let mut state = &mut self.state;
@@ -196,64 +175,15 @@ impl InstanceSlot {
     }
 }
 
-impl WorkItem {
-    /// How much of the instance must be loaded to process the item.
-    pub(super) fn lookup_depth(&self) -> LookupDepth {
-        match self {
-            Self::Request(_, request) if request.needs_row_only() => LookupDepth::Row {
-                key_digest: request.idempotency().map(|idempotency| idempotency.key_digest),
-            },
-            Self::RefreshIndex { needs_run: false, .. } | Self::Expire { .. } => {
-                LookupDepth::Row { key_digest: None }
-            }
-            Self::RunMessage { message, .. } if message.starts_child() => {
-                LookupDepth::Row { key_digest: None }
-            }
-            _ => LookupDepth::Run,
+/// The refusal for a request to an instance in this state.
+pub(super) fn unavailable_refusal(id: &InstanceId, state: &SlotState) -> RequestError {
+    match state {
+        SlotState::Unreadable { row: Some(_), reason, .. } => {
+            RequestError::Parked { instance_id: id.clone(), reason: reason.clone() }
         }
-    }
-}
-
-/// A message for a run, and its source.
-#[derive(Debug)]
-pub(super) struct QueuedMessage {
-    pub(super) message: Message,
-    pub(super) source: MessageSource,
-}
-
-/// The source of a message. It decides what else happens in the commit that consumes the message.
-#[derive(Clone, Debug)]
-pub(super) enum MessageSource {
-    /// A client: send the reply, and store it if the request has an idempotency key.
-    Client(RequestId, Option<RequestIdempotency>),
-    /// A call: settle it. `status` is the transport status of a failure, for diagnostics. There is no outcome if no
-    /// attempt was made.
-    Call { command: CommandId, status: Option<String>, outcome: Option<AttemptOutcome> },
-    /// A timer: delete its row.
-    Timer(TimerKey),
-    /// The inbox: delete its row.
-    Inbox(Sequence),
-    /// The inbox, for a session event: delete its row, and dead-letter the event if the run refuses it.
-    SessionEvent(Sequence, Box<SessionEvent>),
-}
-
-/// The status of a run as its row stores it.
-pub(crate) fn row_status(status: Status) -> RunStatus {
-    match status {
-        Status::Pending => RunStatus::Pending,
-        Status::Running => RunStatus::Running,
-        Status::Suspended => RunStatus::Suspended,
-        Status::Completed | Status::ContinuedAsNew => RunStatus::Completed,
-        Status::Failed | Status::Canceled => RunStatus::Failed,
-        Status::Terminated => RunStatus::Terminated,
-    }
-}
-
-/// Returns whether a run with this status has ended.
-pub(super) fn is_terminal(status: RunStatus) -> bool {
-    use RunStatus::{Completed, Failed, Parked, Pending, Purged, Running, Suspended, Terminated};
-    match status {
-        Completed | Failed | Terminated | Purged => true,
-        Pending | Running | Suspended | Parked => false,
+        SlotState::Unreadable { reason, .. } => {
+            RequestError::Damaged { instance_id: id.clone(), reason: reason.clone() }
+        }
+        _ => RequestError::NotFound { instance_id: id.clone() },
     }
 }

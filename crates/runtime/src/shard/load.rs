@@ -1,4 +1,4 @@
-//! Loads instances: applies the result of a lookup to the slot, builds the run in memory, and repeats failed lookups.
+//! Loads instances: applies the result of a lookup to the slot, and builds the run in memory.
 //!
 //! A run that cannot be read is parked here, with the reason in its row. Reading the rows is the driver's task;
 //! deciding what must be looked up is [`instance_queue`](super::instance_queue)'s.
@@ -10,10 +10,14 @@ use abide_store::tables::instances::RunStatus;
 use abide_workflow::InstanceId;
 
 use super::commit_queue::BatchNumber;
-use super::instance_slot::{InstanceSlot, SlotState, WorkItem, is_terminal};
+use super::context::Context;
+use super::instance_slot::{InstanceSlot, SlotState};
 use super::run_state::{OpenCall, ResidentRun};
-use super::{Shard, backoff, later};
-use crate::event::{Effect, InstanceLookup, LookupDepth, StoredReplyLookup};
+use super::run_status::is_terminal;
+use super::unit_of_work::Work;
+use super::work_item::WorkItem;
+use super::{backoff, later, park};
+use crate::event::{InstanceLookup, LookupDepth, StoredReplyLookup};
 use crate::request::RequestError;
 use crate::run::StoredRun;
 
@@ -47,131 +51,113 @@ impl ResidentRun {
     }
 }
 
-impl Shard {
-    pub(super) fn on_instance_looked_up(&mut self, id: &InstanceId, found: InstanceLookup) {
-        let Some(mut slot) = self.slots.remove(id) else { return };
-        match &slot.state {
-            SlotState::SideLookup(_) => self.apply_key_lookup(id, &mut slot, found),
-            SlotState::LookingUp(depth) => {
-                let depth = depth.clone();
-                self.apply_instance_lookup(id, &mut slot, depth, found);
-            }
-            _ => {}
+/// Applies the result of a lookup to the slot that waits for it.
+pub(super) fn apply_lookup(
+    work: &mut Work<'_>,
+    id: &InstanceId,
+    slot: &mut InstanceSlot,
+    found: InstanceLookup,
+) {
+    match &slot.state {
+        SlotState::SideLookup(_) => apply_key_lookup(work.ctx, id, slot, found),
+        SlotState::LookingUp(depth) => {
+            let depth = depth.clone();
+            apply_instance_lookup(work, id, slot, depth, found);
         }
-        self.slots.insert(id.clone(), slot);
-        self.process_instance(id);
+        _ => {}
     }
+}
 
-    fn apply_instance_lookup(
-        &mut self,
-        id: &InstanceId,
-        slot: &mut InstanceSlot,
-        depth: LookupDepth,
-        found: InstanceLookup,
-    ) {
-        slot.state = match found {
-            InstanceLookup::Unavailable(_) => {
-                let at = later(self.now.mono, backoff(3));
-                self.lookup_retries.push_back((at, id.clone()));
-                SlotState::LookupRetry(depth, at)
-            }
-            InstanceLookup::Row(row, stored_reply) => {
-                self.apply_stored_reply(id, slot, &depth, stored_reply);
-                SlotState::Row(row)
-            }
-            InstanceLookup::Run(None) => SlotState::Row(None),
-            InstanceLookup::Run(Some(stored)) => self.load_run(*stored, slot),
-            InstanceLookup::Unreadable(unreadable, stored_reply) => {
-                self.apply_stored_reply(id, slot, &depth, stored_reply);
-                SlotState::Unreadable {
-                    row: unreadable.row.map(Box::new),
-                    last_page: unreadable.last_page,
-                    last_event: unreadable.last_event,
-                    reason: unreadable.reason,
-                }
-            }
-        };
-        // A live run that cannot be read is parked, and its row says so from now on.
-        if let SlotState::Unreadable { row: Some(row), reason, .. } = &mut slot.state
-            && row.status != RunStatus::Parked
-            && !is_terminal(row.status)
-        {
-            self.commits.reserve(8, 64 * 1024);
-            self.write_parked(id, row, reason);
-            slot.written_batch = self.commits.batch_number();
+fn apply_instance_lookup(
+    work: &mut Work<'_>,
+    id: &InstanceId,
+    slot: &mut InstanceSlot,
+    depth: LookupDepth,
+    found: InstanceLookup,
+) {
+    slot.state = match found {
+        InstanceLookup::Unavailable(_) => {
+            let at = later(work.ctx.now.mono, backoff(3));
+            SlotState::LookupRetry(depth, at)
         }
+        InstanceLookup::Row(row, stored_reply) => {
+            apply_stored_reply(work.ctx, id, slot, &depth, stored_reply);
+            SlotState::Row(row)
+        }
+        InstanceLookup::Run(None) => SlotState::Row(None),
+        InstanceLookup::Run(Some(stored)) => load_run(*stored, slot),
+        InstanceLookup::Unreadable(unreadable, stored_reply) => {
+            apply_stored_reply(work.ctx, id, slot, &depth, stored_reply);
+            SlotState::Unreadable {
+                row: unreadable.row.map(Box::new),
+                last_page: unreadable.last_page,
+                last_event: unreadable.last_event,
+                reason: unreadable.reason,
+            }
+        }
+    };
+    // A live run that cannot be read is parked, and its row says so from now on.
+    if let SlotState::Unreadable { row: Some(row), reason, .. } = &mut slot.state
+        && row.status != RunStatus::Parked
+        && !is_terminal(row.status)
+    {
+        park::write_parked(work, id, row, reason);
+        work.has_instance_rows();
     }
+}
 
-    /// The state for a stored run. A parked run stays parked until it is resumed.
-    fn load_run(&mut self, stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
-        let ended = is_terminal(stored.row.status) && !stored.instance.status().is_terminal();
-        if ended || stored.row.status == RunStatus::Parked && !slot.resuming {
-            let reason = stored.row.park_reason.clone().unwrap_or_default();
-            let row = Some(Box::new(stored.row));
-            return SlotState::Unreadable { row, last_page: stored.last_page, last_event: None, reason };
-        }
-        slot.resuming = false;
-        self.requeue_parked_items(slot);
-        SlotState::Run(Box::new(ResidentRun::from_stored(stored)))
+/// The state for a stored run. A parked run stays parked until it is resumed.
+fn load_run(stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
+    let ended = is_terminal(stored.row.status) && !stored.instance.status().is_terminal();
+    if ended || stored.row.status == RunStatus::Parked && !slot.resuming {
+        let reason = stored.row.park_reason.clone().unwrap_or_default();
+        let row = Some(Box::new(stored.row));
+        return SlotState::Unreadable { row, last_page: stored.last_page, last_event: None, reason };
     }
+    slot.resuming = false;
+    slot.requeue_parked_items();
+    SlotState::Run(Box::new(ResidentRun::from_stored(stored)))
+}
 
-    /// Applies the lookup of a stored reply for an instance whose state is already known.
-    fn apply_key_lookup(&mut self, id: &InstanceId, slot: &mut InstanceSlot, found: InstanceLookup) {
-        if slot.pending_child.is_some() || slot.pending_event.is_some() || !slot.end_side_lookup() {
-            return;
+/// Applies the lookup of a stored reply for an instance whose state is already known.
+fn apply_key_lookup(ctx: &mut Context, id: &InstanceId, slot: &mut InstanceSlot, found: InstanceLookup) {
+    if slot.pending_child.is_some() || slot.pending_event.is_some() || !slot.end_side_lookup() {
+        return;
+    }
+    let Some(key) = slot.key_to_look_up() else { return };
+    match found {
+        InstanceLookup::Row(_, stored_reply) | InstanceLookup::Unreadable(_, stored_reply) => {
+            apply_stored_reply(ctx, id, slot, &LookupDepth::Row { key_digest: Some(key) }, stored_reply);
         }
-        let Some(key) = slot.key_to_look_up() else { return };
-        match found {
-            InstanceLookup::Row(_, stored_reply) | InstanceLookup::Unreadable(_, stored_reply) => {
-                self.apply_stored_reply(id, slot, &LookupDepth::Row { key_digest: Some(key) }, stored_reply);
-            }
-            InstanceLookup::Run(_) | InstanceLookup::Unavailable(_) => {
-                // Repeated after a delay. Until then the slot stays in the side lookup.
-                self.lookup_retries.push_back((later(self.now.mono, backoff(3)), id.clone()));
-                slot.key_lookup_retry = Some((later(self.now.mono, backoff(3)), key));
-                slot.begin_side_lookup();
-            }
+        InstanceLookup::Run(_) | InstanceLookup::Unavailable(_) => {
+            // Repeated after a delay. Until then the slot stays in the side lookup.
+            slot.key_lookup_retry = Some((later(ctx.now.mono, backoff(3)), key));
+            slot.begin_side_lookup();
         }
     }
+}
 
-    /// Notes the stored reply, so that its key is not looked up again. If the record cannot be read, the waiting
-    /// request is refused: it may have been done before.
-    fn apply_stored_reply(
-        &mut self,
-        id: &InstanceId,
-        slot: &mut InstanceSlot,
-        depth: &LookupDepth,
-        stored_reply: StoredReplyLookup,
-    ) {
-        let LookupDepth::Row { key_digest: Some(key) } = depth else { return };
-        match stored_reply {
-            Ok(record) => {
-                slot.looked_up_key = Some(*key);
-                slot.stored_reply = record;
-            }
-            Err(reason) => {
-                if slot.key_to_look_up() == Some(*key)
-                    && let Some(WorkItem::Request(request_id, _)) = slot.queue.pop_front()
-                {
-                    self.queued_items = self.queued_items.saturating_sub(1);
-                    self.refuse(request_id, RequestError::Damaged { instance_id: id.clone(), reason });
-                }
-            }
+/// Notes the stored reply, so that its key is not looked up again. If the record cannot be read, the waiting
+/// request is refused: it may have been done before.
+fn apply_stored_reply(
+    ctx: &mut Context,
+    id: &InstanceId,
+    slot: &mut InstanceSlot,
+    depth: &LookupDepth,
+    stored_reply: StoredReplyLookup,
+) {
+    let LookupDepth::Row { key_digest: Some(key) } = depth else { return };
+    match stored_reply {
+        Ok(record) => {
+            slot.looked_up_key = Some(*key);
+            slot.stored_reply = record;
         }
-    }
-
-    /// Repeats the lookups that failed.
-    pub(super) fn retry_lookups(&mut self) {
-        while self.lookup_retries.front().is_some_and(|(at, _)| *at <= self.now.mono) {
-            let Some((_, id)) = self.lookup_retries.pop_front() else { return };
-            if let Some(slot) = self.slots.get_mut(&id)
-                && let Some((_, key)) = slot.key_lookup_retry.take()
+        Err(reason) => {
+            if slot.key_to_look_up() == Some(*key)
+                && let Some(WorkItem::Request(request_id, _)) = slot.queue.pop_front()
             {
-                self.effects
-                    .push(Effect::LookUpInstance(id.clone(), LookupDepth::Row { key_digest: Some(key) }));
-                continue;
+                ctx.refuse(request_id, RequestError::Damaged { instance_id: id.clone(), reason });
             }
-            self.process_instance(&id);
         }
     }
 }

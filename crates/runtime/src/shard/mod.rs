@@ -12,27 +12,37 @@
 //! A shard owns no clock, no task and no socket, and draws no random numbers: the same events at the same times give
 //! the same effects.
 
+mod acquisition;
+mod apply_item;
+mod attempt_outcome;
 mod attempt_results;
+mod attempts_in_flight;
 mod call_record;
 mod calls;
 mod cancel;
 mod commands;
 mod commit_pipeline;
 mod commit_queue;
-mod commit_size;
+mod component;
+mod context;
 mod continue_as_new;
 mod damage;
 mod dead_letters;
-mod drain;
+mod end_waiters;
 mod entities;
+mod entity_slot;
 mod eviction;
+mod expiry_rows;
 mod fold;
 mod gc;
 mod history_pages;
 mod idempotency;
 mod inbound;
+mod index_change;
+mod index_runs;
 mod instance_queue;
 mod instance_slot;
+mod instances;
 mod load;
 mod operations;
 mod outbox;
@@ -44,158 +54,143 @@ mod recovery;
 mod requests;
 mod retention;
 mod retry;
+mod root;
+mod run_rows;
 mod run_state;
-mod scan_results;
+mod run_status;
 mod schedule;
 mod session_events;
 mod start;
 mod stuck;
+mod timer_window;
 mod timers;
 mod turn;
+mod turn_limits;
+mod unit_of_work;
 mod view;
+mod work_item;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use abide_ids::{RunId, Sequence};
-use abide_store::rows::Scan;
-use abide_workflow::{InstanceId, Timestamp};
+use abide_store::rows::{Row, StoreError};
 
 use crate::config::ShardConfig;
-use crate::event::{AttemptId, Effect, Event, OperatorEvent, StopReason};
-use crate::lease::{LeaseStatus, Monotonic};
+use crate::entity::EntityId;
+use crate::event::{AttemptId, Effect, Event, StopReason};
+use crate::lease::Monotonic;
 use crate::now::Now;
 use crate::placement::ShardId;
-use crate::request::{RequestError, RequestId, ShardReply, ShardRequest};
-use commit_queue::CommitQueue;
-use instance_slot::InstanceSlot;
+use crate::request::{RequestId, ShardRequest};
+use attempts_in_flight::AttemptsInFlight;
+use commit_pipeline::{CommitPipeline, CommitResult};
+use component::Component;
+use context::Context;
+use damage::DamageTracker;
+use end_waiters::EndWaiters;
+use entities::Entities;
+use gc::GarbageCollector;
+use idempotency::UncommittedReplies;
+use inbound::InboundReader;
+use instances::Instances;
+use outbox::Outbox;
 use ownership::OwnershipPhase;
-use schedule::{OverdueLimiter, Schedule};
+use public_index::PublicIndex;
+use reconciliation::Reconciliation;
+use recovery::Recovery;
+use schedule::DueQueue;
+use timer_window::TimerWindow;
+use unit_of_work::Work;
+use work_item::WorkItem;
 
-pub(crate) use instance_slot::row_status;
 pub(crate) use public_index::UnindexedRuns;
+pub(crate) use run_status::row_status;
 pub(crate) use view::view_of_stored;
 
-/// One shard on one node.
+component::components! {
+    inbound: InboundReader,
+    gc: GarbageCollector,
+    damage: DamageTracker,
+    reconciliation: Reconciliation,
+}
+
+/// One shard on one node: its context, and the components that own its state.
 #[derive(Debug)]
 pub struct Shard {
-    id: ShardId,
-    config: ShardConfig,
-    now: Now,
-    phase: OwnershipPhase,
-    commits: CommitQueue,
-    commits_sent: u64,
-    sequence: Sequence,
-    slots: HashMap<InstanceId, InstanceSlot>,
-    /// Work items queued in all slots, without those that recovery found and has not scheduled yet.
-    queued_items: usize,
-    /// Run messages from turns to instances of this shard.
-    local_messages: VecDeque<(InstanceId, instance_slot::WorkItem)>,
+    ctx: Context,
+    pipeline: CommitPipeline,
+    recovery: Recovery,
+    instances: Instances,
     /// Requests that arrived before recovery finished.
     deferred_requests: VecDeque<Vec<(RequestId, ShardRequest)>>,
-    /// Replies to requests with an idempotency key, until their records are durable.
-    uncommitted_replies: idempotency::UncommittedReplies,
-    /// Requests that wait for the end of a run.
-    end_waiters: HashMap<InstanceId, Vec<RequestId>>,
-    /// Instances whose lookup failed, and when to look them up again.
-    lookup_retries: VecDeque<(Monotonic, InstanceId)>,
-    /// Attempts that this owner has started and not heard of yet.
-    attempts_in_flight: HashMap<AttemptId, stuck::InFlightAttempt>,
-    /// When the attempts in flight were last searched for slow ones.
-    slow_calls_checked_at: Option<Monotonic>,
-    /// Runs that need a turn and had no room in a batch.
-    ready_runs: VecDeque<InstanceId>,
-    /// Runs that are idle in memory, longest idle first.
-    idle_runs: VecDeque<eviction::IdleRun>,
-    idle_bytes: usize,
-    schedule: Schedule,
-    overdue_limiter: OverdueLimiter,
-    overdue_paused_until: Option<Timestamp>,
-    timer_window: timers::TimerWindow,
-    public_index: public_index::PublicIndex,
-    outbox: outbox::Outbox,
-    inbound: inbound::InboundReader,
-    gc: gc::GarbageCollector,
-    entities: entities::Entities,
-    damage: damage::DamageTracker,
-    reconciliation: reconciliation::Reconciliation,
-    /// The recovery scan in flight, and one that is to be repeated.
-    recovery_scan: Option<Scan>,
-    recovery_scan_retry: Option<recovery::ScanRetry>,
-    lingering_since: Option<Monotonic>,
-    effects: Vec<Effect>,
+    replies: UncommittedReplies,
+    end_waiters: EndWaiters,
+    attempts: AttemptsInFlight,
+    due: DueQueue,
+    timers: TimerWindow,
+    index: PublicIndex,
+    outbox: Outbox,
+    entities: Entities,
+    components: Components,
 }
 
 impl Shard {
     /// A shard that this node wants to own. It starts with the first [`Event::Tick`].
     pub fn new(id: ShardId, config: ShardConfig, now: Now) -> Self {
         Self {
-            id,
-            now,
-            phase: OwnershipPhase::new(config.lease_times),
-            commits: CommitQueue::new(config.store_limits),
-            commits_sent: 0,
-            sequence: Sequence::ZERO,
-            slots: HashMap::new(),
-            queued_items: 0,
-            local_messages: VecDeque::new(),
+            pipeline: CommitPipeline::default(),
+            recovery: Recovery::default(),
+            instances: Instances::default(),
             deferred_requests: VecDeque::new(),
-            uncommitted_replies: idempotency::UncommittedReplies::default(),
-            end_waiters: HashMap::new(),
-            lookup_retries: VecDeque::new(),
-            attempts_in_flight: HashMap::new(),
-            slow_calls_checked_at: None,
-            ready_runs: VecDeque::new(),
-            idle_runs: VecDeque::new(),
-            idle_bytes: 0,
-            schedule: Schedule::default(),
-            overdue_limiter: OverdueLimiter::new(config.recovery_per_second),
-            overdue_paused_until: None,
-            timer_window: timers::TimerWindow::default(),
-            public_index: public_index::PublicIndex::default(),
-            outbox: outbox::Outbox::default(),
-            inbound: inbound::InboundReader::default(),
-            gc: gc::GarbageCollector::default(),
-            entities: entities::Entities::default(),
-            damage: damage::DamageTracker::default(),
-            reconciliation: reconciliation::Reconciliation::default(),
-            recovery_scan: None,
-            recovery_scan_retry: None,
-            lingering_since: None,
-            effects: Vec::new(),
-            config,
+            replies: UncommittedReplies::default(),
+            end_waiters: EndWaiters::default(),
+            attempts: AttemptsInFlight::default(),
+            due: DueQueue::new(config.recovery_per_second),
+            timers: TimerWindow::default(),
+            index: PublicIndex::default(),
+            outbox: Outbox::default(),
+            entities: Entities::default(),
+            components: Components::default(),
+            ctx: Context::new(id, config, now),
         }
     }
 
     pub fn id(&self) -> ShardId {
-        self.id
+        self.ctx.id
     }
 
     /// Returns whether this node owns the shard, as far as it knows.
     pub fn is_owned(&self) -> bool {
-        matches!(
-            self.phase,
-            OwnershipPhase::Recovering(_) | OwnershipPhase::Working(_) | OwnershipPhase::Draining(_)
-        )
+        self.ctx.phase.is_owned()
     }
 
     /// Returns whether it accepts requests.
     pub fn is_working(&self) -> bool {
-        matches!(self.phase, OwnershipPhase::Working(_))
+        matches!(self.ctx.phase, OwnershipPhase::Working(_))
     }
 
     pub fn resident_instances(&self) -> usize {
-        self.slots.len()
+        self.instances.slots.len()
     }
 
-    /// Work items queued for instances.
+    /// Work items queued for instances and entities.
     pub fn queued_items(&self) -> usize {
-        self.queued_items
+        self.instances.queued + self.entities.queued
+    }
+
+    /// The states that are not in the public index now; none if the shard is not working and cannot know.
+    pub(crate) fn unindexed_runs(&self) -> Option<UnindexedRuns> {
+        self.is_working().then(|| UnindexedRuns::of(&self.index))
+    }
+
+    /// Forgets the states that are in the public index by now. True if none is left.
+    pub(crate) fn has_indexed(&self, unindexed: &mut UnindexedRuns) -> bool {
+        unindexed.remove_indexed(&self.index)
     }
 
     /// Applies an event. Call [`Shard::flush`] after it, or after several.
     pub fn handle(&mut self, event: Event, now: Now) {
-        self.now = now;
-        if matches!(self.phase, OwnershipPhase::Stopped) {
+        self.ctx.now = now;
+        if matches!(self.ctx.phase, OwnershipPhase::Stopped) {
             return;
         }
         match event {
@@ -203,156 +198,233 @@ impl Shard {
             Event::RequestReceived(request_id, request) => self.on_requests(vec![(request_id, request)]),
             Event::RequestGroupReceived(requests) => self.on_requests(requests),
             Event::HeadRead(result) => self.on_head_read(result),
-            Event::CommitFinished(id, outcome) => self.on_commit_finished(id, outcome),
+            Event::CommitFinished(id, outcome) => {
+                let result = self.pipeline.on_finished(&mut self.ctx, id, outcome);
+                self.on_commit_result(result);
+            }
             Event::Scanned(purpose, result) => self.on_scanned(purpose, result),
-            Event::InstanceLookedUp(id, looked_up) => self.on_instance_looked_up(&id, *looked_up),
+            Event::InstanceLookedUp(id, found) => self.on_instance_looked_up(&id, *found),
             Event::EntityLookedUp(entity, number, found) => {
-                self.on_entity_looked_up(&entity, number, *found);
+                if self.entities.on_looked_up(&self.ctx, &entity, number, *found) {
+                    self.process_entity(&entity);
+                }
             }
             Event::PlanFound(id, result) => self.on_plan_found(&id, result),
-            Event::AttemptFinished(call, result) => self.on_attempt_finished(call, result),
-            Event::AttemptWithdrawn(call) => self.on_attempt_withdrawn(call),
-            Event::PublicIndexWritten(result) => self.on_public_index_written(&result),
-            Event::MessagesSent(target, outcome) => self.on_messages_sent(target, &outcome),
-            Event::InboundDeleted(outcome) => self.on_inbound_deleted(&outcome),
-            Event::InboundHinted => self.inbound.scan_requested = true,
-            Event::ClientsGone(request_ids) => self.on_clients_gone(&request_ids),
-            Event::Drain => self.begin_drain(),
+            Event::AttemptFinished(call, result) => {
+                self.attempts.remove(&call);
+                let item = attempt_results::finished_item(&self.ctx, &call, result);
+                self.enqueue(&call.instance_id, item);
+            }
+            Event::AttemptWithdrawn(AttemptId { instance_id, run_id, command, attempt }) => {
+                let call = AttemptId { instance_id, run_id, command, attempt };
+                self.attempts.remove(&call);
+                self.enqueue(&call.instance_id, WorkItem::WithdrawAttempt { run_id, command, attempt });
+            }
+            Event::PublicIndexWritten(result) => {
+                let mut work = Work::new(&mut self.ctx);
+                self.index.on_written(&mut work, &result);
+                let unit = work.finish();
+                self.merge(unit);
+            }
+            Event::MessagesSent(target, outcome) => {
+                let mut work = Work::new(&mut self.ctx);
+                self.outbox.on_sent(&mut work, target, &outcome);
+                let unit = work.finish();
+                self.merge(unit);
+            }
+            Event::InboundDeleted(outcome) => self.components.inbound.on_deleted(&self.ctx, &outcome),
+            Event::InboundHinted => self.components.inbound.scan_requested = true,
+            Event::ClientsGone(request_ids) => self.end_waiters.forget(&request_ids),
+            Event::Drain => {
+                if let Err(reason) = self.ctx.begin_drain() {
+                    self.stop(reason);
+                }
+            }
         }
     }
 
     /// Does the work that is due, runs the turns that are needed, sends the next commit, and returns the effects for
     /// the driver.
     pub fn flush(&mut self, now: Now) -> Vec<Effect> {
-        self.now = now;
+        self.ctx.now = now;
         self.drive_timed_work();
         if self.is_owned() {
             self.process_ready_entities();
             self.run_ready_turns();
-            self.write_public_index();
-            self.send_outbox();
+            self.index.drive(&mut self.ctx);
+            self.outbox.send(&mut self.ctx);
             self.send_next_commit();
-            self.evict_idle_runs();
-            self.evict_idle_entities();
+            self.instances.evict_idle_runs(&self.ctx);
+            self.entities.evict_idle(&self.ctx);
         }
-        std::mem::take(&mut self.effects)
+        std::mem::take(&mut self.ctx.effects)
     }
 
     /// Milliseconds until [`Shard::flush`] must be called even without an event. Bounded, because the wall clock may
     /// jump.
     pub fn next_wake_ms(&self) -> u64 {
         const WAKE_MS_MAX: u64 = 5_000;
+        let now = self.ctx.now;
         // Only a working shard acts on wall-clock times.
-        let wakes = [self.schedule.next_at(), self.timer_window.next_at()];
+        let wakes = [self.due.schedule.next_at(), self.timers.next_at()];
         let wall = wakes.into_iter().flatten().min().filter(|_| self.is_working());
-        let paused = self.overdue_paused_until.filter(|_| wall.is_some_and(|at| at <= self.now.wall));
+        let paused = self.due.paused_until().filter(|_| wall.is_some_and(|at| at <= now.wall));
         let wall = paused.or(wall);
-        let wall_ms = wall.map(|at| at.since(self.now.wall).0);
+        let wall_ms = wall.map(|at| at.since(now.wall).0);
         let mono = self.monotonic_wakes().into_iter().flatten().min();
-        let mono_ms = mono.map(|at| {
-            u64::try_from(at.0.saturating_sub(self.now.mono.0).as_millis()).unwrap_or(u64::MAX) + 1
-        });
+        let mono_ms =
+            mono.map(|at| u64::try_from(at.0.saturating_sub(now.mono.0).as_millis()).unwrap_or(u64::MAX) + 1);
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
-    fn monotonic_wakes(&self) -> [Option<Monotonic>; 13] {
+    fn monotonic_wakes(&self) -> [Option<Monotonic>; 11] {
         [
-            self.phase.wake(self.config.exclusive),
-            self.commit_wake(),
-            self.public_index.wake(),
+            self.ctx.phase.wake(self.ctx.config.exclusive),
+            self.pipeline.wake(&self.ctx),
+            self.pipeline.linger_wake(&self.ctx),
+            self.index.wake(),
             self.outbox.wake(),
-            self.lingering_since.map(|since| later(since, self.config.lazy_commit_delay)),
-            self.idle_runs.front().map(|idle| later(idle.since, self.config.idle_max)),
-            self.recovery_wake(),
-            self.lookup_retries.front().map(|(at, _)| *at),
-            self.timer_window.retry_at,
-            self.inbound.retry_at,
-            self.entities_wake(),
-            self.damage.retry_at,
-            self.reconciliation.wake(),
+            self.instances.idle_runs.front().map(|idle| later(idle.since, self.ctx.config.idle_max)),
+            self.recovery.wake(),
+            self.instances.lookup_retries.front().map(|(at, _)| *at),
+            self.timers.retry_at,
+            self.entities.wake(),
+            self.components.wake(),
         ]
     }
 
     /// Work that starts by the passing of time alone.
     fn drive_timed_work(&mut self) {
-        self.drive_ownership();
-        self.drive_commit();
+        self.ctx.drive_ownership();
+        self.pipeline.drive(&mut self.ctx);
         if !self.is_owned() {
             return;
         }
-        if let (
-            OwnershipPhase::Recovering(owned)
-            | OwnershipPhase::Working(owned)
-            | OwnershipPhase::Draining(owned),
-            false,
-        ) = (&self.phase, self.config.exclusive)
-        {
-            match owned.lease.status(self.now.mono) {
-                LeaseStatus::Expired => return self.stop(StopReason::Lost),
-                LeaseStatus::RenewalDue => self.commits.mark_urgent(),
-                LeaseStatus::Valid => {}
-            }
+        if let Err(reason) = self.ctx.drive_lease() {
+            return self.stop(reason);
         }
-        self.drive_recovery();
+        self.recovery.drive(&mut self.ctx);
         self.retry_lookups();
-        self.retry_entity_lookups();
+        self.entities.retry_lookups(&mut self.ctx);
         if self.is_working() {
             self.fire_due();
-            self.drive_timer_window();
-            self.watch_slow_attempts();
-            self.drive_inbound();
-            self.drive_gc();
-            self.drive_damage_check();
-            self.drive_reconciliation();
+            self.timers.drive(&mut self.ctx, &self.due.schedule);
+            for AttemptId { instance_id, run_id, .. } in self.attempts.take_slow(self.ctx.now) {
+                self.enqueue(&instance_id, WorkItem::WatchStuck { run_id });
+            }
+            self.drive_components();
         }
         self.stop_if_drained();
     }
 
+    /// Drives the components, each with a unit of work of its own.
+    fn drive_components(&mut self) {
+        let mut places = 0..;
+        while let Some(component) = places.next().and_then(|place| self.components.get_mut(place)) {
+            let mut work = Work::new(&mut self.ctx);
+            component.drive(&mut work);
+            let unit = work.finish();
+            self.merge(unit);
+        }
+    }
+
+    /// Starts the work that is due, as far as there is capacity.
+    fn fire_due(&mut self) {
+        self.due.begin_round();
+        loop {
+            let busy =
+                self.queued_items() * 2 > self.ctx.config.queued_max || !self.ctx.commits.has_capacity();
+            match self.due.next(self.ctx.now, busy) {
+                Some((id, Some(item))) => self.enqueue(&id, item),
+                Some((id, None)) => self.process_instance(&id),
+                None => return,
+            }
+        }
+    }
+
+    fn on_head_read(&mut self, result: Result<Option<Row>, StoreError>) {
+        if let OwnershipPhase::ReadingHead(watch) = &self.ctx.phase {
+            let watch = watch.clone();
+            match self.ctx.try_acquire(watch, result) {
+                Ok(()) => self.send_next_commit(),
+                Err(reason) => self.stop(reason),
+            }
+        } else if self.ctx.commits.awaits_head() {
+            let result = self.pipeline.resolve_outcome(&mut self.ctx, result);
+            self.on_commit_result(result);
+        }
+    }
+
+    fn send_next_commit(&mut self) {
+        let no_work_left = self.instances.ready_runs.is_empty()
+            && self.entities.ready_count() == 0
+            && self.attempts.is_empty()
+            && self.queued_items() == 0;
+        self.pipeline.send_next(&mut self.ctx, no_work_left);
+    }
+
+    fn on_commit_result(&mut self, result: CommitResult) {
+        match result {
+            CommitResult::Pending => {}
+            CommitResult::Durable { on_commit, acquired } => {
+                if acquired {
+                    self.recovery.begin(&mut self.ctx);
+                }
+                for action in on_commit {
+                    self.run_on_commit(action);
+                }
+            }
+            CommitResult::Stop(reason) => self.stop(reason),
+        }
+    }
+
+    /// Runs the operations of an entity, as far as possible now.
+    fn process_entity(&mut self, entity: &EntityId) {
+        while let Some(unit) = self.entities.run_next(&mut self.ctx, entity) {
+            let written = unit.has_instance_rows;
+            let batch = self.merge(unit);
+            if written {
+                self.entities.note_written(entity, batch);
+            }
+        }
+    }
+
+    /// Goes on with entities that had no room before, as far as there is room now.
+    fn process_ready_entities(&mut self) {
+        for _ in 0..self.entities.ready_count() {
+            let Some(entity) = self.entities.next_ready(&self.ctx) else { return };
+            self.process_entity(&entity);
+        }
+    }
+
+    /// Stops a draining shard once nothing is queued or in flight. Usually its last commit has released it; if the last
+    /// requests wrote nothing, it stops unreleased, and the next owner waits for the lease to expire.
+    fn stop_if_drained(&mut self) {
+        if self.ctx.is_draining()
+            && self.ctx.commits.is_idle()
+            && self.instances.ready_runs.is_empty()
+            && self.attempts.is_empty()
+            && self.queued_items() == 0
+            && self.instances.posted.is_empty()
+        {
+            self.stop(StopReason::Drained);
+        }
+    }
+
     fn stop(&mut self, reason: StopReason) {
-        self.phase = OwnershipPhase::Stopped;
-        self.slots.clear();
-        self.clear_entities();
-        self.effects.push(Effect::Stopped(reason));
-    }
-
-    fn next_sequence(&mut self) -> Sequence {
-        self.sequence = self.sequence.next();
-        self.sequence
-    }
-
-    fn next_run_id(&mut self) -> RunId {
-        RunId(self.next_sequence().0)
-    }
-
-    /// The number of the next state of a public row. Revisions grow with the sequence of the shard.
-    fn next_revision(&mut self) -> u64 {
-        self.next_sequence().0
-    }
-
-    fn reply(&mut self, request_id: RequestId, reply: ShardReply) {
-        self.effects.push(Effect::Reply(request_id, reply));
-    }
-
-    fn refuse(&mut self, request_id: RequestId, refusal: RequestError) {
-        self.reply(request_id, ShardReply::Refused(refusal));
-    }
-
-    fn notify(&mut self, notice: OperatorEvent) {
-        self.effects.push(Effect::Notify(notice));
-    }
-
-    #[cfg(feature = "faults")]
-    fn has_fault(&self, fault: crate::fault_injection::Fault) -> bool {
-        self.config.fault == Some(fault)
+        self.ctx.phase = OwnershipPhase::Stopped;
+        self.instances.slots.clear();
+        self.entities = Entities::default();
+        self.ctx.effects.push(Effect::Stopped(reason));
     }
 }
 
 /// Evaluates to true if this fault is injected. Always false without the feature `faults`.
 macro_rules! fault_injected {
-    ($shard:expr, $fault:ident) => {{
+    ($context:expr, $fault:ident) => {{
         #[cfg(feature = "faults")]
         {
-            $shard.has_fault($crate::fault_injection::Fault::$fault)
+            $context.has_fault($crate::fault_injection::Fault::$fault)
         }
         #[cfg(not(feature = "faults"))]
         {

@@ -15,8 +15,10 @@ use abide_store::tables::outbox::{self, OutboxRow};
 use abide_workflow::InstanceId;
 
 use super::commit_queue::BatchNumber;
-use super::instance_slot::WorkItem;
-use super::{Shard, backoff, later};
+use super::context::Context;
+use super::unit_of_work::{Step, Work};
+use super::work_item::WorkItem;
+use super::{backoff, later};
 use crate::event::Effect;
 use crate::lease::Monotonic;
 use crate::placement::ShardId;
@@ -60,58 +62,32 @@ impl Outbox {
     pub(super) fn wake(&self) -> Option<Monotonic> {
         self.queues.values().filter_map(|queue| queue.retry_at).min()
     }
-}
 
-impl Shard {
-    /// Sends a message to an instance of any shard. It becomes durable with the open batch.
-    pub(super) fn send_run_message(&mut self, id: InstanceId, message: RunMessage) {
-        let target = self.config.shard_count.shard_of_instance(&id);
-        if target == self.id {
-            return self.put_in_inbox(id, message);
-        }
-        let number = self.next_sequence();
-        let bytes = run_message::encode(&AddressedMessage { instance_id: id, message });
-        let outgoing = OutboxRow { created_at: self.now.wall, message: bytes.clone() };
-        self.commits.create(outbox::key(&target.to_string(), number), encode(&outgoing));
-        self.commits.mark_urgent();
-        let written = self.commits.batch_number();
-        self.outbox.queues.entry(target).or_default().messages.push_back(OutboxMessage {
-            number,
-            bytes,
-            written_batch: written,
-        });
-    }
-
-    /// Puts a message for an instance of this shard into the inbox. The turn that consumes it deletes the row; if that
-    /// happens in the same batch, the row is never written.
-    pub(super) fn put_in_inbox(&mut self, id: InstanceId, message: RunMessage) {
-        let sequence = self.next_sequence();
-        let row = InboxRow {
-            instance_id: id.as_str().to_owned(),
-            received_at: self.now.wall,
-            message: run_message::encode(&message),
-        };
-        self.commits.create(inbox::key(sequence), encode(&row));
-        self.commits.mark_urgent();
-        if super::fault_injected!(self, MessageDeletedEarly) {
-            self.commits.delete(inbox::key(sequence));
-        }
-        self.local_messages.push_back((id, WorkItem::RunMessage { sequence, message }));
+    /// Queues a message whose outbox row is in this batch.
+    pub(super) fn queue(
+        &mut self,
+        target: ShardId,
+        number: Sequence,
+        bytes: Vec<u8>,
+        written_batch: BatchNumber,
+    ) {
+        let message = OutboxMessage { number, bytes, written_batch };
+        self.queues.entry(target).or_default().messages.push_back(message);
     }
 
     /// Sends the durable messages of every target that has no batch in flight.
-    pub(super) fn send_outbox(&mut self) {
-        let now = self.now.mono;
-        let durable = self.commits.durable_batch;
-        let wall = self.now.wall;
-        let source = self.id.to_string();
-        for (target, queue) in &mut self.outbox.queues {
+    pub(super) fn send(&mut self, ctx: &mut Context) {
+        let now = ctx.now.mono;
+        let durable = ctx.commits.durable_batch;
+        let wall = ctx.now.wall;
+        let source = ctx.id.to_string();
+        for (target, queue) in &mut self.queues {
             if queue.in_flight > 0 || queue.retry_at.is_some_and(|at| at > now) {
                 continue;
             }
             queue.retry_at = None;
             let mut batch = Batch::checked();
-            let bytes_max = self.config.store_limits.commit_bytes_max / 2;
+            let bytes_max = ctx.config.store_limits.commit_bytes_max / 2;
             for message in queue
                 .messages
                 .iter()
@@ -135,16 +111,16 @@ impl Shard {
                 queue.in_flight += 1;
             }
             if queue.in_flight > 0 {
-                self.effects.push(Effect::SendMessages(*target, batch));
+                ctx.effects.push(Effect::SendMessages(*target, batch));
             }
         }
-        self.outbox.queues.retain(|_, queue| !queue.messages.is_empty());
+        self.queues.retain(|_, queue| !queue.messages.is_empty());
     }
 
-    pub(super) fn on_messages_sent(&mut self, target: ShardId, outcome: &CommitOutcome) {
-        let source = self.id.to_string();
-        let now = self.now.mono;
-        let Some(queue) = self.outbox.queues.get_mut(&target) else { return };
+    pub(super) fn on_sent(&mut self, work: &mut Work<'_>, target: ShardId, outcome: &CommitOutcome) {
+        let source = work.ctx.id.to_string();
+        let now = work.ctx.now.mono;
+        let Some(queue) = self.queues.get_mut(&target) else { return };
         let out = std::mem::take(&mut queue.in_flight);
         let mut arrived: Vec<Sequence> = Vec::new();
         match outcome {
@@ -166,11 +142,41 @@ impl Shard {
         }
         queue.tries = 0;
         queue.messages.retain(|message| !arrived.contains(&message.number));
-        self.commits.reserve(arrived.len() + 1, arrived.len() * 64);
         let keys: Vec<Key> =
             arrived.into_iter().map(|number| outbox::key(&target.to_string(), number)).collect();
         for key in keys {
-            self.commits.delete(key);
+            work.delete(key);
         }
     }
+}
+
+/// Sends a message to an instance of any shard. It becomes durable with the open batch.
+pub(super) fn send_run_message(work: &mut Work<'_>, id: InstanceId, message: RunMessage) {
+    let target = work.ctx.config.shard_count.shard_of_instance(&id);
+    if target == work.ctx.id {
+        return put_in_inbox(work, id, message);
+    }
+    let number = work.ctx.next_sequence();
+    let bytes = run_message::encode(&AddressedMessage { instance_id: id, message });
+    let outgoing = OutboxRow { created_at: work.ctx.now.wall, message: bytes.clone() };
+    work.create(outbox::key(&target.to_string(), number), encode(&outgoing));
+    work.mark_urgent();
+    work.add(Step::Letter { target, number, bytes });
+}
+
+/// Puts a message for an instance of this shard into the inbox. The turn that consumes it deletes the row; if that
+/// happens in the same batch, the row is never written.
+pub(super) fn put_in_inbox(work: &mut Work<'_>, id: InstanceId, message: RunMessage) {
+    let sequence = work.ctx.next_sequence();
+    let row = InboxRow {
+        instance_id: id.as_str().to_owned(),
+        received_at: work.ctx.now.wall,
+        message: run_message::encode(&message),
+    };
+    work.create(inbox::key(sequence), encode(&row));
+    work.mark_urgent();
+    if super::fault_injected!(work.ctx, MessageDeletedEarly) {
+        work.delete(inbox::key(sequence));
+    }
+    work.add(Step::Post(id, WorkItem::RunMessage { sequence, message }));
 }

@@ -10,8 +10,11 @@ use abide_store::tables::calls::{self, CallRow};
 use abide_store::tables::decode;
 use abide_workflow::{Duration, InstanceId};
 
-use super::instance_slot::WorkItem;
-use super::{Shard, call_record, fault_injected, later};
+use super::attempts_in_flight::AttemptsInFlight;
+use super::component::{Component, ComponentReads};
+use super::unit_of_work::{Step, Work};
+use super::work_item::WorkItem;
+use super::{call_record, fault_injected, later};
 use crate::event::{AttemptId, Effect, ScanPurpose};
 use crate::lease::Monotonic;
 
@@ -29,60 +32,69 @@ const PAGE_ROWS: usize = 1024;
 /// How long after its time a call may still be about to be taken up, in milliseconds.
 const GRACE: Duration = Duration::seconds(5);
 
-impl Reconciliation {
-    pub(super) fn wake(&self) -> Option<Monotonic> {
+impl Component for Reconciliation {
+    fn wake(&self) -> Option<Monotonic> {
         self.next_scan_at.filter(|_| !self.scanning)
     }
-}
 
-impl Shard {
-    pub(super) fn drive_reconciliation(&mut self) {
-        let every = self.config.reconcile_interval;
-        let next = *self.reconciliation.next_scan_at.get_or_insert(later(self.now.mono, every));
-        if self.reconciliation.scanning || next > self.now.mono || fault_injected!(self, OrphanedCallsLost) {
+    fn drive(&mut self, work: &mut Work<'_>) {
+        let ctx = &mut *work.ctx;
+        let every = ctx.config.reconcile_interval;
+        let next = *self.next_scan_at.get_or_insert(later(ctx.now.mono, every));
+        if self.scanning || next > ctx.now.mono || fault_injected!(ctx, OrphanedCallsLost) {
             return;
         }
-        let scan = self.reconciliation.next_page.take().unwrap_or_else(|| calls::all().limit(PAGE_ROWS));
-        self.reconciliation.scanning = true;
-        self.effects.push(Effect::Scan(ScanPurpose::Reconciliation, scan));
+        let scan = self.next_page.take().unwrap_or_else(|| calls::all().limit(PAGE_ROWS));
+        self.scanning = true;
+        ctx.effects.push(Effect::Scan(ScanPurpose::Reconciliation, scan));
     }
 
-    pub(super) fn on_reconciliation_page(&mut self, result: Result<ScanPage, StoreError>) {
-        self.reconciliation.scanning = false;
-        let mut wait = self.config.reconcile_interval;
+    fn takes_scan(&self, purpose: ScanPurpose) -> bool {
+        purpose == ScanPurpose::Reconciliation
+    }
+
+    fn on_scanned(
+        &mut self,
+        work: &mut Work<'_>,
+        reads: &ComponentReads<'_>,
+        _purpose: ScanPurpose,
+        result: Result<ScanPage, StoreError>,
+    ) {
+        self.scanning = false;
+        let mut wait = work.ctx.config.reconcile_interval;
         // The next scan finds them again.
         if let Ok(page) = result {
             if page.next.is_some() {
                 // A scan over many calls is finished soon, and still leaves room for other work.
                 wait /= 100;
             }
-            self.reconciliation.next_page = page.next;
+            self.next_page = page.next;
             for row in &page.rows {
-                self.reconcile_call(row);
+                reconcile_call(work, reads.attempts, row);
             }
         }
-        self.reconciliation.next_scan_at = Some(later(self.now.mono, wait));
+        self.next_scan_at = Some(later(work.ctx.now.mono, wait));
     }
+}
 
-    /// Queues an attempt for a call that is not in progress. Recovery has already reported rows that cannot be read.
-    fn reconcile_call(&mut self, row: &Row) {
-        let (Ok((run, _)), Ok(row)) = (calls::read_key(&row.key), decode::<CallRow>(&row.value)) else {
-            return;
-        };
-        let Ok(instance_id) = InstanceId::new(row.instance_id.clone()) else { return };
-        let command = row.command;
-        let late = self.now.wall.minus(GRACE);
-        let forgotten = match call_record::state_of(&row) {
-            UnsettledCall::Pending(_) => row.created_at <= late,
-            UnsettledCall::FailedRetryable(_) => {
-                row.not_before.is_some_and(|not_before| not_before.due_at() <= late)
-            }
-            UnsettledCall::Sent(sent) => sent.is_orphan(self.fencing_token(), late),
-        };
-        let id = AttemptId { instance_id, run_id: run, command, attempt: row.attempt };
-        // A run in memory may be ahead of this row; it checks its own state before it sends an attempt.
-        if forgotten && !self.attempts_in_flight.contains_key(&id) {
-            self.enqueue(&id.instance_id, WorkItem::AttemptCall { run_id: run, command });
+/// Queues an attempt for a call that is not in progress. Recovery has already reported rows that cannot be read.
+fn reconcile_call(work: &mut Work<'_>, attempts: &AttemptsInFlight, row: &Row) {
+    let (Ok((run, _)), Ok(row)) = (calls::read_key(&row.key), decode::<CallRow>(&row.value)) else {
+        return;
+    };
+    let Ok(instance_id) = InstanceId::new(row.instance_id.clone()) else { return };
+    let command = row.command;
+    let late = work.ctx.now.wall.minus(GRACE);
+    let forgotten = match call_record::state_of(&row) {
+        UnsettledCall::Pending(_) => row.created_at <= late,
+        UnsettledCall::FailedRetryable(_) => {
+            row.not_before.is_some_and(|not_before| not_before.due_at() <= late)
         }
+        UnsettledCall::Sent(sent) => sent.is_orphan(work.ctx.fencing_token(), late),
+    };
+    let id = AttemptId { instance_id, run_id: run, command, attempt: row.attempt };
+    // A run in memory may be ahead of this row; it checks its own state before it sends an attempt.
+    if forgotten && !attempts.contains(&id) {
+        work.add(Step::Enqueue(id.instance_id, WorkItem::AttemptCall { run_id: run, command }));
     }
 }

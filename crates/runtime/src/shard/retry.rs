@@ -8,59 +8,68 @@ use abide_dispatch::call_journal::UnsettledCall;
 use abide_store::tables::calls::{AttemptEnd, NotBefore};
 use abide_workflow::{CommandId, Timestamp};
 
+use super::attempts_in_flight::AttemptsInFlight;
 use super::commit_queue::OnCommit;
 use super::run_state::ResidentRun;
 use super::schedule::DueKey;
-use super::{Shard, call_record};
+use super::unit_of_work::{Step, Work};
+use super::{call_record, calls};
 use crate::event::{AttemptId, Effect, OperatorEvent};
 
-impl Shard {
-    /// The run asks for another attempt, not before this time.
-    pub(super) fn retry_call(&mut self, run: &mut ResidentRun, command: CommandId, not_before: Timestamp) {
-        let run_id = run.row.run_id;
-        let Some(call) = run.calls.get_mut(&command) else { return };
-        call_record::record_attempt_end(&mut call.row, call.last_outcome, self.now.wall);
-        call.in_flight = false;
-        call.has_result = false;
-        if not_before <= self.now.wall {
-            return self.send_attempt(run, command);
-        }
-        call.row.not_before = Some(NotBefore::At(not_before));
-        self.write_call(run_id, call);
-        let due = DueKey::of_attempt(not_before, run_id, command);
-        let id = run.instance.origin().instance_id.clone();
-        self.commits.on_commit(OnCommit::Schedule(due, id));
+/// The run asks for another attempt, not before this time.
+pub(super) fn retry_call(
+    work: &mut Work<'_>,
+    run: &mut ResidentRun,
+    command: CommandId,
+    not_before: Timestamp,
+) {
+    let run_id = run.row.run_id;
+    let Some(call) = run.calls.get_mut(&command) else { return };
+    call_record::record_attempt_end(&mut call.row, call.last_outcome, work.ctx.now.wall);
+    call.in_flight = false;
+    call.has_result = false;
+    if not_before <= work.ctx.now.wall {
+        return calls::send_attempt(work, run, command);
     }
+    call.row.not_before = Some(NotBefore::At(not_before));
+    calls::write_call(work, run_id, call);
+    let due = DueKey::of_attempt(not_before, run_id, command);
+    let id = run.instance.origin().instance_id.clone();
+    work.on_commit(OnCommit::Schedule(due, id));
+}
 
-    /// An attempt is due, or was in flight when the last owner stopped, or reconciliation found the call without one.
-    pub(super) fn attempt_call(&mut self, run: &mut ResidentRun, command: CommandId) {
-        let (run_id, token, now) = (run.row.run_id, self.fencing_token(), self.now.wall);
-        let id = run.instance.origin().instance_id.clone();
-        let Some(call) = run.calls.get_mut(&command) else { return };
-        let attempt = call.row.attempt;
-        let called = AttemptId { instance_id: id.clone(), run_id, command, attempt };
-        if call.in_flight || call.has_result || self.attempts_in_flight.contains_key(&called) {
-            return;
-        }
-        // The call failed; the run holds the failure and will decide.
-        if run.instance.held_call_failure(command).is_some() {
-            return;
-        }
-        match (call_record::state_of(&call.row), call.row.not_before) {
-            (UnsettledCall::Pending(_), _) => {}
-            (UnsettledCall::FailedRetryable(_), Some(NotBefore::At(not_before))) if not_before > now => {
-                return self.schedule.add(DueKey::of_attempt(not_before, run_id, command), id);
-            }
-            (UnsettledCall::FailedRetryable(_), _) => {}
-            (UnsettledCall::Sent(sent), _) if !sent.is_orphan(token, now) => return,
-            // It may have been sent, and its result is lost.
-            (UnsettledCall::Sent(sent), _) => {
-                call_record::record_failed(&mut call.row, sent.mark_orphaned(), AttemptEnd::Orphaned, now);
-                self.effects.push(Effect::Notify(OperatorEvent::CallRecovered));
-            }
-        }
-        self.commits.reserve(2, call.input_bytes + 1024);
-        self.send_attempt(run, command);
-        run.written_batch = self.commits.batch_number();
+/// An attempt is due, or was in flight when the last owner stopped, or reconciliation found the call without one.
+pub(super) fn attempt_call(
+    work: &mut Work<'_>,
+    attempts: &AttemptsInFlight,
+    run: &mut ResidentRun,
+    command: CommandId,
+) {
+    let (run_id, token, now) = (run.row.run_id, work.ctx.fencing_token(), work.ctx.now.wall);
+    let id = run.instance.origin().instance_id.clone();
+    let Some(call) = run.calls.get_mut(&command) else { return };
+    let attempt = call.row.attempt;
+    let called = AttemptId { instance_id: id.clone(), run_id, command, attempt };
+    if call.in_flight || call.has_result || attempts.contains(&called) {
+        return;
     }
+    // The call failed; the run holds the failure and will decide.
+    if run.instance.held_call_failure(command).is_some() {
+        return;
+    }
+    match (call_record::state_of(&call.row), call.row.not_before) {
+        (UnsettledCall::Pending(_), _) => {}
+        (UnsettledCall::FailedRetryable(_), Some(NotBefore::At(not_before))) if not_before > now => {
+            return work.add(Step::Schedule(DueKey::of_attempt(not_before, run_id, command), id));
+        }
+        (UnsettledCall::FailedRetryable(_), _) => {}
+        (UnsettledCall::Sent(sent), _) if !sent.is_orphan(token, now) => return,
+        // It may have been sent, and its result is lost.
+        (UnsettledCall::Sent(sent), _) => {
+            call_record::record_failed(&mut call.row, sent.mark_orphaned(), AttemptEnd::Orphaned, now);
+            work.ctx.effects.push(Effect::Notify(OperatorEvent::CallRecovered));
+        }
+    }
+    calls::send_attempt(work, run, command);
+    work.has_instance_rows();
 }

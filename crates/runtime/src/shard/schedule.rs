@@ -12,9 +12,9 @@ use abide_ids::{RunId, Sequence};
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
 use abide_workflow::{CommandId, InstanceId, Message, Timestamp};
 
-use super::Shard;
-use super::instance_slot::{MessageSource, QueuedMessage, WorkItem};
+use super::work_item::{MessageSource, QueuedMessage, WorkItem};
 use crate::lease::Monotonic;
+use crate::now::Now;
 
 /// Due work started before other events are handled. Each piece may load a run, and the events of other shards wait for
 /// the same thread meanwhile.
@@ -64,6 +64,10 @@ impl DueKey {
 
     pub(super) fn of_attempt(at: Timestamp, run_id: RunId, command: CommandId) -> Self {
         Self { at, work: DueWork::OfRun(run_id, RunWork::Attempt(command)) }
+    }
+
+    pub(super) fn of_recovered(at: Timestamp, number: Sequence) -> Self {
+        Self { at, work: DueWork::Recovered { number } }
     }
 
     /// The first key of a time.
@@ -136,56 +140,77 @@ impl OverdueLimiter {
     }
 }
 
-impl Shard {
-    /// Starts the work that is due: fresh work at once, overdue work at its rate.
-    pub(super) fn fire_due(&mut self) {
-        self.overdue_paused_until = None;
-        let now = self.now.wall;
-        for fired in 0.. {
-            if fired == FIRED_PER_ROUND
-                || self.queued_items * 2 > self.config.queued_max
-                || !self.commits.has_capacity()
-            {
-                self.overdue_paused_until = Some(now.plus(FIRE_RETRY));
-                return;
+/// The work that is due, and the rate limit for overdue work.
+#[derive(Debug)]
+pub(super) struct DueQueue {
+    pub(super) schedule: Schedule,
+    limiter: OverdueLimiter,
+    paused_until: Option<Timestamp>,
+    fired: usize,
+}
+
+impl DueQueue {
+    pub(super) fn new(overdue_per_second: u32) -> Self {
+        let limiter = OverdueLimiter::new(overdue_per_second);
+        Self { schedule: Schedule::default(), limiter, paused_until: None, fired: 0 }
+    }
+
+    /// Begins a round: some of the due work is started, then other events get their turn.
+    pub(super) fn begin_round(&mut self) {
+        (self.paused_until, self.fired) = (None, 0);
+    }
+
+    /// Takes the next due work of this round: fresh work at once, overdue work at its rate. `busy` if there is no
+    /// capacity for more.
+    pub(super) fn next(&mut self, now: Now, busy: bool) -> Option<(InstanceId, Option<WorkItem>)> {
+        loop {
+            if self.fired == FIRED_PER_ROUND || busy {
+                self.paused_until = Some(now.wall.plus(FIRE_RETRY));
+                return None;
             }
-            let mut next = match self.overdue_paused_until {
-                None => self.schedule.pop_due(now),
-                Some(_) => self.schedule.pop_due_since(now.minus(OVERDUE), now),
+            self.fired += 1;
+            let mut next = match self.paused_until {
+                None => self.schedule.pop_due(now.wall),
+                Some(_) => self.schedule.pop_due_since(now.wall.minus(OVERDUE), now.wall),
             };
-            if let Some((due, id)) = next.take_if(|(due, _)| now.since(due.at) > OVERDUE) {
-                match self.overdue_limiter.try_take(self.now.mono) {
+            if let Some((due, id)) = next.take_if(|(due, _)| now.wall.since(due.at) > OVERDUE) {
+                match self.limiter.try_take(now.mono) {
                     Ok(()) => next = Some((due, id)),
                     Err(wait_ms) => {
                         // Overdue work waits for the rate limit; fresh work does not.
                         self.schedule.add(due, id);
-                        self.overdue_paused_until = Some(now.plus(abide_ids::Duration(wait_ms)));
+                        self.paused_until = Some(now.wall.plus(abide_ids::Duration(wait_ms)));
                         continue;
                     }
                 }
             }
-            let Some((due, id)) = next else { return };
-            let item = match due.work {
-                DueWork::Recovered { .. } => {
-                    self.process_instance(&id);
-                    continue;
-                }
-                DueWork::OfRun(run_id, RunWork::Attempt(command)) => {
-                    WorkItem::AttemptCall { run_id, command }
-                }
-                DueWork::OfRun(run_id, RunWork::Timer(purpose, command)) => {
-                    let timer = TimerKey { due_at: due.at, run_id, purpose, command };
-                    match command.filter(|_| purpose != TimerPurpose::StuckCheck) {
-                        Some(command) => {
-                            let message = Message::TimerFired { timer: command };
-                            let source = MessageSource::Timer(timer);
-                            WorkItem::Message { run_id, envelope: QueuedMessage { message, source } }
-                        }
-                        None => WorkItem::StuckTimer(timer),
-                    }
-                }
-            };
-            self.enqueue(&id, item);
+            return next.map(|(due, id)| (id, due.work_item()));
+        }
+    }
+
+    /// When the next work is due: at its time, or when there may be capacity for it again.
+    pub(super) fn paused_until(&self) -> Option<Timestamp> {
+        self.paused_until
+    }
+}
+
+impl DueKey {
+    /// The work item for this work; none if it is queued already.
+    fn work_item(self) -> Option<WorkItem> {
+        match self.work {
+            DueWork::Recovered { .. } => None,
+            DueWork::OfRun(run_id, RunWork::Attempt(command)) => {
+                Some(WorkItem::AttemptCall { run_id, command })
+            }
+            DueWork::OfRun(run_id, RunWork::Timer(purpose, command)) => {
+                let timer = TimerKey { due_at: self.at, run_id, purpose, command };
+                let Some(command) = command.filter(|_| purpose != TimerPurpose::StuckCheck) else {
+                    return Some(WorkItem::StuckTimer(timer));
+                };
+                let message = Message::TimerFired { timer: command };
+                let source = MessageSource::Timer(timer);
+                Some(WorkItem::Message { run_id, envelope: QueuedMessage { message, source } })
+            }
         }
     }
 }

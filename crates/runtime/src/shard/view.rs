@@ -9,7 +9,6 @@ use abide_store::tables::instances::InstanceRow;
 use abide_workflow::instance::WaitingFor;
 use abide_workflow::{CommandId, Instance, Outcome, Plan, Timestamp};
 
-use super::Shard;
 use super::run_state::ResidentRun;
 use crate::request::{BranchView, RunView, ViewStatus};
 use crate::run::{RunBookkeeping, StoredRun};
@@ -17,10 +16,10 @@ use crate::run::{RunBookkeeping, StoredRun};
 /// The activity of a call, its current attempt, and the time of its next attempt or its deadline.
 type CallSummary = (String, u32, Option<Timestamp>);
 
-impl Shard {
-    pub(super) fn run_view(&self, run: &ResidentRun) -> RunView {
-        view(&run.row, &run.plan, &run.instance, &run.bookkeeping, |command| {
-            let call = run.calls.get(&command)?;
+impl ResidentRun {
+    pub(super) fn view(&self) -> RunView {
+        view(&self.row, &self.plan, &self.instance, &self.bookkeeping, |command| {
+            let call = self.calls.get(&command)?;
             Some((call.row.activity.clone(), call.row.attempt, waits_until(&call.row)))
         })
     }

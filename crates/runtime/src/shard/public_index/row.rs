@@ -1,10 +1,8 @@
-//! Converts a run into its public row. Knows neither markers nor revisions.
+//! Converts an instance row into its public row. Knows neither markers nor revisions.
 
 use abide_store::tables::instances::{InstanceRow, RunStatus};
 use abide_store::tables::public_instances::PublicInstanceRow;
-use abide_workflow::{InstanceId, Outcome};
-
-use crate::shard::run_state::ResidentRun;
+use abide_workflow::InstanceId;
 
 /// The most bytes of an error message in a public row.
 const MESSAGE_BYTES_MAX: usize = 1024;
@@ -31,17 +29,8 @@ pub(super) fn public_instance(
     }
 }
 
-/// The error of a failed run, as JSON.
-pub(super) fn run_error(run: &ResidentRun) -> Option<String> {
-    match run.instance.outcome()? {
-        Outcome::Failed(failure) => {
-            Some(error_text(&failure.code, &failure.message, failure.state.as_deref()))
-        }
-        _ => None,
-    }
-}
-
-fn error_text(code: &str, message: &str, state: Option<&str>) -> String {
+/// A failure, as the public row shows it.
+pub(in crate::shard) fn error_text(code: &str, message: &str, state: Option<&str>) -> String {
     let message = match message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)) {
         Some(cut) if cut.len() < message.len() => format!("{cut}…"),
         _ => message.to_owned(),
@@ -53,7 +42,7 @@ fn error_text(code: &str, message: &str, state: Option<&str>) -> String {
     error.to_string()
 }
 
-pub(super) fn status_text(status: RunStatus) -> &'static str {
+pub(in crate::shard) fn status_text(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Pending => "Pending",
         RunStatus::Running => "Running",

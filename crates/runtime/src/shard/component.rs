@@ -1,0 +1,76 @@
+//! What the root asks of a component that works beside the instances: something to do now and then, scans, and a time
+//! to wake up.
+//!
+//! A component owns its state and sees no other component: it reads what [`ComponentReads`] has and fills a unit of
+//! work, and the root applies the unit. It is added with one line in the list of the root; CONTRIBUTING.md says how.
+
+use abide_store::rows::{ScanPage, StoreError};
+
+use super::attempts_in_flight::AttemptsInFlight;
+use super::unit_of_work::Work;
+use crate::event::ScanPurpose;
+use crate::lease::Monotonic;
+
+/// What a component may read of the others.
+#[derive(Debug)]
+pub(super) struct ComponentReads<'s> {
+    pub(super) attempts: &'s AttemptsInFlight,
+}
+
+/// A component; see above.
+pub(super) trait Component {
+    /// Does what is due. Called after every event while the shard works, so it must be cheap if nothing is.
+    fn drive(&mut self, work: &mut Work<'_>);
+
+    /// When it must be driven even without an event.
+    fn wake(&self) -> Option<Monotonic> {
+        None
+    }
+
+    /// Returns whether the pages of such scans are for this component.
+    fn takes_scan(&self, _purpose: ScanPurpose) -> bool {
+        false
+    }
+
+    /// A page that it asked for.
+    fn on_scanned(
+        &mut self,
+        _work: &mut Work<'_>,
+        _reads: &ComponentReads<'_>,
+        _purpose: ScanPurpose,
+        _result: Result<ScanPage, StoreError>,
+    ) {
+    }
+}
+
+/// Declares the components of a shard, in the order they are driven.
+macro_rules! components {
+    ($($(#[$meta:meta])* $name:ident: $type:ty,)*) => {
+        /// The components that work beside the instances.
+        #[derive(Debug, Default)]
+        struct Components {
+            $($(#[$meta])* $name: $type,)*
+        }
+
+        impl Components {
+            /// The component at this place of the list; none after the last.
+            fn get_mut(&mut self, place: usize) -> Option<&mut dyn Component> {
+                let mut at = 0..;
+                $($(#[$meta])* if at.next() == Some(place) {
+                    return Some(&mut self.$name);
+                })*
+                None
+            }
+
+            /// When the first of them must be driven even without an event.
+            fn wake(&self) -> Option<Monotonic> {
+                let mut wake: Option<Monotonic> = None;
+                $($(#[$meta])* if let Some(at) = self.$name.wake() {
+                    wake = Some(wake.map_or(at, |wake| wake.min(at)));
+                })*
+                wake
+            }
+        }
+    };
+}
+pub(super) use components;

@@ -1,0 +1,64 @@
+//! The instances in the memory of a shard, and the queues of those that need something.
+//!
+//! Only data, with the counts that go with it: [`instance_queue`](super::instance_queue) processes the items,
+//! [`eviction`](super::eviction) decides what leaves memory.
+
+use std::collections::{HashMap, VecDeque};
+
+use abide_workflow::InstanceId;
+
+use super::instance_slot::InstanceSlot;
+use super::work_item::WorkItem;
+use crate::lease::Monotonic;
+
+/// The instances in memory.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    pub(super) slots: HashMap<InstanceId, InstanceSlot>,
+    /// Work items queued in all slots, without those that recovery found and has not scheduled yet.
+    pub(super) queued: usize,
+    /// Run messages from units of work to instances of this shard.
+    pub(super) posted: VecDeque<(InstanceId, WorkItem)>,
+    /// Instances whose lookup failed, and when to look them up again.
+    pub(super) lookup_retries: VecDeque<(Monotonic, InstanceId)>,
+    /// Runs that need a turn and had no room in a batch.
+    pub(super) ready_runs: VecDeque<InstanceId>,
+    /// Runs that are idle in memory, longest idle first.
+    pub(super) idle_runs: VecDeque<IdleRun>,
+    pub(super) idle_bytes: usize,
+}
+
+/// An idle run in memory.
+#[derive(Debug)]
+pub(super) struct IdleRun {
+    pub(super) since: Monotonic,
+    pub(super) id: InstanceId,
+    pub(super) bytes: usize,
+}
+
+impl Instances {
+    /// Queues an item in the slot of its instance.
+    pub(super) fn push(&mut self, id: &InstanceId, item: WorkItem) {
+        match self.slots.get_mut(id) {
+            Some(slot) => slot.queue.push_back(item),
+            None => {
+                let mut slot = InstanceSlot::new();
+                slot.queue.push_back(item);
+                self.slots.insert(id.clone(), slot);
+            }
+        }
+        self.queued += 1;
+    }
+
+    /// Queues a recovered item in its slot. It counts as queued only when its slot is processed.
+    pub(super) fn push_recovered(&mut self, id: &InstanceId, item: WorkItem) {
+        let slot = self.slots.entry(id.clone()).or_insert_with(InstanceSlot::new);
+        slot.queue.push_back(item);
+        slot.recovered_items += 1;
+    }
+
+    /// Counts the items that were added to a queue, or taken from it.
+    pub(super) fn count_queued(&mut self, before: usize, after: usize) {
+        self.queued = (self.queued + after).saturating_sub(before);
+    }
+}
