@@ -6,6 +6,8 @@
 //! counted: the deletion of the two outbox rows for the public index, which is part of later commits of the shard, and
 //! the idempotency record of a start with a key.
 
+use std::borrow::Cow;
+
 use abide_ids::{Digest, IdempotencyKey, PageNumber, RunId, RunNumber};
 use abide_store::rows::{Batch, Key, RowVersion};
 use abide_store::tables::calls::{CallInput, CallRow, CallRowState};
@@ -29,7 +31,7 @@ pub fn commits(run: u64) -> Vec<Rows> {
     let plan = compile(&three_tasks());
     let limits = Limits::default();
     let mut instance = pending(&plan, json!({"id": "dev-1"}));
-    let mut called: Option<(Key, CallRow)> = None;
+    let mut called: Option<(Key, CallRow<'static>)> = None;
     let mut first_event = 1;
     let mut all = Vec::new();
     for number in 0..4u64 {
@@ -95,15 +97,15 @@ fn page(run: u64, turn_number: PageNumber, first_event: u64, turn: &Turn) -> (Ke
     (history_pages::key(RunId(run), turn_number), Some(encode(&page)))
 }
 
-fn dispatch(run: u64, command: &Command) -> Option<(Key, CallRow)> {
+fn dispatch(run: u64, command: &Command) -> Option<(Key, CallRow<'static>)> {
     let CommandKind::StartActivity(start) = &command.kind else { return None };
     let call = CallRow {
-        instance_id: format!("0198c2a4-7d31-7a52-9c6f-{run:012x}"),
+        instance_id: format!("0198c2a4-7d31-7a52-9c6f-{run:012x}").into(),
         run_number: RunNumber::FIRST,
-        correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".to_owned(),
+        correlation_id: "0198c2a4-7d31-7a52-9c6f-2f3d8a1b4c5e".into(),
         command: command.id,
-        activity: start.activity.clone(),
-        step: "A".to_owned(),
+        activity: start.activity.clone().into(),
+        step: "A".into(),
         parent_item_key: None,
         state: CallRowState::Sent,
         attempt: 0,
@@ -118,10 +120,10 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, CallRow)> {
         failure_status: None,
         may_have_run: false,
         last_attempt_unsent: false,
-        past_attempts: Vec::new(),
+        past_attempts: Cow::default(),
         not_before: None,
         failure_reason: None,
-        secret_paths: Vec::new(),
+        secret_pointers: Cow::default(),
         input: CallInput::Inline(serde_json::to_vec(&*start.input).unwrap_or_default()),
     };
     let mut idempotency_key = [7; 32];

@@ -12,25 +12,29 @@
 //! Each state is its own type and a transition consumes the old state, so a transition that is not drawn does not
 //! compile. A record is marked *may have been sent* before anything is written to the wire: after a crash the journal
 //! may count attempts that were never made, but never the reverse.
-//! [`UnsettledCall::restore`] restores a stored record; only transitions create final states:
+//! Stored records are restored as unsettled calls; only transitions create final states:
 //!
 //! ```compile_fail,E0599
+//! # use abide_dispatch::call_journal::{JournalRecord, PendingCall};
 //! # use abide_ids::Timestamp;
 //! // A call that was never sent cannot be acknowledged.
-//! abide_dispatch::call_journal::PendingCall::new(Timestamp(0), None).ack(Timestamp(1));
+//! PendingCall::new(JournalRecord::new(Timestamp(0), None, 10_000, 1)).ack(Timestamp(1));
 //! ```
 //! ```compile_fail,E0639
+//! # use abide_dispatch::call_journal::{AckedCall, JournalRecord};
 //! # use abide_ids::Timestamp;
-//! # let record = abide_dispatch::call_journal::PendingCall::new(Timestamp(0), None).cancel(Timestamp(1)).record;
-//! abide_dispatch::call_journal::AckedCall { record, settled_at: Timestamp(1) };
+//! # let record = JournalRecord::new(Timestamp(0), None, 10_000, 1);
+//! AckedCall { record, settled_at: Timestamp(1) };
 //! ```
 //!
 //! The journal decides nothing about retries: the workflow does, and requests another attempt of the same record.
 
 use abide_ids::{Duration, Timestamp};
 
+use crate::transport::CallFailure;
+
 /// The fields that all states of a call have.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalRecord {
     /// Attempts that may have been made, minus one. Sent to the receiver.
     pub attempt: u32,
@@ -44,6 +48,12 @@ pub struct JournalRecord {
     pub created_at: Timestamp,
     /// When the whole call expires, retries included, if ever.
     pub deadline_at: Option<Timestamp>,
+    /// How long one attempt may take.
+    pub attempt_timeout_ms: u64,
+    /// The fencing token of the last sender; before the first attempt, that of the owner that recorded the call.
+    pub fencing_token: u64,
+    /// When the last attempt was recorded as sent; before the first attempt, when the call was requested.
+    pub sent_at: Timestamp,
 }
 
 /// Unanswered attempts in a row after which the call fails as poison: it may be what kills its receiver.
@@ -61,11 +71,6 @@ pub struct PendingCall {
 #[non_exhaustive]
 pub struct SentCall {
     pub record: JournalRecord,
-    /// The sender's fencing token. If it is no longer current, the attempt is an orphan.
-    pub fencing_token: u64,
-    pub sent_at: Timestamp,
-    /// When this attempt times out.
-    pub attempt_deadline_at: Timestamp,
 }
 
 /// The last attempt failed or its outcome is unknown; there may be another.
@@ -73,7 +78,6 @@ pub struct SentCall {
 #[non_exhaustive]
 pub struct FailedRetryable {
     pub record: JournalRecord,
-    pub reason: String,
 }
 
 /// Completed with success, and the result is committed.
@@ -150,51 +154,88 @@ pub enum UnsettledCall {
     FailedRetryable(FailedRetryable),
 }
 
-/// The stored state of an unsettled call.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum JournalState {
-    /// Requested, certainly not sent.
-    Pending,
-    /// May have been sent.
-    Sent {
-        /// The sender's fencing token.
-        fencing_token: u64,
-        sent_at: Timestamp,
-        attempt_timeout_ms: u64,
-    },
-    /// The last attempt failed or its outcome is unknown.
-    FailedRetryable { reason: String },
+/// The outcome of an attempt, as far as it says whether the activity ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttemptOutcome {
+    /// The activity responded.
+    Responded,
+    /// The activity may have run or not.
+    Unknown,
+    /// Nothing was sent.
+    NotSent,
+    /// Something in front of the activity refused the request and did not let it through.
+    Rejected,
+}
+
+impl AttemptOutcome {
+    pub fn of_failure(failure: &CallFailure) -> Self {
+        match (failure.not_sent, failure.outcome_unknown) {
+            (true, _) => Self::NotSent,
+            // Checked before the status: a 503 may come from a proxy that lost the response.
+            (false, true) => Self::Unknown,
+            (false, false) if failure.is_rejected_before_handler() => Self::Rejected,
+            (false, false) => Self::Responded,
+        }
+    }
 }
 
 impl UnsettledCall {
-    /// Restores a stored call. Only unsettled calls can be restored; a final state is reached by a transition alone.
-    pub fn restore(record: JournalRecord, state: JournalState) -> Self {
-        match state {
-            JournalState::Pending => Self::Pending(PendingCall { record }),
-            JournalState::FailedRetryable { reason } => {
-                Self::FailedRetryable(FailedRetryable { record, reason })
-            }
-            JournalState::Sent { fencing_token, sent_at, attempt_timeout_ms } => {
-                let attempt_deadline_at = attempt_deadline(&record, sent_at, attempt_timeout_ms);
-                Self::Sent(SentCall { record, fencing_token, sent_at, attempt_deadline_at })
-            }
-        }
+    /// Restores a stored call that was never sent.
+    pub fn pending(record: JournalRecord) -> Self {
+        Self::Pending(PendingCall { record })
+    }
+
+    /// Restores a stored call that may have been sent.
+    pub fn sent(record: JournalRecord) -> Self {
+        Self::Sent(SentCall { record })
+    }
+
+    /// Restores a stored call that may be tried again.
+    pub fn failed_retryable(record: JournalRecord) -> Self {
+        Self::FailedRetryable(FailedRetryable { record })
     }
 
     pub fn record(&self) -> &JournalRecord {
         match self {
             Self::Pending(PendingCall { record })
-            | Self::Sent(SentCall { record, .. })
-            | Self::FailedRetryable(FailedRetryable { record, .. }) => record,
+            | Self::Sent(SentCall { record })
+            | Self::FailedRetryable(FailedRetryable { record }) => record,
+        }
+    }
+
+    fn record_mut(&mut self) -> &mut JournalRecord {
+        match self {
+            Self::Pending(PendingCall { record })
+            | Self::Sent(SentCall { record })
+            | Self::FailedRetryable(FailedRetryable { record }) => record,
+        }
+    }
+
+    /// How many attempts may have been made.
+    pub fn attempts_made(&self) -> u32 {
+        let record = self.record();
+        let current = !matches!(self, Self::Pending(_)) && !record.last_attempt_unsent;
+        record.attempt.saturating_add(u32::from(current))
+    }
+
+    /// Notes the outcome of the last attempt, whether or not another one follows.
+    pub fn note_outcome(&mut self, outcome: AttemptOutcome) {
+        let record = self.record_mut();
+        match outcome {
+            // An activity that responds knows of all earlier attempts.
+            AttemptOutcome::Responded => (record.may_have_run, record.consecutive_unanswered) = (false, 0),
+            AttemptOutcome::Unknown => record.may_have_run = true,
+            AttemptOutcome::NotSent => record.last_attempt_unsent = true,
+            AttemptOutcome::Rejected => {}
         }
     }
 
     /// Starts the next attempt, or ends the call if there can be none. An attempt that may be in progress is returned
     /// unchanged.
-    pub fn send(self, start: AttemptStart) -> Result<SentCall, FailedFinal> {
+    pub fn send(self, fencing_token: u64, at: Timestamp) -> Result<SentCall, FailedFinal> {
         match self {
-            Self::Pending(pending) => pending.send(start),
-            Self::FailedRetryable(failed) => failed.send(start),
+            Self::Pending(pending) => pending.send(fencing_token, at),
+            Self::FailedRetryable(failed) => failed.send(fencing_token, at),
             Self::Sent(sent) => Ok(sent),
         }
     }
@@ -228,32 +269,15 @@ impl UnsettledCall {
     }
 }
 
-/// The sender of an attempt, and how long the attempt may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AttemptStart {
-    /// The sender's fencing token.
-    pub fencing_token: u64,
-    pub sent_at: Timestamp,
-    pub attempt_timeout_ms: u64,
-}
-
 impl PendingCall {
     /// A call that the workflow has just requested.
-    pub fn new(created_at: Timestamp, deadline_at: Option<Timestamp>) -> Self {
-        let record = JournalRecord {
-            attempt: 0,
-            consecutive_unanswered: 0,
-            may_have_run: false,
-            last_attempt_unsent: false,
-            created_at,
-            deadline_at,
-        };
+    pub fn new(record: JournalRecord) -> Self {
         Self { record }
     }
 
     /// Starts the first attempt, or ends the call if no time is left.
-    pub fn send(self, start: AttemptStart) -> Result<SentCall, FailedFinal> {
-        start_attempt(self.record, start)
+    pub fn send(self, fencing_token: u64, at: Timestamp) -> Result<SentCall, FailedFinal> {
+        start_attempt(self.record, fencing_token, at)
     }
 
     /// The workflow no longer waits for the call.
@@ -283,58 +307,46 @@ impl SentCall {
         self.record.into_failed_final(kind.into(), at)
     }
 
-    /// The activity answered with a failure that another attempt may cure. It knows the outcome of earlier attempts, so
-    /// nothing is unknown any more.
-    pub fn fail_retryable(mut self, reason: String) -> FailedRetryable {
+    /// The attempt failed, and another may follow. Its outcome has been noted, and what it says about earlier ones.
+    pub fn fail_retryable(mut self) -> FailedRetryable {
         self.record.consecutive_unanswered = 0;
-        self.record.may_have_run = false;
-        FailedRetryable { record: self.record, reason }
-    }
-
-    /// The attempt failed, and it is unknown whether the activity ran: no response arrived, or only a probe about
-    /// earlier attempts was answered.
-    pub fn fail_unknown(mut self, reason: String) -> FailedRetryable {
-        self.record.consecutive_unanswered = 0;
-        self.record.may_have_run = true;
-        FailedRetryable { record: self.record, reason }
-    }
-
-    /// The attempt never left, and its sender is alive to report that. Unknown outcomes of earlier attempts stay
-    /// unknown.
-    pub fn fail_unsent(mut self, reason: String) -> FailedRetryable {
-        self.record.consecutive_unanswered = 0;
-        self.record.last_attempt_unsent = true;
-        FailedRetryable { record: self.record, reason }
+        FailedRetryable { record: self.record }
     }
 
     /// The attempt never left and will not: its sender shuts down. That says nothing about earlier attempts, nor about
     /// what they did to their senders, so they stay counted.
     pub fn withdraw(mut self) -> FailedRetryable {
         self.record.last_attempt_unsent = true;
-        FailedRetryable { record: self.record, reason: "the server went down before it was sent".to_owned() }
+        FailedRetryable { record: self.record }
+    }
+
+    /// When this attempt times out. It never outlives its call.
+    pub fn attempt_deadline_at(&self) -> Timestamp {
+        let limit = self.record.sent_at.plus(Duration(self.record.attempt_timeout_ms));
+        self.record.deadline_at.map_or(limit, |deadline| deadline.min(limit))
     }
 
     /// True if no sender can be waiting for the response any more: it has lost its shard, or the attempt has timed out.
     pub fn is_orphan(&self, current_token: Option<u64>, now: Timestamp) -> bool {
-        Some(self.fencing_token) != current_token || now >= self.attempt_deadline_at
+        Some(self.record.fencing_token) != current_token || now >= self.attempt_deadline_at()
     }
 
     /// No response will arrive. It is unknown whether the activity ran.
     pub fn mark_orphaned(mut self) -> FailedRetryable {
         self.record.consecutive_unanswered = self.record.consecutive_unanswered.saturating_add(1);
         self.record.may_have_run = true;
-        FailedRetryable { record: self.record, reason: "outcome_unknown".to_owned() }
+        FailedRetryable { record: self.record }
     }
 }
 
 impl FailedRetryable {
     /// Starts another attempt of the same call, or ends the call if no time is left or too many attempts in a row went
     /// unanswered.
-    pub fn send(self, start: AttemptStart) -> Result<SentCall, FailedFinal> {
+    pub fn send(self, fencing_token: u64, at: Timestamp) -> Result<SentCall, FailedFinal> {
         if self.record.consecutive_unanswered >= CONSECUTIVE_UNANSWERED_MAX {
-            return Err(self.poison(start.sent_at));
+            return Err(self.poison(at));
         }
-        let mut sent = start_attempt(self.record, start)?;
+        let mut sent = start_attempt(self.record, fencing_token, at)?;
         if !std::mem::take(&mut sent.record.last_attempt_unsent) {
             sent.record.attempt = sent.record.attempt.saturating_add(1);
         }
@@ -363,9 +375,24 @@ impl FailedRetryable {
 }
 
 impl JournalRecord {
-    /// Attempts that may have been made; `pending` means that none was ever started.
-    pub fn attempts_made(&self, pending: bool) -> u32 {
-        self.attempt.saturating_add(u32::from(!pending && !self.last_attempt_unsent))
+    /// The record of a call that the workflow has just requested.
+    pub fn new(
+        created_at: Timestamp,
+        deadline_at: Option<Timestamp>,
+        attempt_timeout_ms: u64,
+        fencing_token: u64,
+    ) -> Self {
+        Self {
+            attempt: 0,
+            consecutive_unanswered: 0,
+            may_have_run: false,
+            last_attempt_unsent: false,
+            created_at,
+            deadline_at,
+            attempt_timeout_ms,
+            fencing_token,
+            sent_at: created_at,
+        }
     }
 
     fn into_failed_final(self, reason: FinalReason, at: Timestamp) -> FailedFinal {
@@ -373,18 +400,16 @@ impl JournalRecord {
     }
 }
 
-/// A call that has expired is not sent. An attempt never outlives its call.
-fn start_attempt(record: JournalRecord, start: AttemptStart) -> Result<SentCall, FailedFinal> {
-    if record.deadline_at.is_some_and(|deadline| deadline <= start.sent_at) {
-        return Err(record.into_failed_final(FinalReason::DeadlineExpired, start.sent_at));
+/// A call that has expired is not sent.
+fn start_attempt(
+    record: JournalRecord,
+    fencing_token: u64,
+    sent_at: Timestamp,
+) -> Result<SentCall, FailedFinal> {
+    if record.deadline_at.is_some_and(|deadline| deadline <= sent_at) {
+        return Err(record.into_failed_final(FinalReason::DeadlineExpired, sent_at));
     }
-    let attempt_deadline_at = attempt_deadline(&record, start.sent_at, start.attempt_timeout_ms);
-    Ok(SentCall { record, fencing_token: start.fencing_token, sent_at: start.sent_at, attempt_deadline_at })
-}
-
-fn attempt_deadline(record: &JournalRecord, sent_at: Timestamp, attempt_timeout_ms: u64) -> Timestamp {
-    let limit = sent_at.plus(Duration(attempt_timeout_ms));
-    record.deadline_at.map_or(limit, |deadline| deadline.min(limit))
+    Ok(SentCall { record: JournalRecord { fencing_token, sent_at, ..record } })
 }
 
 #[cfg(test)]

@@ -148,7 +148,7 @@ impl CaseStore {
         all.map(|history| history.iter().filter(|event| matches(event)).count()).sum()
     }
 
-    fn calls(&self) -> Vec<(String, CallRow)> {
+    fn calls(&self) -> Vec<(String, CallRow<'static>)> {
         let rows = self.shards.shards().flat_map(|shard| self.rows(shard, calls::all()));
         let read = |row: Row| {
             let (_, key) = calls::read_key(&row.key).ok()?;
@@ -159,7 +159,7 @@ impl CaseStore {
 
     /// The keys of calls that may have been sent and have no durable result.
     pub(super) fn unsettled_calls(&self) -> BTreeSet<String> {
-        let is_sent = |(_, call): &(String, CallRow)| call.state == CallRowState::Sent;
+        let is_sent = |(_, call): &(String, CallRow<'_>)| call.state == CallRowState::Sent;
         self.calls().into_iter().filter(is_sent).map(|(key, _)| key).collect()
     }
 

@@ -173,7 +173,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
     }
 
     fn check_call(&mut self, row: &Row) {
-        let (run_id, call) = match (calls::read_key(&row.key), decode::<CallRow>(&row.value)) {
+        let (run_id, call) = match (calls::read_key(&row.key), decode::<CallRow<'_>>(&row.value)) {
             (Ok((run_id, _)), Ok(call)) => (run_id, call),
             (_, Err(error)) | (Err(error), _) => {
                 return self.add_finding(None, format!("call record: {error}"));

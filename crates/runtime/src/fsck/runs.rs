@@ -59,8 +59,8 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
     fn check_branch(&mut self, run: &CheckedRun, stored: &StoredRun, state: &str, waiting: &WaitingFor) {
         let problem = match waiting {
             WaitingFor::Activity { call: command, .. } => {
-                let call = stored.calls.iter().find(|call| call.row.command == *command);
-                match call.map(|call| (call.row.state, call.row.not_before)) {
+                let call = stored.calls.iter().find(|(_, call)| call.command == *command);
+                match call.map(|(_, call)| (call.state, call.not_before)) {
                     None => format!("{state} waits for call {command}, which has no record"),
                     // A run with a message to continue may not have processed the result yet.
                     Some((CallRowState::FailedRetryable, None)) if run.continue_messages == 0 => {

@@ -112,7 +112,7 @@ impl<S: PrivateRows> CallReader<'_, S> {
         key: IdempotencyKey,
     ) -> Result<Option<CallRecord>, RunReadError> {
         let row = self.run_reader.store.read(self.partition, &calls::key(run.run_id, &key)).await?;
-        let call: Result<Option<CallRow>, _> = row.map(|row| decode(&row.value)).transpose();
+        let call: Result<Option<CallRow<'static>>, _> = row.map(|row| decode(&row.value)).transpose();
         let call = call.map_err(|error: TableError| RunReadError::unreadable(error.to_string()))?;
         Ok(call.map(|call| CallRecord::from_row(key, call)))
     }

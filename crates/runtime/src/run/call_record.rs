@@ -2,6 +2,8 @@
 //!
 //! Reading either from the store is not done here.
 
+use std::borrow::Cow;
+
 use abide_dispatch::call_journal::FinalReason;
 use abide_ids::IdempotencyKey;
 use abide_store::tables::calls::{CallRow, CallRowState, NotBefore, PastAttempt};
@@ -59,7 +61,7 @@ pub enum CallState {
 }
 
 impl CallRecord {
-    pub(super) fn from_row(idempotency_key: IdempotencyKey, row: CallRow) -> Self {
+    pub(super) fn from_row(idempotency_key: IdempotencyKey, row: CallRow<'static>) -> Self {
         let state = match row.state {
             CallRowState::Pending => CallState::Pending,
             CallRowState::Sent => CallState::Sent,
@@ -67,22 +69,22 @@ impl CallRecord {
         };
         let was_sent = row.attempt > 0 || state != CallState::Pending && !row.last_attempt_unsent;
         Self {
-            instance_id: row.instance_id,
+            instance_id: row.instance_id.into_owned(),
             run_number: row.run_number,
             command: row.command,
             idempotency_key,
-            step: row.step,
-            activity: row.activity,
+            step: row.step.into_owned(),
+            activity: row.activity.into_owned(),
             attempt: row.attempt,
             created_at: row.created_at,
             sent_at: Some(row.sent_at).filter(|_| was_sent),
             settled_at: None,
             deadline_at: row.deadline_at,
             next_attempt_at: row.not_before.and_then(NotBefore::time),
-            last_error: row.failure_reason.filter(|reason| !reason.is_empty()),
-            last_status: row.failure_status,
-            past_attempts: row.past_attempts,
-            target: row.target,
+            last_error: row.failure_reason.map(Cow::into_owned).filter(|reason| !reason.is_empty()),
+            last_status: row.failure_status.map(Cow::into_owned),
+            past_attempts: row.past_attempts.into_owned(),
+            target: row.target.map(Cow::into_owned),
             state,
         }
     }
@@ -124,9 +126,14 @@ impl CallRecord {
 
     /// The transport and the address; `local` and none for activities in process.
     pub fn transport_and_target(&self) -> (&str, Option<&str>) {
-        match self.target.as_deref().and_then(|target| target.split_once(' ')) {
-            Some((transport, target)) => (transport, Some(target)),
-            None => ("local", None),
-        }
+        transport_and_target(self.target.as_deref())
+    }
+}
+
+/// The transport and the address in the stored target of a call; `local` and none for activities in process.
+pub(crate) fn transport_and_target(target: Option<&str>) -> (&str, Option<&str>) {
+    match target.and_then(|target| target.split_once(' ')) {
+        Some((transport, target)) => (transport, Some(target)),
+        None => ("local", None),
     }
 }

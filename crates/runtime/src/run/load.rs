@@ -29,20 +29,12 @@ pub struct StoredRun {
     pub instance: Instance,
     /// The runtime's own entries.
     pub bookkeeping: RunBookkeeping,
-    /// The calls that are not settled.
-    pub calls: Vec<StoredCall>,
+    /// The calls that are not settled, each with the key by which its receiver recognises a repeated attempt.
+    pub calls: Vec<(IdempotencyKey, CallRow<'static>)>,
     /// The number of the last page.
     pub last_page: PageNumber,
     /// Parts changed since the last fold: name → bytes, or `None` if the part was deleted.
     pub unfolded: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-}
-
-/// A call that is not settled.
-#[derive(Clone, Debug)]
-pub struct StoredCall {
-    /// The key by which the receiver recognises a repeated attempt.
-    pub idempotency_key: IdempotencyKey,
-    pub row: CallRow,
 }
 
 /// A run that exists but cannot be read.
@@ -169,7 +161,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         if instance.has_open_calls() {
             for stored in self.scan_all(partition, calls::of_run(row.run_id)).await? {
                 let (_, idempotency_key) = calls::read_key(&stored.key)?;
-                calls.push(StoredCall { idempotency_key, row: decode(&stored.value)? });
+                calls.push((idempotency_key, decode(&stored.value)?));
             }
         }
         let plan = self.plan(row).await?;

@@ -4,19 +4,19 @@
 //! starts no attempt.
 
 use abide_dispatch::AttemptResult;
-use abide_dispatch::call_journal::{FinalFailureKind, UnsettledCall};
+use abide_dispatch::call_journal::{AttemptOutcome, FinalFailureKind, UnsettledCall};
 use abide_dispatch::status::RETRY_AFTER_MS_MAX;
 use abide_dispatch::transport::DEADLINE_EXCEEDED;
-use abide_store::tables::calls::{self as call_rows, AttemptEnd, CallRowState, NotBefore};
+use abide_store::tables::calls::{self as call_rows, AttemptEnd, NotBefore};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Duration, Failure, Message, NoRetryReason};
 
-use super::attempt_outcome::AttemptOutcome;
 use super::context::Context;
-use super::run_state::{OpenCall, ResidentRun};
+use super::open_call::OpenCall;
+use super::run_state::ResidentRun;
 use super::unit_of_work::Work;
 use super::work_item::{MessageSource, QueuedMessage, WorkItem};
-use super::{call_record, calls, dead_letters, fault_injected};
+use super::{calls, dead_letters, fault_injected};
 use crate::event::AttemptId;
 
 /// The work item for a finished attempt: the activity responded, or the attempt failed.
@@ -56,22 +56,25 @@ fn failure_message(
     Message::ActivityDeferred { command, attempt, failure, not_before, possibly_sent: sent }
 }
 
+/// The failure reason of a call whose last attempt was withdrawn. Stored.
+const WITHDRAWN: &str = "the server went down before it was sent";
+
 /// Records that an attempt was withdrawn before it was sent. That is no failure, so the run does not learn of it. The
 /// next owner makes the attempt under the same number.
 pub(super) fn withdraw_attempt(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId, attempt: u32) {
     let run_id = run.row.run_id;
     let Some(call) = run.calls.get_mut(&command) else { return };
-    let UnsettledCall::Sent(sent) = call_record::state_of(&call.row) else { return };
+    let UnsettledCall::Sent(sent) = call.journal.clone() else { return };
     if call.has_result || sent.record.attempt != attempt {
         return;
     }
     call.in_flight = false;
-    call_record::record_failed(&mut call.row, sent.withdraw(), AttemptEnd::NotSent, work.ctx.now.wall);
-    call.row.not_before = Some(NotBefore::Anytime);
+    call.record_unreported(sent.withdraw(), AttemptEnd::NotSent, WITHDRAWN, work.ctx.now.wall);
+    call.not_before = Some(NotBefore::Anytime);
     if fault_injected!(work.ctx, WithdrawnAttemptLost) {
         return work.delete(call_rows::key(run_id, &call.idempotency_key));
     }
-    calls::write_call(work, run_id, call);
+    calls::write_call(work, run, command);
     work.mark_urgent();
     work.has_instance_rows();
 }
@@ -82,8 +85,7 @@ pub(super) fn record_result(work: &mut Work<'_>, run: &mut ResidentRun, envelope
     let MessageSource::Call { command, status, outcome } = &mut envelope.source else { return };
     let Some(call) = run.calls.get_mut(command) else { return };
     if let Some(outcome) = *outcome {
-        call_record::record_outcome(&mut call.row, outcome);
-        call.last_outcome = Some(outcome);
+        call.record_outcome(outcome);
     }
     call.in_flight = false;
     call.has_result = true;
@@ -91,7 +93,7 @@ pub(super) fn record_result(work: &mut Work<'_>, run: &mut ResidentRun, envelope
         &mut envelope.message
     {
         let now = work.ctx.now.wall;
-        let deadline_passed = call.row.deadline_at.is_some_and(|deadline| deadline <= now);
+        let deadline_passed = call.journal.record().deadline_at.is_some_and(|deadline| deadline <= now);
         let ran_out = match failure.code.as_str() {
             code::ATTEMPT_TIMEOUT => deadline_passed,
             // The sender compares the deadline with a monotonic clock, so its word counts even if the wall clock
@@ -101,8 +103,8 @@ pub(super) fn record_result(work: &mut Work<'_>, run: &mut ResidentRun, envelope
         };
         if ran_out {
             *failure = OpenCall::deadline_failure();
-            call_record::record_attempt_end(&mut call.row, call.last_outcome, now);
-            call.final_failure = Some(call_record::state_of(&call.row).expire(now));
+            call.record_attempt_end(now);
+            call.final_failure = Some(call.journal.clone().expire(now));
         }
         call.record_failure(failure, status.take(), work.ctx.now.wall);
     }
@@ -120,15 +122,16 @@ pub(super) fn settle_call(
     let held = !completed && run.instance.awaits_command(command);
     let run_id = run.row.run_id;
     let Some(call) = run.calls.get_mut(&command) else { return };
-    if call.in_flight || call.row.not_before.is_some() {
+    if call.in_flight || call.not_before.is_some() {
         return;
     }
     if held {
         run.held_calls.push(command);
         // A call that was never sent keeps its row as it is; recovery then asks the run.
-        if !std::mem::replace(&mut call.is_held, true) && call.row.state != CallRowState::Pending {
-            call_record::record_attempt_end(&mut call.row, call.last_outcome, work.ctx.now.wall);
-            calls::write_call(work, run_id, call);
+        let was_sent = !matches!(call.journal, UnsettledCall::Pending(_));
+        if !std::mem::replace(&mut call.is_held, true) && was_sent {
+            call.record_attempt_end(work.ctx.now.wall);
+            calls::write_call(work, run, command);
         }
         return;
     }
@@ -136,26 +139,21 @@ pub(super) fn settle_call(
     work.delete(call_rows::key(run_id, &call.idempotency_key));
     let now = work.ctx.now.wall;
     if completed {
-        return run.settled_calls.push(call_record::settle_acked(call.idempotency_key, call.row, now));
+        return run.settled_calls.push(call.settle_acked(now));
     }
-    let ended = match (call.final_failure, no_retry) {
+    let ended = match (call.final_failure.take(), no_retry) {
         (Some(ended), _) => ended,
         (None, Some(NoRetryReason::DeadlineReached)) => {
-            call_record::record_attempt_end(&mut call.row, call.last_outcome, now);
-            call_record::state_of(&call.row).expire(now)
+            call.record_attempt_end(now);
+            call.journal.clone().expire(now)
         }
         (None, Some(NoRetryReason::AttemptsExhausted)) => {
-            call_record::state_of(&call.row).fail_final(FinalFailureKind::RetryExhausted, now)
+            call.journal.clone().fail_final(FinalFailureKind::RetryExhausted, now)
         }
         (None, Some(NoRetryReason::NotRetryable) | None) => {
-            call_record::state_of(&call.row).fail_final(FinalFailureKind::NonRetryable, now)
+            call.journal.clone().fail_final(FinalFailureKind::NonRetryable, now)
         }
     };
-    dead_letters::dead_letter_call(work, run, &call.idempotency_key, &call.row, &call.input, &ended);
-    run.settled_calls.push(call_record::settle_failed(
-        call.idempotency_key,
-        call.row,
-        call.last_outcome,
-        &ended,
-    ));
+    dead_letters::dead_letter_call(work, run, &call, &ended);
+    run.settled_calls.push(call.settle_failed(&ended));
 }

@@ -5,7 +5,6 @@
 use abide_store::tables::calls;
 use abide_workflow::CommandId;
 
-use super::call_record;
 use super::run_state::ResidentRun;
 use super::unit_of_work::{Step, Work};
 use crate::event::AttemptId;
@@ -16,8 +15,8 @@ pub(super) fn cancel_call(work: &mut Work<'_>, run: &mut ResidentRun, command: C
     work.delete(calls::key(run.row.run_id, &call.idempotency_key));
     // Also an attempt that was sent before the run was evicted and loaded again.
     let instance_id = run.instance.origin().instance_id.clone();
-    let id = AttemptId { instance_id, run_id: run.row.run_id, command, attempt: call.row.attempt };
+    let id = AttemptId { instance_id, run_id: run.row.run_id, command, attempt: call.attempt() };
     work.add(Step::CancelAttempt(id));
-    let ended = call_record::state_of(&call.row).cancel(work.ctx.now.wall);
-    run.settled_calls.push(call_record::settle_failed(call.idempotency_key, call.row, None, &ended));
+    let ended = call.journal.clone().cancel(work.ctx.now.wall);
+    run.settled_calls.push(call.settle_failed(&ended));
 }

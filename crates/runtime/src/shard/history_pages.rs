@@ -5,11 +5,10 @@
 
 use abide_store::tables::calls::PastAttempt;
 use abide_store::tables::encode;
-use abide_store::tables::history_pages::{self, HistoryPageRow};
+use abide_store::tables::history_pages::{self, CallFailures, HistoryPageRow, SettledCall};
 use abide_workflow::PartChange;
 use abide_workflow::history::HistoryEvent;
 
-use super::call_record::SettledRecord;
 use super::run_state::ResidentRun;
 use super::unit_of_work::Work;
 use crate::run::EntryChange;
@@ -94,7 +93,7 @@ fn write_page(
 ) {
     run.last_page = run.last_page.next();
     let (mut settled, mut call_failures) = (Vec::with_capacity(run.settled_calls.len()), Vec::new());
-    for (place, SettledRecord { call, failures }) in (0..).zip(run.settled_calls.drain(..)) {
+    for (place, (call, failures)) in (0..).zip(run.settled_calls.drain(..)) {
         settled.push(call);
         call_failures.extend((!failures.is_empty()).then_some((place, failures)));
     }
@@ -117,7 +116,7 @@ fn write_page(
 }
 
 /// The most bytes of a settled call in a page.
-fn settled_call_bytes(SettledRecord { call, failures }: &SettledRecord) -> usize {
+fn settled_call_bytes((call, failures): &(SettledCall, CallFailures)) -> usize {
     const FIXED: usize = 160;
     let texts = [
         Some(&call.activity),

@@ -3,16 +3,14 @@
 //! A run that cannot be read is parked here, with the reason in its row. Reading the rows is the driver's task;
 //! deciding what must be looked up is [`instance_queue`](super::instance_queue)'s.
 
-use std::sync::Arc;
-
-use abide_store::tables::calls::CallInput;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::InstanceId;
 
 use super::commit_queue::BatchNumber;
 use super::context::Context;
 use super::instance_slot::{InstanceSlot, SlotState};
-use super::run_state::{OpenCall, ResidentRun};
+use super::open_call::OpenCall;
+use super::run_state::ResidentRun;
 use super::run_status::is_terminal;
 use super::unit_of_work::Work;
 use super::work_item::WorkItem;
@@ -32,15 +30,9 @@ impl ResidentRun {
             run.unfolded_bytes += name.len() + bytes.as_ref().map_or(0, Vec::len);
             run.unfolded_parts.insert(name, (bytes, stored.last_page));
         }
-        for stored in stored.calls {
-            let mut row = stored.row;
-            let (input, bytes) = match std::mem::replace(&mut row.input, CallInput::Inline(Vec::new())) {
-                CallInput::Inline(bytes) => (serde_json::from_slice(&bytes).unwrap_or_default(), bytes.len()),
-                CallInput::Stored(_) => (serde_json::Value::Null, 0),
-            };
-            let command = row.command;
-            let mut call = OpenCall::new(stored.idempotency_key, row, Arc::new(input));
-            (call.recorded, call.input_bytes) = (true, bytes);
+        for (key, row) in stored.calls {
+            let mut call = OpenCall::from_row(key, row);
+            let command = call.command;
             if let Some(failure) = run.instance.held_call_failure(command) {
                 call.restore_held_failure(failure);
                 run.held_calls.push(command);

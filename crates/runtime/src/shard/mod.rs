@@ -14,10 +14,8 @@
 
 mod acquisition;
 mod apply_item;
-mod attempt_outcome;
 mod attempt_results;
 mod attempts_in_flight;
-mod call_record;
 mod calls;
 mod cancel;
 mod commands;
@@ -44,6 +42,7 @@ mod instance_queue;
 mod instance_slot;
 mod instances;
 mod load;
+mod open_call;
 mod operations;
 mod outbox;
 mod ownership;

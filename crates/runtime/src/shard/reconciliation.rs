@@ -14,7 +14,7 @@ use super::attempts_in_flight::AttemptsInFlight;
 use super::component::{Component, ComponentReads};
 use super::unit_of_work::{Step, Work};
 use super::work_item::WorkItem;
-use super::{call_record, fault_injected, later};
+use super::{fault_injected, later, open_call};
 use crate::event::{AttemptId, Effect, ScanPurpose};
 use crate::lease::Monotonic;
 
@@ -79,13 +79,13 @@ impl Component for Reconciliation {
 
 /// Queues an attempt for a call that is not in progress. Recovery has already reported rows that cannot be read.
 fn reconcile_call(work: &mut Work<'_>, attempts: &AttemptsInFlight, row: &Row) {
-    let (Ok((run, _)), Ok(row)) = (calls::read_key(&row.key), decode::<CallRow>(&row.value)) else {
+    let (Ok((run, _)), Ok(row)) = (calls::read_key(&row.key), decode::<CallRow<'_>>(&row.value)) else {
         return;
     };
-    let Ok(instance_id) = InstanceId::new(row.instance_id.clone()) else { return };
+    let Ok(instance_id) = InstanceId::new(row.instance_id.as_ref()) else { return };
     let command = row.command;
     let late = work.ctx.now.wall.minus(GRACE);
-    let forgotten = match call_record::state_of(&row) {
+    let forgotten = match open_call::journal_of(&row) {
         UnsettledCall::Pending(_) => row.created_at <= late,
         UnsettledCall::FailedRetryable(_) => {
             row.not_before.is_some_and(|not_before| not_before.due_at() <= late)

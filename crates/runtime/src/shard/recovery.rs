@@ -105,8 +105,8 @@ impl Recovery {
 /// When and for which instance the attempt of a stored call is due.
 pub(super) fn recovered_call(row: &Row) -> Result<(DueKey, InstanceId), String> {
     let (run, _) = calls::read_key(&row.key).map_err(|error| error.to_string())?;
-    let call: CallRow = decode(&row.value).map_err(|error| error.to_string())?;
-    let id = InstanceId::new(call.instance_id).map_err(|error| error.to_string())?;
+    let call: CallRow<'_> = decode(&row.value).map_err(|error| error.to_string())?;
+    let id = InstanceId::new(call.instance_id.into_owned()).map_err(|error| error.to_string())?;
     let at = call.not_before.map_or(call.sent_at, NotBefore::due_at);
     Ok((DueKey::of_attempt(at, run, call.command), id))
 }
@@ -136,8 +136,6 @@ impl RecoveredMessage {
 #[cfg(feature = "faults")]
 pub(super) fn send_stale(ctx: &mut Context, result: Result<ScanPage, StoreError>) {
     for row in result.into_iter().flat_map(|page| page.rows) {
-        if let (Ok((run, key)), Ok(dispatch)) = (calls::read_key(&row.key), decode(&row.value)) {
-            super::calls::send_unrecorded(ctx, run, key, dispatch);
-        }
+        ctx.effects.extend(crate::fault_injection::stale_attempt(&row, ctx.now.wall));
     }
 }

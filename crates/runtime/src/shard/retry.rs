@@ -9,12 +9,15 @@ use abide_store::tables::calls::{AttemptEnd, NotBefore};
 use abide_workflow::{CommandId, Timestamp};
 
 use super::attempts_in_flight::AttemptsInFlight;
+use super::calls;
 use super::commit_queue::OnCommit;
 use super::run_state::ResidentRun;
 use super::schedule::DueKey;
 use super::unit_of_work::{Step, Work};
-use super::{call_record, calls};
 use crate::event::{AttemptId, Effect, OperatorEvent};
+
+/// The failure reason of a call whose last attempt was orphaned.
+const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 /// The run asks for another attempt, not before this time.
 pub(super) fn retry_call(
@@ -25,14 +28,14 @@ pub(super) fn retry_call(
 ) {
     let run_id = run.row.run_id;
     let Some(call) = run.calls.get_mut(&command) else { return };
-    call_record::record_attempt_end(&mut call.row, call.last_outcome, work.ctx.now.wall);
+    call.record_attempt_end(work.ctx.now.wall);
     call.in_flight = false;
     call.has_result = false;
     if not_before <= work.ctx.now.wall {
         return calls::send_attempt(work, run, command);
     }
-    call.row.not_before = Some(NotBefore::At(not_before));
-    calls::write_call(work, run_id, call);
+    call.not_before = Some(NotBefore::At(not_before));
+    calls::write_call(work, run, command);
     let due = DueKey::of_attempt(not_before, run_id, command);
     let id = run.instance.origin().instance_id.clone();
     work.on_commit(OnCommit::Schedule(due, id));
@@ -48,8 +51,7 @@ pub(super) fn attempt_call(
     let (run_id, token, now) = (run.row.run_id, work.ctx.fencing_token(), work.ctx.now.wall);
     let id = run.instance.origin().instance_id.clone();
     let Some(call) = run.calls.get_mut(&command) else { return };
-    let attempt = call.row.attempt;
-    let called = AttemptId { instance_id: id.clone(), run_id, command, attempt };
+    let called = AttemptId { instance_id: id.clone(), run_id, command, attempt: call.attempt() };
     if call.in_flight || call.has_result || attempts.contains(&called) {
         return;
     }
@@ -57,7 +59,7 @@ pub(super) fn attempt_call(
     if run.instance.held_call_failure(command).is_some() {
         return;
     }
-    match (call_record::state_of(&call.row), call.row.not_before) {
+    match (&call.journal, call.not_before) {
         (UnsettledCall::Pending(_), _) => {}
         (UnsettledCall::FailedRetryable(_), Some(NotBefore::At(not_before))) if not_before > now => {
             return work.add(Step::Schedule(DueKey::of_attempt(not_before, run_id, command), id));
@@ -66,7 +68,8 @@ pub(super) fn attempt_call(
         (UnsettledCall::Sent(sent), _) if !sent.is_orphan(token, now) => return,
         // It may have been sent, and its result is lost.
         (UnsettledCall::Sent(sent), _) => {
-            call_record::record_failed(&mut call.row, sent.mark_orphaned(), AttemptEnd::Orphaned, now);
+            let failed = sent.clone().mark_orphaned();
+            call.record_unreported(failed, AttemptEnd::Orphaned, OUTCOME_UNKNOWN, now);
             work.ctx.effects.push(Effect::Notify(OperatorEvent::CallRecovered));
         }
     }

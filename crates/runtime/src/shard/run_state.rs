@@ -6,18 +6,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use abide_dispatch::call_journal::{CONSECUTIVE_UNANSWERED_MAX, FailedFinal, UnsettledCall};
-use abide_ids::{IdempotencyKey, KeyDigest, PageNumber, RunId, RunNumber, Sequence};
-use abide_store::tables::calls::{CallRow, CallRowState};
+use abide_ids::{KeyDigest, PageNumber, RunId, RunNumber, Sequence};
+use abide_store::tables::history_pages::{CallFailures, SettledCall};
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_store::tables::instances::InstanceRow;
-use abide_workflow::failure::code;
-use abide_workflow::json::Json;
-use abide_workflow::{CommandId, Failure, Instance, Message, Plan, Timestamp};
+use abide_workflow::{CommandId, Instance, Message, Plan};
 
-use super::attempt_outcome::AttemptOutcome;
-use super::call_record::{self, SettledRecord};
 use super::commit_queue::{BatchNumber, OnCommit};
+use super::open_call::OpenCall;
 use super::work_item::{MessageSource, QueuedMessage};
 use crate::lease::Monotonic;
 use crate::run::RunBookkeeping;
@@ -33,7 +29,7 @@ pub(super) struct ResidentRun {
     /// Calls whose failure the run holds, to decide about it when the run is resumed.
     pub(super) held_calls: Vec<CommandId>,
     /// Calls settled by this turn, for its history page.
-    pub(super) settled_calls: Vec<SettledRecord>,
+    pub(super) settled_calls: Vec<(SettledCall, CallFailures)>,
     /// Messages that wait for a turn, and the source of each.
     pub(super) messages: VecDeque<Message>,
     pub(super) sources: VecDeque<MessageSource>,
@@ -136,91 +132,4 @@ pub(super) enum FirstTurnAction {
 pub(super) struct FoldProgress {
     pub(super) until_page: PageNumber,
     pub(super) part_names: VecDeque<Vec<u8>>,
-}
-
-/// A call that is not settled.
-#[derive(Debug)]
-pub(super) struct OpenCall {
-    pub(super) idempotency_key: IdempotencyKey,
-    /// Its row, without the input.
-    pub(super) row: CallRow,
-    pub(super) input: Json,
-    /// Bytes of the input in its row.
-    pub(super) input_bytes: usize,
-    /// This owner has an attempt in flight.
-    pub(super) in_flight: bool,
-    /// A result waits for a turn of the run.
-    pub(super) has_result: bool,
-    /// Its row has been written.
-    pub(super) recorded: bool,
-    /// The permanent failure that ends the call without another attempt.
-    pub(super) final_failure: Option<FailedFinal>,
-    /// The run holds its failure, and the row records that.
-    pub(super) is_held: bool,
-    /// The outcome of the last attempt, if it was reported.
-    pub(super) last_outcome: Option<AttemptOutcome>,
-}
-
-impl OpenCall {
-    /// The error code of a call whose attempts never got a response.
-    pub(super) const POISON: &str = "Poison";
-    /// Bytes of the last failure reason that the row keeps.
-    pub(super) const REASON_BYTES_MAX: usize = 1024;
-
-    /// A call whose row is not written yet.
-    pub(super) fn new(idempotency_key: IdempotencyKey, row: CallRow, input: Json) -> Self {
-        Self {
-            idempotency_key,
-            row,
-            input,
-            input_bytes: 0,
-            in_flight: false,
-            has_result: false,
-            recorded: false,
-            final_failure: None,
-            is_held: false,
-            last_outcome: None,
-        }
-    }
-
-    /// Restores the state of a call of a loaded run that holds this failure.
-    pub(super) fn restore_held_failure(&mut self, failure: &Failure) {
-        self.is_held = self.row.state == CallRowState::FailedRetryable && self.row.not_before.is_none();
-        let at = self.row.first_failure_at.unwrap_or(self.row.sent_at);
-        // Activities may use the same codes. The server's own failures are permanent, and the row shows which one it
-        // was.
-        self.final_failure = match (failure.code.as_str(), call_record::state_of(&self.row)) {
-            _ if failure.retryable => None,
-            (code::TIMEOUT, open) if self.missed_deadline() => Some(open.expire(at)),
-            (Self::POISON, UnsettledCall::FailedRetryable(failed))
-                if failed.record.consecutive_unanswered >= CONSECUTIVE_UNANSWERED_MAX =>
-            {
-                Some(failed.poison(at))
-            }
-            _ => None,
-        };
-    }
-
-    /// The failure of a call whose deadline has passed. The row stores the message, and [`Self::missed_deadline`]
-    /// compares it: do not reword it.
-    pub(super) fn deadline_failure() -> Failure {
-        Failure::permanent(code::TIMEOUT, "the step's deadline has passed")
-    }
-
-    /// Returns whether the row says that the deadline passed: the call was never sent, or that is its last failure.
-    fn missed_deadline(&self) -> bool {
-        let Failure { code, message, .. } = Self::deadline_failure();
-        let ours = self.row.failure_reason.as_deref() == Some(&format!("{code}: {message}"));
-        self.row.deadline_at.is_some() && (ours || self.row.state == CallRowState::Pending)
-    }
-
-    /// Records the last failure in the row, for operators and the API.
-    pub(super) fn record_failure(&mut self, failure: &Failure, status: Option<String>, now: Timestamp) {
-        let reason = format!("{}: {}", failure.code, failure.message);
-        let cut = reason.floor_char_boundary(Self::REASON_BYTES_MAX);
-        self.row.failure_reason = Some(reason.get(..cut).unwrap_or_default().to_owned());
-        // An attempt that was not sent has no status and keeps the last known one.
-        self.row.failure_status = status.or_else(|| self.row.failure_status.take());
-        self.row.first_failure_at.get_or_insert(now);
-    }
 }

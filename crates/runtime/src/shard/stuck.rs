@@ -8,7 +8,8 @@ use abide_ids::RunId;
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
 
 use super::attempts_in_flight::SLOW_AFTER_MS;
-use super::run_state::{OpenCall, ResidentRun};
+use super::open_call::OpenCall;
+use super::run_state::ResidentRun;
 use super::schedule::DueKey;
 use super::unit_of_work::{Step, Work};
 use super::{history_pages, timers};
@@ -28,7 +29,10 @@ pub(super) fn update_stuck_timer(work: &mut Work<'_>, run: &mut ResidentRun, cha
     let (None, Some(after)) = (run.bookkeeping.stuck_watch, run.plan.stuck_after()) else { return };
     let created_at = run.row.created_at;
     let old = work.ctx.now.wall.since(created_at).0 > SLOW_AFTER_MS;
-    let slow = |call: &OpenCall| call.row.attempt > 0 || call.row.attempt_timeout_ms > SLOW_AFTER_MS;
+    let slow = |call: &OpenCall| {
+        let record = call.journal.record();
+        record.attempt > 0 || record.attempt_timeout_ms > SLOW_AFTER_MS
+    };
     let waits = !run.unfinished && (run.calls.is_empty() || run.calls.values().any(slow));
     if old || waits {
         let due_at = created_at.plus(after);

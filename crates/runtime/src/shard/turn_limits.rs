@@ -38,8 +38,8 @@ fn failed_command(message: &Message) -> Option<CommandId> {
 /// Bytes of a call's row, if the call is open.
 fn call_row_bytes(run: &ResidentRun, command: CommandId) -> usize {
     let Some(call) = run.calls.get(&command) else { return 0 };
-    let texts = call.row.activity.len() + call.row.step.len();
-    let attempts = (call.row.past_attempts.len() + 1) * PastAttempt::BYTES_MAX;
+    let texts = call.activity.len() + call.step.len();
+    let attempts = (call.past_attempts.len() + 1) * PastAttempt::BYTES_MAX;
     call.input_bytes + texts + attempts + ROW_BYTES + run_name_bytes(run)
 }
 

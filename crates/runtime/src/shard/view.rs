@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_store::tables::calls::{CallRow, NotBefore};
+use abide_store::tables::calls::NotBefore;
 use abide_store::tables::instances::InstanceRow;
 use abide_workflow::instance::WaitingFor;
 use abide_workflow::{CommandId, Instance, Outcome, Plan, Timestamp};
@@ -20,7 +20,9 @@ impl ResidentRun {
     pub(super) fn view(&self) -> RunView {
         view(&self.row, &self.plan, &self.instance, &self.bookkeeping, |command| {
             let call = self.calls.get(&command)?;
-            Some((call.row.activity.clone(), call.row.attempt, waits_until(&call.row)))
+            let record = call.journal.record();
+            let until = waits_until(call.not_before, record.deadline_at);
+            Some((call.activity.clone(), record.attempt, until))
         })
     }
 }
@@ -56,9 +58,9 @@ pub(crate) fn view_of_stored(stored: &StoredRun) -> RunView {
     let calls: BTreeMap<CommandId, CallSummary> = stored
         .calls
         .iter()
-        .map(|call| {
-            let d = &call.row;
-            (d.command, (d.activity.clone(), d.attempt, waits_until(d)))
+        .map(|(_, row)| {
+            let until = waits_until(row.not_before, row.deadline_at);
+            (row.command, (row.activity.clone().into_owned(), row.attempt, until))
         })
         .collect();
     view(&stored.row, &stored.plan, &stored.instance, &stored.bookkeeping, |command| {
@@ -67,8 +69,8 @@ pub(crate) fn view_of_stored(stored: &StoredRun) -> RunView {
 }
 
 /// The time of the next attempt, or of the deadline.
-fn waits_until(row: &CallRow) -> Option<Timestamp> {
-    row.not_before.map(NotBefore::due_at).or(row.deadline_at)
+fn waits_until(not_before: Option<NotBefore>, deadline_at: Option<Timestamp>) -> Option<Timestamp> {
+    not_before.map(NotBefore::due_at).or(deadline_at)
 }
 
 fn view(

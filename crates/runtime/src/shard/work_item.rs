@@ -3,13 +3,13 @@
 //! Only data: [`instance_queue`](super::instance_queue) processes the items. The source of a message decides what else
 //! happens in the commit that consumes it.
 
+use abide_dispatch::call_journal::AttemptOutcome;
 use abide_ids::{IdempotencyKey, RunId, Sequence};
 use abide_store::rows::Key;
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::timers::TimerKey;
 use abide_workflow::{CommandId, Message};
 
-use super::attempt_outcome::AttemptOutcome;
 use crate::entity::SessionEvent;
 use crate::event::LookupDepth;
 use crate::request::{RequestId, RequestIdempotency, ShardRequest};

@@ -123,7 +123,7 @@ fn reconciliation_finds_an_attempt_that_was_recorded_and_lost() {
     harness.start("one", "a");
     assert_eq!((harness.calls.len(), harness.keys(abide_store::tables::TableId::Call).len()), (0, 1));
     let attempt =
-        |harness: &ShardHarness| harness.run("a").unwrap().calls.first().map(|call| call.row.attempt);
+        |harness: &ShardHarness| harness.run("a").unwrap().calls.first().map(|(_, call)| call.attempt);
     harness.advance_clock(14_000);
     assert_eq!(attempt(&harness), Some(0), "its result may still arrive");
     harness.advance_clock(60_000);
@@ -141,7 +141,7 @@ fn reconciliation_finds_a_lost_attempt_of_a_busy_run_too() {
     one(&harness);
     harness.start("one", "a");
     let attempt =
-        |harness: &ShardHarness| harness.run("a").unwrap().calls.first().map(|call| call.row.attempt);
+        |harness: &ShardHarness| harness.run("a").unwrap().calls.first().map(|(_, call)| call.attempt);
     for _ in 0..60 {
         harness.advance_clock(1_000);
         let event = Message::EventRaised { name: "Noise".to_owned(), payload: json!(null).into() };
@@ -153,7 +153,7 @@ fn reconciliation_finds_a_lost_attempt_of_a_busy_run_too() {
 /// The end of each attempt of the call of `a`, open or settled, with its number.
 fn attempts(harness: &ShardHarness) -> Vec<(u32, AttemptEnd)> {
     let run = harness.run("a").unwrap();
-    let open = run.calls.first().map(|call| call.row.past_attempts.clone());
+    let open = run.calls.first().map(|(_, call)| call.past_attempts.clone().into_owned());
     let page = harness.store.scan_now(&harness.partition(), history_pages::of_run(run.row.run_id)).unwrap();
     let pages = page.rows.iter().map(|row| decode::<HistoryPageRow>(&row.value).unwrap());
     let settled =

@@ -65,7 +65,7 @@ fn a_retry_keeps_its_delay_over_a_crash_and_a_failure_counts_once() {
     harness.finish_attempt(failure(true));
     assert_eq!(harness.calls.len(), 0);
     harness.crash();
-    let due = harness.run("a").unwrap().calls[0].row.not_before.unwrap().due_at();
+    let due = harness.run("a").unwrap().calls[0].1.not_before.unwrap().due_at();
     let wait = due.since(harness.now().wall).0;
     assert!((1..=6_000).contains(&wait), "{wait}");
     harness.advance_clock(wait - 1);

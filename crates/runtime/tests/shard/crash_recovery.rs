@@ -458,7 +458,7 @@ fn an_attempt_that_has_a_result_or_a_successor_is_not_withdrawn() {
     let (second, _) = harness.calls.front().cloned().unwrap();
     assert_eq!((first.attempt, second.attempt), (0, 1));
     harness.send_event(Event::AttemptWithdrawn(first));
-    let row = harness.run("a").unwrap().calls.remove(0).row;
+    let row = harness.run("a").unwrap().calls.remove(0).1;
     assert_eq!((row.state, row.last_attempt_unsent), (CallRowState::Sent, false));
     harness.send_events([
         Event::AttemptFinished(second.clone(), abide_dispatch::AttemptResult::Completed(json!(1).into())),

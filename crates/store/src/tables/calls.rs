@@ -6,6 +6,8 @@
 //! has the settled call from then on. The table does not know which transitions are legal; the state machine of the
 //! call journal does.
 
+use std::borrow::Cow;
+
 use abide_ids::{CommandId, Digest, IdempotencyKey, RunId, RunNumber, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -23,17 +25,17 @@ pub enum CallRowState {
     FailedRetryable,
 }
 
-/// One activity call that is not settled.
+/// One activity call that is not settled. Its texts are borrowed where it is written, and owned where it is read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CallRow {
-    pub instance_id: String,
+pub struct CallRow<'r> {
+    pub instance_id: Cow<'r, str>,
     pub run_number: RunNumber,
-    pub correlation_id: String,
+    pub correlation_id: Cow<'r, str>,
     /// The command of the run that started the call; the result refers to it.
     pub command: CommandId,
-    pub activity: String,
+    pub activity: Cow<'r, str>,
     /// The path of the state that started the call.
-    pub step: String,
+    pub step: Cow<'r, str>,
     /// The key of the enclosing fan-out item, if there is one.
     pub parent_item_key: Option<IdempotencyKey>,
     pub state: CallRowState,
@@ -53,22 +55,22 @@ pub struct CallRow {
     /// When the next attempt may be made, if one is planned.
     pub not_before: Option<NotBefore>,
     /// The reason of the last failure.
-    pub failure_reason: Option<String>,
-    /// The paths in the input that refer to secrets.
-    pub secret_paths: Vec<String>,
+    pub failure_reason: Option<Cow<'r, str>>,
+    /// The places in the input that refer to secrets.
+    pub secret_pointers: Cow<'r, [String]>,
     pub input: CallInput,
     /// The target of the last attempt; absent for in-process activities.
-    pub target: Option<String>,
+    pub target: Option<Cow<'r, str>>,
     /// When an attempt first failed.
     pub first_failure_at: Option<Timestamp>,
     /// The wire status of the last failure, such as `503 UNAVAILABLE`.
-    pub failure_status: Option<String>,
+    pub failure_status: Option<Cow<'r, str>>,
     /// The activity may have run in an attempt whose result is unknown.
     pub may_have_run: bool,
     /// The last attempt was certainly not sent, so its number is used again.
     pub last_attempt_unsent: bool,
     /// The ended attempts, at most the last [`PastAttempt::PER_CALL_MAX`]. Since format 4.
-    pub past_attempts: Vec<PastAttempt>,
+    pub past_attempts: Cow<'r, [PastAttempt]>,
 }
 
 /// An attempt that ended without settling its call.
@@ -153,7 +155,7 @@ impl From<NotBefore> for Timestamp {
     }
 }
 
-impl TableRow for CallRow {
+impl TableRow for CallRow<'_> {
     const TABLE: TableId = TableId::Call;
     const FORMAT: u8 = 4;
 
@@ -211,12 +213,12 @@ pub(super) mod tests {
     #[test]
     fn a_call_of_an_older_format_is_read_with_defaults_for_newer_fields() {
         let oldest = CallRow {
-            instance_id: "a".to_owned(),
+            instance_id: "a".into(),
             run_number: RunNumber(1),
-            correlation_id: "order-7".to_owned(),
+            correlation_id: "order-7".into(),
             command: CommandId(2),
-            activity: "charge".to_owned(),
-            step: "Charge".to_owned(),
+            activity: "charge".into(),
+            step: "Charge".into(),
             parent_item_key: Some(IdempotencyKey([3; 32])),
             state: FailedRetryable,
             attempt: 4,
@@ -227,20 +229,20 @@ pub(super) mod tests {
             deadline_at: Some(Timestamp(8)),
             attempt_timeout_ms: 9,
             not_before: Some(NotBefore::At(Timestamp(10))),
-            failure_reason: Some("Busy".to_owned()),
-            secret_paths: vec!["/token".to_owned()],
+            failure_reason: Some("Busy".into()),
+            secret_pointers: vec!["/token".to_owned()].into(),
             input: CallInput::Inline(b"{}".to_vec()),
             target: None,
             first_failure_at: None,
             failure_status: None,
             may_have_run: false,
             last_attempt_unsent: false,
-            past_attempts: Vec::new(),
+            past_attempts: Cow::default(),
         };
         let newer = CallRow {
-            target: Some("HTTP https://example.com".to_owned()),
+            target: Some("HTTP https://example.com".into()),
             first_failure_at: Some(Timestamp(11)),
-            failure_status: Some("503 UNAVAILABLE".to_owned()),
+            failure_status: Some("503 UNAVAILABLE".into()),
             ..oldest.clone()
         };
         let newest = CallRow { may_have_run: true, last_attempt_unsent: true, ..newer.clone() };
@@ -269,7 +271,7 @@ pub(super) mod tests {
             state in prop::sample::select(vec![Pending, Sent, FailedRetryable]),
             times: (Timestamp, Timestamp, Option<Timestamp>, Option<Timestamp>),
             failure_reason: Option<String>,
-            secret_paths: Vec<String>,
+            secret_pointers: Vec<String>,
             input in prop_oneof![
                 any::<Vec<u8>>().prop_map(CallInput::Inline),
                 any::<Digest>().prop_map(CallInput::Stored),
@@ -279,13 +281,16 @@ pub(super) mod tests {
         ) {
             let (target, first_failure_at, failure_status, may_have_run, last_attempt_unsent) = known;
             let (run_number, command, attempt, unanswered_attempts, fencing_token, attempt_timeout_ms) = counts;
-            let [instance_id, correlation_id, activity, step, _] = texts;
+            let [instance_id, correlation_id, activity, step, _] = texts.map(Cow::Owned);
             let (created_at, sent_at, deadline_at, not_before) = times;
             let not_before = not_before.map(NotBefore::from);
+            let (failure_reason, target) = (failure_reason.map(Cow::Owned), target.map(Cow::Owned));
+            let failure_status = failure_status.map(Cow::Owned);
+            let (secret_pointers, past_attempts) = (Cow::Owned(secret_pointers), Cow::Owned(past_attempts));
             value_round_trips(&CallRow {
                 instance_id, run_number, correlation_id, command, activity, step, parent_item_key, state, attempt,
                 unanswered_attempts, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, failure_reason,
-                secret_paths, input, target, first_failure_at, failure_status, may_have_run, last_attempt_unsent, past_attempts,
+                secret_pointers, input, target, first_failure_at, failure_status, may_have_run, last_attempt_unsent, past_attempts,
             });
         }
 

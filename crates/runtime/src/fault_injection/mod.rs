@@ -1,5 +1,9 @@
 //! Faults that can be injected to prove that the tests find them. Only in test builds.
 
+mod injector;
+
+pub(crate) use injector::stale_attempt;
+
 /// One planted fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
