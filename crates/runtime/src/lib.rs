@@ -11,6 +11,7 @@ pub mod effect_executor;
 pub mod entity;
 pub mod event;
 pub mod event_routes;
+mod fault_check;
 #[cfg(feature = "faults")]
 pub mod fault_injection;
 pub mod fsck;

@@ -2,11 +2,19 @@
 //! cannot be sent.
 //!
 //! The row of a call is durable before an attempt is sent, and counts the attempt. The turn of the run decides whether
-//! there is another one ([`retry`](super::retry)). The result of an attempt is processed in
-//! [`attempt_results`](super::attempt_results).
+//! there is another one ([`retry`](crate::shard::calls::retry)). The result of an attempt is processed in
+//! [`attempt_results`](crate::shard::calls::attempt_results).
+
+pub(super) mod attempt_results;
+pub(super) mod attempts_in_flight;
+pub(super) mod cancel;
+pub(super) mod dead_letters;
+pub(super) mod open_call;
+pub(super) mod reconciliation;
+pub(super) mod retry;
 
 use abide_dispatch::call_journal::{
-    AttemptOutcome, CONSECUTIVE_UNANSWERED_MAX, FailedFinal, FinalReason, JournalRecord, UnsettledCall,
+    CONSECUTIVE_UNANSWERED_MAX, FailedFinal, FinalReason, JournalRecord, UnsettledCall,
 };
 use abide_dispatch::identity::{CallIdentity, FanOutStep, IdempotencyKey};
 use abide_dispatch::{CallAttempt, Metadata};
@@ -17,14 +25,14 @@ use abide_workflow::command::{StartActivity, StepIdentity};
 use abide_workflow::failure::code;
 use abide_workflow::{CommandId, Failure, Message, RunOrigin, Timestamp};
 
-use super::attempts_in_flight::InFlightAttempt;
-use super::fault_injected;
-use super::open_call::OpenCall;
-use super::run_state::ResidentRun;
-use super::unit_of_work::{Step, Work};
-use super::work_item::{MessageSource, QueuedMessage};
 use crate::config::ShardConfig;
 use crate::event::AttemptId;
+use crate::fault_check::fault_injected;
+use crate::shard::calls::attempts_in_flight::InFlightAttempt;
+use crate::shard::calls::open_call::OpenCall;
+use crate::shard::run::run_state::ResidentRun;
+use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::work_item::{MessageSource, QueuedMessage};
 
 /// Records a new call, and sends its first attempt once the record is durable.
 pub(super) fn start_call(
@@ -69,9 +77,6 @@ pub(super) fn send_attempt(work: &mut Work<'_>, run: &mut ResidentRun, command: 
             write_call(work, run, command);
         }
         return fail_unsent(work, run, command, failure);
-    }
-    if fault_injected!(work.ctx, AttemptNotPersisted) && call.journal.record().may_have_run {
-        call.journal.note_outcome(AttemptOutcome::NotSent);
     }
     let sent = match call.journal.clone().send(fencing_token, work.ctx.now.wall) {
         Ok(sent) => sent,

@@ -6,10 +6,10 @@
 
 use abide_store::rows::{ScanPage, StoreError};
 
-use super::attempts_in_flight::AttemptsInFlight;
-use super::unit_of_work::Work;
 use crate::event::ScanPurpose;
 use crate::lease::Monotonic;
+use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
+use crate::shard::unit_of_work::Work;
 
 /// What a component may read of the others.
 #[derive(Debug)]

@@ -5,13 +5,13 @@
 
 use abide_ids::{RunId, Sequence};
 
-use super::commit_queue::{BatchNumber, CommitQueue, OnCommit};
-use super::ownership::OwnershipPhase;
 use crate::config::ShardConfig;
 use crate::event::{Effect, OperatorEvent};
 use crate::now::Now;
 use crate::placement::ShardId;
 use crate::request::{RequestError, RequestId, ShardReply};
+use crate::shard::commit::commit_queue::{BatchNumber, CommitQueue, OnCommit};
+use crate::shard::ownership::OwnershipPhase;
 
 /// The context of a shard; see above.
 #[derive(Debug)]

@@ -3,20 +3,23 @@
 //! As with runs, memory may be ahead of the store, and the reply to an operation waits until its rows are durable. Each
 //! operation with an idempotency key is looked up when it arrives, so that a queue does not wait for one lookup after
 //! the other. Replies stored since then are remembered here until every lookup would find them. The rows of an
-//! operation are written in [`super::operations`].
+//! operation are written in [`crate::shard::entities::operations`].
+
+pub(super) mod entity_slot;
+pub(super) mod operations;
 
 use std::collections::{HashMap, VecDeque};
 
-use super::commit_queue::BatchNumber;
-use super::context::Context;
-use super::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
-use super::operations::{ReplyExpiry, run_operation};
-use super::unit_of_work::{Unit, Work};
-use super::{backoff, later};
 use crate::entity::{EntityId, OperationRequest};
 use crate::event::{Effect, EntityLookup};
 use crate::lease::Monotonic;
 use crate::request::RequestId;
+use crate::shard::backoff::{backoff, later};
+use crate::shard::commit::commit_queue::BatchNumber;
+use crate::shard::context::Context;
+use crate::shard::entities::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
+use crate::shard::entities::operations::{ReplyExpiry, run_operation};
+use crate::shard::unit_of_work::{Unit, Work};
 
 /// The entities in memory.
 #[derive(Debug, Default)]

@@ -1,15 +1,23 @@
 //! The instances in the memory of a shard, and the queues of those that need something.
 //!
-//! Only data, with the counts that go with it: [`instance_queue`](super::instance_queue) processes the items,
-//! [`eviction`](super::eviction) decides what leaves memory.
+//! Only data, with the counts that go with it: [`instance_queue`](crate::shard::root::instance_queue) processes the
+//! items, [`eviction`](crate::shard::instances::eviction) decides what leaves memory.
+
+pub(super) mod eviction;
+pub(super) mod index_runs;
+pub(super) mod instance_slot;
+pub(super) mod load;
+pub(super) mod park;
+pub(super) mod session_events;
+pub(super) mod start;
 
 use std::collections::{HashMap, VecDeque};
 
 use abide_workflow::InstanceId;
 
-use super::instance_slot::InstanceSlot;
-use super::work_item::WorkItem;
 use crate::lease::Monotonic;
+use crate::shard::instances::instance_slot::InstanceSlot;
+use crate::shard::work_item::WorkItem;
 
 /// The instances in memory.
 #[derive(Debug, Default)]

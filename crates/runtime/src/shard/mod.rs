@@ -12,61 +12,24 @@
 //! A shard owns no clock, no task and no socket, and draws no random numbers: the same events at the same times give
 //! the same effects.
 
-mod acquisition;
-mod apply_item;
-mod attempt_results;
-mod attempts_in_flight;
+mod backoff;
 mod calls;
-mod cancel;
-mod commands;
-mod commit_pipeline;
-mod commit_queue;
+mod commit;
 mod component;
 mod context;
-mod continue_as_new;
-mod damage;
-mod dead_letters;
-mod end_waiters;
 mod entities;
-mod entity_slot;
-mod eviction;
-mod expiry_rows;
-mod fold;
-mod gc;
-mod history_pages;
-mod idempotency;
-mod inbound;
-mod index_change;
-mod index_runs;
-mod instance_queue;
-mod instance_slot;
 mod instances;
-mod load;
-mod open_call;
-mod operations;
-mod outbox;
+mod messages;
 mod ownership;
-mod park;
 mod public_index;
-mod reconciliation;
 mod recovery;
 mod requests;
 mod retention;
-mod retry;
 mod root;
-mod run_rows;
-mod run_state;
-mod run_status;
-mod schedule;
-mod session_events;
-mod start;
-mod stuck;
-mod timer_window;
+mod run;
 mod timers;
 mod turn;
-mod turn_limits;
 mod unit_of_work;
-mod view;
 mod work_item;
 
 use std::collections::VecDeque;
@@ -80,30 +43,32 @@ use crate::lease::Monotonic;
 use crate::now::Now;
 use crate::placement::ShardId;
 use crate::request::{RequestId, ShardRequest};
-use attempts_in_flight::AttemptsInFlight;
-use commit_pipeline::{CommitPipeline, CommitResult};
+use backoff::later;
+use calls::attempt_results;
+use calls::attempts_in_flight::AttemptsInFlight;
+use calls::reconciliation::Reconciliation;
+use commit::commit_pipeline::{CommitPipeline, CommitResult};
 use component::Component;
 use context::Context;
-use damage::DamageTracker;
-use end_waiters::EndWaiters;
 use entities::Entities;
-use gc::GarbageCollector;
-use idempotency::UncommittedReplies;
-use inbound::InboundReader;
 use instances::Instances;
-use outbox::Outbox;
+use messages::inbound::InboundReader;
+use messages::outbox::Outbox;
 use ownership::OwnershipPhase;
 use public_index::PublicIndex;
-use reconciliation::Reconciliation;
 use recovery::Recovery;
-use schedule::DueQueue;
-use timer_window::TimerWindow;
+use recovery::damage::DamageTracker;
+use requests::end_waiters::EndWaiters;
+use requests::idempotency::UncommittedReplies;
+use retention::gc::GarbageCollector;
+use timers::schedule::DueQueue;
+use timers::timer_window::TimerWindow;
 use unit_of_work::Work;
 use work_item::WorkItem;
 
-pub(crate) use public_index::UnindexedRuns;
-pub(crate) use run_status::row_status;
-pub(crate) use view::view_of_stored;
+pub(crate) use public_index::unindexed::UnindexedRuns;
+pub(crate) use run::run_status::row_status;
+pub(crate) use run::view::view_of_stored;
 
 component::components! {
     inbound: InboundReader,
@@ -192,6 +157,8 @@ impl Shard {
         if matches!(self.ctx.phase, OwnershipPhase::Stopped) {
             return;
         }
+        #[cfg(feature = "faults")]
+        let Some(event) = self.plant_in_event(event) else { return };
         match event {
             Event::Tick => {}
             Event::RequestReceived(request_id, request) => self.on_requests(vec![(request_id, request)]),
@@ -256,7 +223,10 @@ impl Shard {
             self.instances.evict_idle_runs(&self.ctx);
             self.entities.evict_idle(&self.ctx);
         }
-        std::mem::take(&mut self.ctx.effects)
+        let effects = std::mem::take(&mut self.ctx.effects);
+        #[cfg(feature = "faults")]
+        let effects = self.plant_in_effects(effects);
+        effects
     }
 
     /// Milliseconds until [`Shard::flush`] must be called even without an event. Bounded, because the wall clock may
@@ -416,28 +386,4 @@ impl Shard {
         self.entities = Entities::default();
         self.ctx.effects.push(Effect::Stopped(reason));
     }
-}
-
-/// Evaluates to true if this fault is injected. Always false without the feature `faults`.
-macro_rules! fault_injected {
-    ($context:expr, $fault:ident) => {{
-        #[cfg(feature = "faults")]
-        {
-            $context.has_fault($crate::fault_injection::Fault::$fault)
-        }
-        #[cfg(not(feature = "faults"))]
-        {
-            false
-        }
-    }};
-}
-use fault_injected;
-
-fn later(moment: Monotonic, by: std::time::Duration) -> Monotonic {
-    Monotonic(moment.0.saturating_add(by))
-}
-
-/// The delay before the next try, by the number of failed tries.
-fn backoff(tries: u32) -> std::time::Duration {
-    std::time::Duration::from_millis(20 << tries.min(7))
 }

@@ -6,8 +6,10 @@
 //!     └──── another node was first ──┘      (an owner whose lease expires is Stopped at once)
 //! ```
 //!
-//! Only the state: [`acquisition`](super::acquisition) moves it. A node acts as the owner only after the commit that
-//! acquires the shard is durable.
+//! Only the state: [`acquisition`](crate::shard::ownership::acquisition) moves it. A node acts as the owner only after
+//! the commit that acquires the shard is durable.
+
+pub(super) mod acquisition;
 
 use abide_store::rows::RowVersion;
 

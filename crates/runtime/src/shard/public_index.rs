@@ -11,40 +11,26 @@
 //! next owner's are higher, so a late write of this owner cannot hide a newer state. Reading the table is not done
 //! here.
 
-mod changes;
+pub(super) mod changes;
+pub(super) mod index_change;
+mod marker;
 mod recovery;
-mod row;
-mod unindexed;
+pub(super) mod row;
+pub(super) mod unindexed;
 
 use std::collections::{BTreeMap, HashMap};
 
 use abide_ids::RunId;
-use abide_store::public::{PublicKey, PublicRow, PublicWrite};
-use serde::{Deserialize, Serialize};
+use abide_store::public::PublicWrite;
 
-use super::commit_queue::{CommitQueue, OnCommit};
-use super::context::Context;
-use super::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
-use super::unit_of_work::Work;
-use super::{backoff, expiry_rows, fault_injected, later};
 use crate::event::Effect;
 use crate::lease::Monotonic;
-
-pub(super) use changes::{change_state, index_dead_letter, refresh_state, remove_from_index, replace_state};
-pub(super) use row::{error_text, status_text};
-pub(crate) use unindexed::UnindexedRuns;
-
-/// The content of a marker. Stored by position: append only.
-#[derive(Serialize, Deserialize)]
-enum IndexMarker {
-    /// The current run of an instance: the instance row has its state.
-    Current(String),
-    /// A run that was replaced: this was its last state.
-    Replaced(PublicRow, String),
-    Purged(PublicKey),
-    /// A call or an event was dead-lettered.
-    DeadLetter(PublicRow),
-}
+use crate::shard::backoff::{backoff, later};
+use crate::shard::commit::commit_queue::{CommitQueue, OnCommit};
+use crate::shard::context::Context;
+use crate::shard::public_index::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
+use crate::shard::retention::expiry_rows;
+use crate::shard::unit_of_work::Work;
 
 /// The public rows that are not written yet.
 #[derive(Debug, Default)]
@@ -166,7 +152,7 @@ impl PublicIndex {
 
     pub(super) fn on_written(&mut self, work: &mut Work<'_>, result: &Result<(), String>) {
         let written = std::mem::take(&mut self.in_flight);
-        if result.is_err() && !fault_injected!(work.ctx, PublicRowStale) {
+        if result.is_err() {
             let tries = self.retry.map_or(1, |(_, tries)| tries + 1);
             self.retry = Some((later(work.ctx.now.mono, backoff(tries)), tries));
             for (marker, item) in written {

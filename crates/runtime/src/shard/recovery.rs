@@ -2,8 +2,10 @@
 //!
 //! The scans are repeated until they succeed. The root hands each row to the component it belongs to; the work they
 //! find is scheduled like all other due work, so a restart causes no stampede and takes no capacity from clients.
-//! Timers are not recovered here but read by [`timer_window`](super::timer_window). Requests wait until the scans are
-//! complete.
+//! Timers are not recovered here but read by [`timer_window`](crate::shard::timers::timer_window). Requests wait until
+//! the scans are complete.
+
+pub(super) mod damage;
 
 use abide_ids::Sequence;
 use abide_store::rows::{Row, Scan, ScanPage, StoreError};
@@ -11,13 +13,13 @@ use abide_store::tables::calls::{self, CallRow, NotBefore};
 use abide_store::tables::{decode, inbound_watermarks, inbox, outbox};
 use abide_workflow::{InstanceId, Timestamp};
 
-use super::context::Context;
-use super::schedule::DueKey;
-use super::work_item::WorkItem;
-use super::{backoff, later};
 use crate::event::{Effect, ScanPurpose};
 use crate::lease::Monotonic;
 use crate::run_message::{self, RunMessage};
+use crate::shard::backoff::{backoff, later};
+use crate::shard::context::Context;
+use crate::shard::timers::schedule::DueKey;
+use crate::shard::work_item::WorkItem;
 
 /// The scans of recovery, in this order.
 const RECOVERY_SCANS: [ScanPurpose; 4] =
@@ -129,13 +131,5 @@ impl RecoveredMessage {
             run_message::decode(&inbox_row.message).map_err(|error| error.to_string())?;
         let item = WorkItem::RunMessage { sequence, message };
         Ok(Self { received_at: inbox_row.received_at, sequence, instance_id, item })
-    }
-}
-
-/// An injected fault: sends calls again before the shard is owned.
-#[cfg(feature = "faults")]
-pub(super) fn send_stale(ctx: &mut Context, result: Result<ScanPage, StoreError>) {
-    for row in result.into_iter().flat_map(|page| page.rows) {
-        ctx.effects.extend(crate::fault_injection::stale_attempt(&row, ctx.now.wall));
     }
 }

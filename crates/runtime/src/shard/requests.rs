@@ -1,25 +1,33 @@
 //! Handles the requests of clients: messages and control operations, restart, purge, and waiting for the end of a run.
 //!
-//! A reply is sent only when the state it describes is durable. Starting a run is in [`start`](super::start), repeated
-//! requests are in [`idempotency`](super::idempotency), operations on entities in [`entities`](super::entities).
+//! A reply is sent only when the state it describes is durable. Starting a run is in
+//! [`start`](crate::shard::instances::start), repeated requests are in
+//! [`idempotency`](crate::shard::requests::idempotency), operations on entities in
+//! [`entities`](crate::shard::entities).
+
+pub(super) mod end_waiters;
+pub(super) mod idempotency;
 
 use abide_ids::RunId;
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{InstanceId, Message, RunNumber};
 
-use super::attempts_in_flight::AttemptsInFlight;
-use super::commit_queue::OnCommit;
-use super::idempotency::{self, UncommittedReplies};
-use super::instance_slot::{InstanceSlot, SlotState, unavailable_refusal};
-use super::public_index::PublicIndex;
-use super::run_status::is_terminal;
-use super::unit_of_work::{Step, Work};
-use super::work_item::{MessageSource, QueuedMessage, WorkItem};
-use super::{index_runs, park, retention, run_rows, start};
+use crate::fault_check::fault_injected;
 use crate::request::{
     IdempotentReply, RequestError, RequestId, RequestIdempotency, ShardReply, ShardRequest,
 };
+use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
+use crate::shard::commit::commit_queue::OnCommit;
+use crate::shard::instances::instance_slot::{InstanceSlot, SlotState, unavailable_refusal};
+use crate::shard::instances::{index_runs, park, start};
+use crate::shard::public_index::PublicIndex;
+use crate::shard::requests::idempotency::UncommittedReplies;
+use crate::shard::retention;
+use crate::shard::run::run_rows;
+use crate::shard::run::run_status::{is_terminal, row_status};
+use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// What work on an instance may read of other components.
 #[derive(Debug)]
@@ -127,7 +135,7 @@ fn handle_message(
                 run.instance.suspend_unconditionally();
             } else if run.row.park_reason.take().is_some() {
                 // It can be read, so it is parked no more. It may still be suspended.
-                run.row.status = super::run_status::row_status(run.instance.status());
+                run.row.status = row_status(run.instance.status());
                 run_rows::write_continuation(work, run, true);
                 run_rows::write_instance_row(work, run);
                 work.has_instance_rows();
@@ -136,14 +144,10 @@ fn handle_message(
                     return idempotency::reply_accepted(work, request_id, idempotency);
                 }
             }
-            if super::fault_injected!(work.ctx, TerminalReopened) && run.has_ended() {
+            if fault_injected!(work.ctx, TerminalReopened) && run.has_ended() {
                 run.row.status = RunStatus::Running;
                 run_rows::write_instance_row(work, run);
                 work.has_instance_rows();
-                return work.reply_on_commit(request_id, ShardReply::Accepted);
-            }
-            let dropped = matches!(message, Message::Terminate { .. }) && !run.has_ended();
-            if super::fault_injected!(work.ctx, TerminateDropped) && dropped {
                 return work.reply_on_commit(request_id, ShardReply::Accepted);
             }
             run.push_message(QueuedMessage {

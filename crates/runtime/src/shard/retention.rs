@@ -1,9 +1,12 @@
 //! Ends the life of ended runs: by time (retention), or on request (purge).
 //!
 //! A run is purged in one commit: from then on nothing leads to it, neither its public row nor its run number. Its
-//! other rows are left to [`gc`](super::gc), and so are the earlier runs of a purged instance, which follow one after
-//! the other. The instance row stays as a tombstone for a time, so that a new run does not get the number of the purged
-//! one.
+//! other rows are left to [`gc`](crate::shard::retention::gc), and so are the earlier runs of a purged instance, which
+//! follow one after the other. The instance row stays as a tombstone for a time, so that a new run does not get the
+//! number of the purged one.
+
+pub(super) mod expiry_rows;
+pub(super) mod gc;
 
 use abide_ids::RunId;
 use abide_store::rows::{Key, Row};
@@ -12,12 +15,11 @@ use abide_store::tables::instances::{self, InstanceRow, RunStatus};
 use abide_store::tables::{earlier_runs, encode};
 use abide_workflow::InstanceId;
 
-use super::commit_queue::OnCommit;
-use super::instance_slot::{InstanceSlot, SlotState};
-use super::public_index::{self, PublicIndex};
-use super::run_status::is_terminal;
-use super::unit_of_work::{Step, Work};
-use super::{expiry_rows, fault_injected};
+use crate::shard::commit::commit_queue::OnCommit;
+use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
+use crate::shard::public_index::{PublicIndex, changes};
+use crate::shard::run::run_status::is_terminal;
+use crate::shard::unit_of_work::{Step, Work};
 
 /// The expiry of a run is due: purges the run, unless it has changed since.
 pub(super) fn expire_run(
@@ -73,7 +75,6 @@ pub(super) fn expire_run(
         _ => {
             remove_public_row(work, ended);
             match ended.run_number {
-                _ if fault_injected!(work.ctx, EarlierRunKept) => {}
                 // Its number is unknown. The retention of all runs before it has ended, too.
                 None => purge_earlier_runs(work, id, run.next()),
                 Some(number) => work.delete(earlier_runs::key(&ended.instance_id, number, run)),
@@ -130,9 +131,7 @@ pub(super) fn purge_earlier_row(work: &mut Work<'_>, row: &Row, before: RunId, r
 /// Purges an earlier run in the open batch.
 pub(super) fn purge_earlier_run(work: &mut Work<'_>, earlier: &EndedRun) {
     let EndedRun { instance_id, run_id: run, run_number, .. } = earlier;
-    if let Some(run_number) = run_number
-        && !fault_injected!(work.ctx, EarlierRunKept)
-    {
+    if let Some(run_number) = run_number {
         work.delete(earlier_runs::key(instance_id, *run_number, *run));
     }
     remove_public_row(work, earlier);
@@ -141,5 +140,5 @@ pub(super) fn purge_earlier_run(work: &mut Work<'_>, earlier: &EndedRun) {
 
 /// Removes a run from the public index.
 fn remove_public_row(work: &mut Work<'_>, ended: &EndedRun) {
-    public_index::remove_from_index(work, ended.run_id, ended.public_key(), ended.revision);
+    changes::remove_from_index(work, ended.run_id, ended.public_key(), ended.revision);
 }

@@ -1,18 +1,21 @@
 //! Writes the timers of a run: one row each, which makes it fire, or fire again after a restart.
 //!
 //! A timer may fire only after its row is durable. The timers of the next minute are kept in memory by
-//! [`timer_window`](super::timer_window), and fired by [`schedule`](super::schedule).
+//! [`timer_window`](crate::shard::timers::timer_window), and fired by [`schedule`](crate::shard::timers::schedule).
+
+pub(super) mod schedule;
+pub(super) mod stuck;
+pub(super) mod timer_window;
 
 use abide_store::tables::encode;
 use abide_store::tables::timers::{TimerKey, TimerPurpose, TimerRow};
 use abide_workflow::{CommandId, Timestamp};
 
-use super::commit_queue::OnCommit;
-use super::fault_injected;
-use super::run_state::ResidentRun;
-use super::schedule::DueKey;
-use super::unit_of_work::{Step, Work};
 use crate::run::EntryChange;
+use crate::shard::commit::commit_queue::OnCommit;
+use crate::shard::run::run_state::ResidentRun;
+use crate::shard::timers::schedule::DueKey;
+use crate::shard::unit_of_work::{Step, Work};
 
 pub(super) fn set_timer(
     work: &mut Work<'_>,
@@ -35,9 +38,7 @@ pub(super) fn write_timer(
     let key = TimerKey { due_at, run_id: run.row.run_id, purpose, command };
     let id = run.instance.origin().instance_id.clone();
     let timer = TimerRow { instance_id: id.as_str().to_owned(), set_at: work.ctx.now.wall };
-    if !fault_injected!(work.ctx, LostTimer) {
-        work.create(key.key(), encode(&timer));
-    }
+    work.create(key.key(), encode(&timer));
     work.on_commit(OnCommit::ArmTimer(key, id));
 }
 

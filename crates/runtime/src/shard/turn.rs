@@ -10,6 +10,10 @@
 //! file only supplies its input and stores its result. A turn that no commit can hold, or that fails to run, parks its
 //! run.
 
+pub(super) mod commands;
+pub(super) mod continue_as_new;
+pub(super) mod turn_limits;
+
 use abide_ids::{PageNumber, Sequence, Timestamp};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
@@ -17,19 +21,22 @@ use abide_workflow::{
     CommandId, CorruptInstance, Instance, Message, MessageRefusal, PartChange, PartKey, Status, Turn, advance,
 };
 
-use super::commit_queue::OnCommit;
-use super::history_pages::part_change;
-use super::run_state::ResidentRun;
-use super::run_status::row_status;
-use super::unit_of_work::{Mark, Step, Work};
-use super::work_item::{MessageSource, WorkItem};
-use super::{
-    attempt_results, commands, continue_as_new, fault_injected, fold, history_pages, idempotency, index_runs,
-    run_rows, session_events, start, stuck, timers, turn_limits,
-};
+use crate::fault_check::fault_injected;
 use crate::request::{IdempotentReply, RequestError, ShardReply};
 use crate::run::EntryChange;
 use crate::run_message::RunMessage;
+use crate::shard::calls::attempt_results;
+use crate::shard::commit::commit_queue::OnCommit;
+use crate::shard::instances::{index_runs, session_events, start};
+use crate::shard::requests::idempotency;
+use crate::shard::run::history_pages::part_change;
+use crate::shard::run::run_state::ResidentRun;
+use crate::shard::run::run_status::row_status;
+use crate::shard::run::{fold, history_pages, run_rows};
+use crate::shard::timers;
+use crate::shard::timers::stuck;
+use crate::shard::unit_of_work::{Mark, Step, Work};
+use crate::shard::work_item::{MessageSource, WorkItem};
 
 /// What is needed to undo a turn that no commit can hold: the run is then parked as it was before the turn.
 #[derive(Debug)]
@@ -193,9 +200,6 @@ fn update_status(work: &mut Work<'_>, run: &mut ResidentRun) {
     }
     run.row.status = status;
     run.row.park_reason = None;
-    if fault_injected!(work.ctx, InstanceRowNotWritten) && run.has_ended() {
-        return;
-    }
     run_rows::write_instance_row(work, run);
     index_runs::index_run(work, run);
     if run.has_ended() {

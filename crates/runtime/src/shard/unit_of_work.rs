@@ -16,15 +16,15 @@ use abide_store::rows::{Key, StoreLimits};
 use abide_store::tables::idempotency::IdempotencyRow;
 use abide_workflow::InstanceId;
 
-use super::attempts_in_flight::InFlightAttempt;
-use super::commit_queue::{BYTES_SPARE, OnCommit, ROWS_SPARE};
-use super::context::Context;
-use super::index_change::IndexChange;
-use super::schedule::DueKey;
-use super::work_item::WorkItem;
 use crate::event::{AttemptId, Effect, OperatorEvent, ScanPurpose};
 use crate::placement::ShardId;
 use crate::request::{RequestError, RequestId, ShardReply};
+use crate::shard::calls::attempts_in_flight::InFlightAttempt;
+use crate::shard::commit::commit_queue::{BYTES_SPARE, OnCommit, ROWS_SPARE};
+use crate::shard::context::Context;
+use crate::shard::public_index::index_change::IndexChange;
+use crate::shard::timers::schedule::DueKey;
+use crate::shard::work_item::WorkItem;
 
 /// A unit of work that is being filled, with the context of its shard.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The pieces of work that queues hold for instances, and the messages among them with their sources.
 //!
-//! Only data: [`instance_queue`](super::instance_queue) processes the items. The source of a message decides what else
-//! happens in the commit that consumes it.
+//! Only data: [`instance_queue`](crate::shard::root::instance_queue) processes the items. The source of a message
+//! decides what else happens in the commit that consumes it.
 
 use abide_dispatch::call_journal::AttemptOutcome;
 use abide_ids::{IdempotencyKey, RunId, Sequence};

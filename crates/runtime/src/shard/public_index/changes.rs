@@ -12,11 +12,11 @@ use abide_store::tables::instances::InstanceRow;
 use abide_store::tables::outbox::OutboxRow;
 use abide_workflow::InstanceId;
 
-use super::IndexMarker;
+use super::marker::IndexMarker;
 use super::row::public_instance;
 use crate::run_message;
-use crate::shard::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
-use crate::shard::run_status::is_terminal;
+use crate::shard::public_index::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
+use crate::shard::run::run_status::is_terminal;
 use crate::shard::unit_of_work::{Step, Work};
 
 /// Puts a state of the current run of an instance into the public index.

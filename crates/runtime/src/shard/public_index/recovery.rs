@@ -8,10 +8,11 @@ use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::public_instances;
 use abide_workflow::InstanceId;
 
+use super::PublicIndex;
 use super::changes::add_marked;
-use super::{IndexMarker, PublicIndex};
+use super::marker::IndexMarker;
 use crate::run_message;
-use crate::shard::index_change::{IndexWrite, MarkerId};
+use crate::shard::public_index::index_change::{IndexWrite, MarkerId};
 use crate::shard::unit_of_work::Work;
 use crate::shard::work_item::WorkItem;
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::PublicIndex;
-use crate::shard::index_change::MarkerId;
+use crate::shard::public_index::index_change::MarkerId;
 
 /// The states that were not in the public index at some moment: the latest revision of each run.
 #[derive(Debug)]

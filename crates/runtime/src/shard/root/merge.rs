@@ -5,8 +5,8 @@
 use crate::event::{AttemptId, Effect};
 use crate::request::ShardReply;
 use crate::shard::Shard;
-use crate::shard::commit_queue::{BatchNumber, OnCommit};
-use crate::shard::schedule::DueKey;
+use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
+use crate::shard::timers::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, Unit};
 
 impl Shard {

@@ -1,0 +1,93 @@
+//! Faults that can be injected to prove that the tests find them. Only in test builds.
+//!
+//! Most are planted where events enter a shard and effects leave it (`shard/root/planted_faults.rs`). A few must stand
+//! inside a decision.
+
+/// One planted fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Commits do not check the head.
+    NoFence,
+    /// Clients get their reply before the commit.
+    EarlyReply,
+    /// A timer is kept in memory but not stored.
+    LostTimer,
+    /// A message to another shard is processed again when it is sent again.
+    DuplicateMessage,
+    /// A message is deleted before its effect is durable.
+    MessageDeletedEarly,
+    /// A run is completed while some of its branches are still open.
+    EarlyCompletion,
+    /// An ended run accepts messages.
+    TerminalReopened,
+    /// Events buffered at a continue-as-new are dropped.
+    EventLostAtContinue,
+    /// Recovery retries calls from a list made before the shard was taken over.
+    StaleRecovery,
+    /// An attempt is made before it is durably counted.
+    AttemptNotPersisted,
+    /// A child's end is reported twice.
+    ChildEndDoubled,
+    /// The row of an instance is not written when its run ends.
+    InstanceRowNotWritten,
+    /// The idempotency key of a call does not include the run.
+    KeyWithoutRun,
+    /// Calls in flight are not retried after a crash.
+    OrphanedCallsLost,
+    /// A call that failed permanently is retried.
+    PermanentFailureRetried,
+    /// An attempt is recorded and never sent. Not in [`Self::ALL`]: reconciliation repairs it.
+    AttemptLost,
+    /// A commit of unknown outcome is treated as successful.
+    UnknownOutcomeAsSuccess,
+    /// A terminate request is acknowledged and dropped.
+    TerminateDropped,
+    /// Public rows that could not be written count as written.
+    PublicRowStale,
+    /// A run that was replaced can no longer be found by its run number.
+    EarlierRunLost,
+    /// A run that was deleted can still be found by its run number.
+    EarlierRunKept,
+    /// The call of a withdrawn attempt is never sent again.
+    WithdrawnAttemptLost,
+}
+
+impl Fault {
+    /// The faults that the tests must find.
+    pub const ALL: [Self; 21] = [
+        Self::NoFence,
+        Self::EarlyReply,
+        Self::LostTimer,
+        Self::DuplicateMessage,
+        Self::MessageDeletedEarly,
+        Self::EarlyCompletion,
+        Self::TerminalReopened,
+        Self::EventLostAtContinue,
+        Self::StaleRecovery,
+        Self::AttemptNotPersisted,
+        Self::ChildEndDoubled,
+        Self::InstanceRowNotWritten,
+        Self::KeyWithoutRun,
+        Self::OrphanedCallsLost,
+        Self::PermanentFailureRetried,
+        Self::UnknownOutcomeAsSuccess,
+        Self::TerminateDropped,
+        Self::PublicRowStale,
+        Self::EarlierRunLost,
+        Self::EarlierRunKept,
+        Self::WithdrawnAttemptLost,
+    ];
+}
+
+impl Fault {
+    /// The fault that the environment asks for by its name: `ABIDE_FAULT=EarlyReply`. Controls of the crash rigs use
+    /// it.
+    pub fn from_environment() -> Option<Self> {
+        let wanted = std::env::var("ABIDE_FAULT").ok()?;
+        let fault = Self::ALL.into_iter().find(|fault| format!("{fault:?}") == wanted);
+        if fault.is_none() {
+            tracing::error!(fault = wanted, "unknown fault in ABIDE_FAULT; none is planted");
+        }
+        fault
+    }
+}

@@ -1,0 +1,105 @@
+//! Acquires a shard, renews its lease, and drains it: the steps from one phase of ownership to the next.
+//!
+//! It does not send commits ([`commit_pipeline`](crate::shard::commit::commit_pipeline)) and does not decide when a
+//! lease has expired ([`crate::lease`]). A draining shard accepts nothing new, finishes the work in flight, and
+//! releases itself with its last commit, so that it is taken over at once. Draining does not withdraw attempts in
+//! flight; the driver does (the shard task of the node, or the simulator), and the shard records each result.
+
+use abide_ids::Sequence;
+use abide_store::rows::{Row, StoreError};
+use abide_store::tables::decode;
+use abide_store::tables::heads::HeadRow;
+
+use crate::event::{Effect, StopReason};
+use crate::lease::{LeaseStatus, OwnerWatch, Ownership, TakeoverDecision};
+use crate::shard::backoff::later;
+use crate::shard::context::Context;
+use crate::shard::ownership::{HEAD_RETRY_DELAY, OwnedHead, OwnershipPhase};
+
+impl Context {
+    /// Reads the head when it is time to.
+    pub(in crate::shard) fn drive_ownership(&mut self) {
+        let OwnershipPhase::Watching(watch, at) = &self.phase else { return };
+        if at.is_none_or(|at| at <= self.now.mono) {
+            self.phase = OwnershipPhase::ReadingHead(watch.clone());
+            self.effects.push(Effect::ReadHead);
+        }
+    }
+
+    /// Tries to acquire the shard with the head that was read. The commit that acquires it is then to be sent.
+    pub(in crate::shard) fn try_acquire(
+        &mut self,
+        mut watch: OwnerWatch,
+        result: Result<Option<Row>, StoreError>,
+    ) -> Result<(), StopReason> {
+        let retry = Some(later(self.now.mono, HEAD_RETRY_DELAY));
+        let row = match result {
+            Ok(row) => row,
+            Err(StoreError::Unavailable { .. }) => {
+                self.phase = OwnershipPhase::Watching(watch, retry);
+                return Ok(());
+            }
+            Err(error @ StoreError::Corrupt { .. }) => return Err(StopReason::Broken(error.to_string())),
+        };
+        let head: Option<HeadRow> = row
+            .as_ref()
+            .map(|row| decode(&row.value))
+            .transpose()
+            .map_err(|error| StopReason::Broken(error.to_string()))?;
+        let released = head.as_ref().is_some_and(HeadRow::is_released);
+        match watch.observe(head.as_ref(), self.config.exclusive || released, self.now.mono) {
+            TakeoverDecision::Wait(at) => self.phase = OwnershipPhase::Watching(watch, Some(at)),
+            TakeoverDecision::TakeOver { fencing_token } => {
+                self.sequence = head.as_ref().map_or(Sequence::ZERO, |head| head.last_sequence);
+                let owned = OwnedHead {
+                    fencing_token,
+                    heartbeat: 0,
+                    head_version: row.map(|row| row.version),
+                    lease: Ownership::new(self.config.lease_times, self.now.mono),
+                };
+                self.phase = OwnershipPhase::Acquiring(watch, owned);
+                self.commits.mark_urgent();
+            }
+        }
+        Ok(())
+    }
+
+    /// Renews the lease if it is time to. An owner whose lease has expired must stop.
+    pub(in crate::shard) fn drive_lease(&mut self) -> Result<(), StopReason> {
+        if self.config.exclusive {
+            return Ok(());
+        }
+        if let OwnershipPhase::Recovering(owned)
+        | OwnershipPhase::Working(owned)
+        | OwnershipPhase::Draining(owned) = &self.phase
+        {
+            match owned.lease.status(self.now.mono) {
+                LeaseStatus::Expired => return Err(StopReason::Lost),
+                LeaseStatus::RenewalDue => self.commits.mark_urgent(),
+                LeaseStatus::Valid => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovery is complete: the shard accepts requests.
+    pub(in crate::shard) fn finish_recovery(&mut self) {
+        if let OwnershipPhase::Recovering(owned) = &self.phase {
+            self.phase = OwnershipPhase::Working(owned.clone());
+        }
+    }
+
+    /// From now on the shard accepts nothing new. A shard that is not owned has nothing to drain.
+    pub(in crate::shard) fn begin_drain(&mut self) -> Result<(), StopReason> {
+        match &self.phase {
+            OwnershipPhase::Recovering(owned) | OwnershipPhase::Working(owned) => {
+                self.phase = OwnershipPhase::Draining(owned.clone());
+                // There must be at least one commit more: the last one releases the shard.
+                self.commits.mark_urgent();
+            }
+            OwnershipPhase::Draining(_) => {}
+            _ => return Err(StopReason::Drained),
+        }
+        Ok(())
+    }
+}
