@@ -24,12 +24,12 @@ impl<K: Ord> Findings<K> {
         self.0.is_empty()
     }
 
-    pub fn len(&self) -> usize {
-        self.0.len()
+    pub fn len(&self) -> u64 {
+        self.0.len() as u64
     }
 
-    pub fn count(&self, kind: &K) -> usize {
-        self.kinds().filter(|other| *other == kind).count()
+    pub fn count(&self, kind: &K) -> u64 {
+        self.kinds().filter(|other| *other == kind).count() as u64
     }
 
     /// The kind of each finding.
@@ -43,7 +43,7 @@ impl<K: Ord> Findings<K> {
         for (_, what) in self.0.iter().take(most) {
             println!("    {what}");
         }
-        if let Some(more @ 1..) = self.len().checked_sub(most) {
+        if let Some(more @ 1..) = self.0.len().checked_sub(most) {
             println!("    and {more} more");
         }
     }
@@ -65,7 +65,7 @@ impl<K: Ord> Extend<(K, String)> for Findings<K> {
 }
 
 /// The verdict on a control, in which a fault is planted: it must have `found` something, or the rig proves nothing.
-pub fn control_verdict(found: usize, but: &str) -> Result<(), String> {
+pub fn control_verdict(found: u64, but: &str) -> Result<(), String> {
     match found {
         0 => Err(format!("the control {but}, so the rig proves nothing")),
         _ => Ok(()),
