@@ -35,6 +35,11 @@ impl<K: Clone + Ord> EffectLedger<K> {
         self.0.get(key).copied().unwrap_or_default()
     }
 
+    /// How many effects happened, each counted as often as it happened.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
     /// The effects that happened more than once, and how often.
     pub fn doubled(&self) -> impl Iterator<Item = (&K, u64)> {
         self.0.iter().map(|(key, times)| (key, *times)).filter(|(_, times)| *times > 1)
@@ -75,6 +80,7 @@ mod tests {
         let differences = ledger.compare(['a', 'b', 'c']);
         let expected = EffectDifferences { lost: vec!['c'], doubled: vec![('b', 2)], invented: vec!['d'] };
         assert_eq!(differences, expected);
+        assert_eq!(ledger.total(), 4);
         assert!(!differences.is_empty() && ledger.compare(['b']).lost.is_empty());
         assert!("ab".chars().collect::<EffectLedger<_>>().compare(['b', 'a']).is_empty());
     }

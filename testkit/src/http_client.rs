@@ -89,9 +89,9 @@ impl HttpResponse {
     }
 }
 
-/// Sends one request on a new connection.
+/// Sends one request on a connection of its own, which the server is told to close.
 pub async fn send_once(address: SocketAddr, request: &HttpRequest) -> io::Result<HttpResponse> {
-    HttpConnection::open(address).await?.exchange(request).await
+    HttpConnection::open(address).await?.exchange(&request.clone().header("connection", "close")).await
 }
 
 /// A client of one server with one connection: opened when needed, and reopened after it failed.

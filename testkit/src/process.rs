@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 /// How long a program may take until it prints its address.
 const READY_MAX: Duration = Duration::from_secs(60);
