@@ -9,7 +9,7 @@
 #![expect(clippy::cast_sign_loss, reason = "figures for people")]
 
 use std::net::TcpListener;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use abide_dispatch::{
     ActivityTransport, AttemptResult, CallAttempt, EgressGuard, EgressGuardConfig, LocalActivities, Metadata,
 };
 use abide_ids::Timestamp;
+use abide_testkit::process::ProgramProcess;
 use serde_json::json;
 
 /// The allocator of the binary.
@@ -152,7 +153,7 @@ fn call() -> CallAttempt {
 
 /// The process with the handlers. Dropping this ends it.
 struct Handlers {
-    child: Child,
+    process: ProgramProcess,
     port: u16,
 }
 
@@ -162,19 +163,12 @@ impl Handlers {
         let port =
             TcpListener::bind(("127.0.0.1", 0)).and_then(|free| free.local_addr()).expect("a port").port();
         let mut program = Command::new(env!("CARGO_BIN_EXE_handlers"));
-        let child = program.arg(format!("127.0.0.1:{port}")).spawn().expect("the handlers");
-        Self { child, port }
+        program.arg(format!("127.0.0.1:{port}"));
+        Self { process: ProgramProcess::spawn(program).expect("the handlers"), port }
     }
 
     fn cpu_ticks(&self) -> u64 {
-        cpu_ticks(&self.child.id().to_string())
-    }
-}
-
-impl Drop for Handlers {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        cpu_ticks(&self.process.id().to_string())
     }
 }
 

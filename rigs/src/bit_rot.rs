@@ -16,9 +16,9 @@ use abide_store::memory::SeededRng;
 use abide_store::public::{PublicTables, PublicWrite};
 use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Scan, StoreError};
 use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, SyncMode};
+use abide_testkit::verdict::{control_verdict, print_figure};
 
 use crate::folders::copy_folder;
-use crate::store_check::control_verdict;
 use crate::workload::{self, SLOTS};
 
 const PARTITIONS: u64 = 4;
@@ -98,8 +98,9 @@ fn run_control(base: &Path, copy: &Path) -> Result<(), String> {
     change_one_row(copy)?;
     let outcome = read_in_child(copy)?;
     println!("one changed row with correct checksums: {outcome:?}");
-    println!("  findings                    {}", u32::from(matches!(outcome, FlipOutcome::Wrong(_))));
-    control_verdict(u64::from(matches!(outcome, FlipOutcome::Wrong(_))))
+    let found = u64::from(matches!(outcome, FlipOutcome::Wrong(_)));
+    print_figure("findings", found);
+    control_verdict(found, "found nothing")
 }
 
 fn change_one_row(folder: &Path) -> Result<(), String> {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use abide_testkit::verdict::{control_verdict, print_figure};
+
 use crate::kill::Writer;
 use crate::ledger::{StoreLedger, WriterLine};
 use crate::power::Disk;
@@ -102,8 +104,8 @@ fn try_control(case: &Case, store: &Path) -> Result<(), String> {
     let mut report = report.map_err(|failed| failed.to_string())?;
     report.add_ledger(&ledger);
     println!("control: {} with a writer that acknowledges too early", case.name);
-    println!("  acknowledged and lost       {}", report.lost);
-    store_check::control_verdict(report.lost)
+    print_figure("acknowledged and lost", report.lost);
+    control_verdict(report.lost, "found nothing")
 }
 
 fn try_case(case: &Case, store: &Path) -> Result<(), String> {

@@ -1,19 +1,19 @@
 //! kill -9 of the writer at random times, again and again, on the same two stores.
 
 use std::collections::HashSet;
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use abide_store::memory::SeededRng;
+use abide_testkit::process::{ProgramProcess, block_on, signal_of};
+use abide_testkit::verdict::control_verdict;
+use rustix::process::Signal;
 
 use crate::ledger::{StoreLedger, WriterLine};
 use crate::store_check::{self, StoreCheckError, StoreCheckReport, check};
 
 pub(crate) const PARTITIONS: u64 = 16;
-const SIGKILL: i32 = 9;
 
 /// One store of the rig and the ledger of its acknowledgements.
 struct StoreUnderTest {
@@ -41,7 +41,7 @@ pub(crate) fn run(cycles: u32, folder: &Path, control: bool) -> Result<(), Strin
     total.add_ledger(&large.ledger);
     total.report("kills", cycles);
     if control {
-        return store_check::control_verdict(total.lost);
+        return control_verdict(total.lost, "found nothing");
     }
     outcome.and_then(|()| total.verdict())
 }
@@ -99,8 +99,7 @@ fn check_one(store: &mut StoreUnderTest, total: &mut StoreCheckReport) -> Result
 
 /// A writer process.
 pub(crate) struct Writer {
-    child: Child,
-    output: BufReader<ChildStdout>,
+    process: ProgramProcess,
     partial_line: String,
     /// True if its output has ended.
     has_ended: bool,
@@ -131,13 +130,13 @@ impl Writer {
         if small_buffers {
             command.arg("--small-buffers");
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
-        let output = child.stdout.take().ok_or("the writer has no output")?;
-        Ok(Self { child, output: BufReader::new(output), partial_line: String::new(), has_ended: false })
+        command.stdout(Stdio::piped());
+        let process = ProgramProcess::spawn(command)?;
+        Ok(Self { process, partial_line: String::new(), has_ended: false })
     }
 
-    pub(crate) fn process(&self) -> Option<rustix::process::Pid> {
-        i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
+    pub(crate) fn pid(&mut self) -> Option<rustix::process::Pid> {
+        self.process.pid()
     }
 
     /// Records the lines of the writer until every partition has started, and then for `time`. An error if the writer
@@ -152,7 +151,7 @@ impl Writer {
         let mut started: HashSet<u64> = HashSet::new();
         while (started.len() as u64) < partitions {
             let Some(line) = self.next_line() else {
-                let status = self.child.wait().map_err(|error| error.to_string())?;
+                let status = block_on(self.process.wait())?;
                 return Err(format!("the writer ended before every partition had started: {status}"));
             };
             if let WriterLine::Started { partition, .. } = line {
@@ -173,7 +172,7 @@ impl Writer {
     pub(crate) fn next_line(&mut self) -> Option<WriterLine> {
         loop {
             self.partial_line.clear();
-            match self.output.read_line(&mut self.partial_line) {
+            match self.process.read_line(&mut self.partial_line) {
                 Ok(0) | Err(_) => {
                     self.has_ended = true;
                     return None;
@@ -190,7 +189,7 @@ impl Writer {
     pub(crate) fn kill(mut self, ledger: &mut StoreLedger) -> Result<(), String> {
         let ended_before = self.has_ended;
         let status = self.end(ledger)?;
-        if ended_before || status.signal() != Some(SIGKILL) {
+        if ended_before || signal_of(status) != Some(Signal::KILL) {
             return Err(format!("the writer ended by itself: {status}"));
         }
         Ok(())
@@ -199,7 +198,7 @@ impl Writer {
     /// Like [`Writer::kill`], for a writer that may have ended by itself, but not with an error.
     pub(crate) fn kill_if_running(mut self, ledger: &mut StoreLedger) -> Result<(), String> {
         let status = self.end(ledger)?;
-        if !status.success() && status.signal() != Some(SIGKILL) {
+        if !status.success() && signal_of(status) != Some(Signal::KILL) {
             return Err(format!("the writer failed: {status}"));
         }
         Ok(())
@@ -207,11 +206,11 @@ impl Writer {
 
     fn end(&mut self, ledger: &mut StoreLedger) -> Result<ExitStatus, String> {
         if !self.has_ended {
-            self.child.kill().map_err(|error| error.to_string())?;
+            self.process.send(Signal::KILL)?;
         }
         while let Some(line) = self.next_line() {
             ledger.record(&line);
         }
-        self.child.wait().map_err(|error| error.to_string())
+        block_on(self.process.wait())
     }
 }

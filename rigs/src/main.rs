@@ -10,7 +10,6 @@
 mod bit_rot;
 mod dispatch;
 mod faults;
-mod findings;
 mod folders;
 mod kill;
 mod ledger;

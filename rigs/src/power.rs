@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use abide_store::memory::SeededRng;
 use abide_store_embedded::SyncMode;
+use abide_testkit::verdict::control_verdict;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kill::{PARTITIONS, Writer};
@@ -33,8 +34,9 @@ pub(crate) fn run(cycles: u32, folder: &Path, sync: SyncMode) -> Result<(), Stri
     outcome?;
     match sync {
         SyncMode::EveryCommit => total.verdict(),
-        SyncMode::OperatingSystem if total.lost > 0 => total.outcome_verdict(),
-        SyncMode::OperatingSystem => Err("the control lost nothing, so the rig proves nothing".to_owned()),
+        SyncMode::OperatingSystem => {
+            control_verdict(total.lost, "lost nothing").and_then(|()| total.outcome_verdict())
+        }
     }
 }
 
@@ -77,7 +79,7 @@ fn cut(
     let mut writer = Writer::start(&disk.store(), &arguments, small_buffers)?;
     let time = Duration::from_millis(100 + dice.below(500));
     writer.read_lines_for(PARTITIONS, time, ledger).inspect_err(|_| total.failed_opens += 1)?;
-    freeze(writer.process().ok_or("the writer has no process id")?)?;
+    freeze(writer.pid().ok_or("the writer has no process id")?)?;
     disk.copy()?;
     writer.kill(ledger)?;
     disk.unmount()?;

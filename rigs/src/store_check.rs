@@ -7,18 +7,11 @@ use std::time::{Duration, Instant};
 use abide_store::public::{IndexColumns, PublicQuery, PublicRow, PublicTables};
 use abide_store::rows::{Key, PrivateRows, Row, Scan};
 use abide_store_embedded::{EmbeddedOptions, EmbeddedStore};
+use abide_testkit::verdict::print_figure;
 
 use crate::ledger::StoreLedger;
 use crate::workload::{self, PUBLIC, PUBLIC_ROWS, SLOTS};
 use crate::writer;
-
-/// The verdict on a control: it must have findings, or the rig proves nothing.
-pub(crate) fn control_verdict(findings: u64) -> Result<(), String> {
-    match findings {
-        0 => Err("the control found nothing, so the rig proves nothing".to_owned()),
-        _ => Ok(()),
-    }
-}
 
 /// The result of the checks of a rig.
 #[derive(Default, Debug)]
@@ -57,12 +50,13 @@ impl StoreCheckReport {
 
     pub(crate) fn report(&self, what: &str, cycles: u32) {
         println!("{cycles} {what}, {} acknowledgements", self.acknowledged);
-        println!("  acknowledged and lost       {}", self.lost);
-        println!("  unexplained rows            {}", self.wrong_rows);
-        println!("  failed opens                {}", self.failed_opens);
-        println!("  false outcomes              {}", self.false_outcomes);
-        println!("  unacknowledged but present  {} (in flight when the writer ended)", self.unacknowledged);
-        println!("  slowest open                {:.3} s", self.opened_in.as_secs_f64());
+        print_figure("acknowledged and lost", self.lost);
+        print_figure("unexplained rows", self.wrong_rows);
+        print_figure("failed opens", self.failed_opens);
+        print_figure("false outcomes", self.false_outcomes);
+        let in_flight = format_args!("{} (in flight when the writer ended)", self.unacknowledged);
+        print_figure("unacknowledged but present", in_flight);
+        print_figure("slowest open", format_args!("{:.3} s", self.opened_in.as_secs_f64()));
     }
 
     pub(crate) fn verdict(&self) -> Result<(), String> {

@@ -1,88 +1,65 @@
 //! Tests the binary as a process: both protocols on one port, killed and stopped while handlers run.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
-use std::process::Stdio;
+use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use abide_dispatch::wire::protobuf::v1::ProbeRequest;
 use abide_dispatch::wire::protobuf::v1::activities_client::ActivitiesClient;
 use abide_dispatch::wire::{grpc, protobuf};
 use abide_dispatch::{Metadata, wire};
+use abide_testkit::effect_ledger::EffectLedger;
+use abide_testkit::http_client::{HttpConnection, HttpRequest, send_once};
+use abide_testkit::process::{ProgramProcess, Signal};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 
-struct Process {
-    child: Child,
-    address: String,
+struct ReceiverProcess {
+    process: ProgramProcess,
+    address: SocketAddr,
 }
 
-impl Process {
+fn post(activity: &str, key: &str, input: impl std::fmt::Display) -> HttpRequest {
+    HttpRequest::post(&format!("/activities/{activity}"), input)
+        .header("X-TPF-Execution-ID", "e/1")
+        .header("X-Tpf-Idempotency-Key", key)
+}
+
+impl ReceiverProcess {
     async fn start(data: &TempDir) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_abide-receiver"))
-            .env("PORT", "0")
-            .env("ABIDE_RECEIVER_DATA", data.path())
-            .env("ABIDE_RECEIVER_LOG", data.path().join("attempts.log"))
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
-        let address = line
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("http://"))
-            .expect("the first line should name the address");
-        Self { address: address.to_owned(), child }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide-receiver"));
+        command.env("PORT", "0").env("ABIDE_RECEIVER_DATA", data.path());
+        command.env("ABIDE_RECEIVER_LOG", data.path().join("attempts.log"));
+        let mut process = ProgramProcess::spawn_server(command).unwrap();
+        let address = process.ready().await.unwrap().unwrap();
+        Self { process, address }
     }
 
-    /// One HTTP/1.1 exchange, written by hand.
-    async fn exchange(&self, head: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let length = body.len();
-        let text =
-            format!("{head}\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
-        stream.write_all(text.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).await.unwrap();
-        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        (status.unwrap_or(0), body.to_owned())
+    async fn exchange(&self, request: &HttpRequest) -> (u16, String) {
+        let response = send_once(self.address, request).await.unwrap();
+        (response.status, response.text())
     }
 
     async fn call(&self, activity: &str, key: &str, input: &Value) -> (u16, String) {
-        let head = format!(
-            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nX-TPF-Execution-ID: e/1\r\n\
-             X-Tpf-Idempotency-Key: {key}"
-        );
-        self.exchange(&head, &input.to_string()).await
+        self.exchange(&post(activity, key, input)).await
+    }
+
+    async fn probe(&self, activity: &str, key: &str) -> u16 {
+        self.exchange(&post(activity, key, "{}").header("x-abide-probe", "1")).await.0
     }
 
     /// Probes until a handler runs this call.
     async fn wait_until_in_progress(&self, activity: &str, key: &str) {
-        let head = format!(
-            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
-             x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
-        );
-        while self.exchange(&head, "{}").await.0 != 409 {}
-    }
-
-    /// A probe finds no record of this call.
-    async fn assert_unknown(&self, activity: &str, key: &str) {
-        let head = format!(
-            "POST /activities/{activity} HTTP/1.1\r\nContent-Type: application/json\r\nx-tpf-execution-id: e/1\r\n\
-             x-tpf-idempotency-key: {key}\r\nx-abide-probe: 1"
-        );
-        assert_eq!(self.exchange(&head, "{}").await.0, 404);
+        while self.probe(activity, key).await != 409 {}
     }
 
     /// Idempotency keys of all entries of the ledger.
-    async fn entries(&self) -> Vec<String> {
-        let (status, body) = self.exchange("GET /effects HTTP/1.0", "").await;
+    async fn entries(&self) -> EffectLedger<String> {
+        let (status, body) = self.exchange(&HttpRequest::get("/effects")).await;
         assert_eq!(status, 200);
         let lines = body.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.map(|entry| entry["idempotencyKey"].as_str().unwrap().to_owned()).collect()
@@ -97,7 +74,7 @@ impl Process {
             ResponseBody = hyper::body::Incoming,
         >,
     > {
-        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let stream = TcpStream::connect(self.address).await.unwrap();
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
@@ -118,7 +95,7 @@ fn metadata(key: &str) -> Metadata {
 #[tokio::test]
 async fn http_and_grpc_are_one_receiver_on_one_port_and_the_case_of_headers_does_not_matter() {
     let data = TempDir::new().unwrap();
-    let process = Process::start(&data).await;
+    let process = ReceiverProcess::start(&data).await;
     assert_eq!(
         process.call("ledger.add", "k", &json!({"n": 1})).await,
         (200, r#"{"added":true}"#.to_owned())
@@ -129,7 +106,7 @@ async fn http_and_grpc_are_one_receiver_on_one_port_and_the_case_of_headers_does
         grpc::write_metadata(&metadata(key), request.metadata_mut()).unwrap();
         let output = protobuf::read_output(client.invoke(request).await.unwrap().into_inner());
         assert_eq!(output, Ok(json!({"added": true})));
-        assert_eq!(process.entries().await.len(), entries);
+        assert_eq!(process.entries().await.total(), entries);
     }
     assert_eq!(process.call("noop", "n", &json!(1)).await, (200, "null".to_owned()));
     assert_eq!(process.call("echo", "e", &json!([1])).await, (200, "[1]".to_owned()));
@@ -148,7 +125,7 @@ async fn a_receiver_killed_while_it_works_has_every_effect_once() {
     let mut left = keys.clone();
     let mut kills = 0;
     while !left.is_empty() {
-        let mut process = Process::start(&data).await;
+        let process = ReceiverProcess::start(&data).await;
         let mut finished = 0;
         let mut remaining = Vec::new();
         for key in left {
@@ -161,26 +138,19 @@ async fn a_receiver_killed_while_it_works_has_every_effect_once() {
             finished += 1;
         }
         if let Some(key) = remaining.first() {
-            let head = format!(
-                "POST /activities/ledger.add HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-                 x-tpf-execution-id: e/1\r\nx-tpf-idempotency-key: {key}\r\nContent-Length: 2\r\n\r\n{{}}"
-            );
-            let mut stream = TcpStream::connect(&process.address).await.unwrap();
-            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut connection = HttpConnection::open(process.address).await.unwrap();
+            connection.write(&post("ledger.add", key, "{}")).await.unwrap();
         }
-        process.child.kill().await.unwrap();
+        process.process.kill().await.unwrap();
         kills += 1;
         left = remaining;
     }
-    let process = Process::start(&data).await;
+    let process = ReceiverProcess::start(&data).await;
     for key in &keys {
         assert_eq!(process.call("ledger.add", key, &json!({})).await.0, 200);
     }
-    let mut entries = process.entries().await;
-    entries.sort();
-    let mut expected = keys;
-    expected.sort();
-    assert_eq!(entries, expected);
+    let differences = process.entries().await.compare(keys);
+    assert!(differences.is_empty(), "{differences:?}");
 }
 
 /// The claim of a dead process is void immediately: the next attempt does not wait ten minutes for it.
@@ -188,7 +158,7 @@ async fn a_receiver_killed_while_it_works_has_every_effect_once() {
 async fn a_call_whose_process_was_killed_runs_again_after_the_next_start() {
     let data = TempDir::new().unwrap();
     let wait = json!({"op": "wait", "tag": "t", "ms": 30_000});
-    let mut process = Process::start(&data).await;
+    let process = ReceiverProcess::start(&data).await;
     {
         let call = process.call("conformance", "k", &wait);
         tokio::select! {
@@ -196,8 +166,8 @@ async fn a_call_whose_process_was_killed_runs_again_after_the_next_start() {
             () = process.wait_until_in_progress("conformance", "k") => {}
         }
     }
-    process.child.kill().await.unwrap();
-    let process = Process::start(&data).await;
+    process.process.kill().await.unwrap();
+    let process = ReceiverProcess::start(&data).await;
     let run = json!({"op": "run", "tag": "t"});
     assert_eq!(process.call("conformance", "k", &run).await, (200, r#"{"runs":1}"#.to_owned()));
 }
@@ -205,19 +175,18 @@ async fn a_call_whose_process_was_killed_runs_again_after_the_next_start() {
 #[tokio::test]
 async fn a_receiver_that_is_stopped_finishes_open_calls() {
     let data = TempDir::new().unwrap();
-    let mut process = Process::start(&data).await;
+    let mut process = ReceiverProcess::start(&data).await;
     let wait = json!({"op": "wait", "tag": "t", "ms": 700});
-    let pid = process.child.id().unwrap().to_string();
     let call = async {
         let (status, body) = process.call("conformance", "k", &wait).await;
         assert_eq!((status, body.as_str()), (200, r#"{"runs":1}"#));
     };
     let stop = async {
         process.wait_until_in_progress("conformance", "k").await;
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        process.process.send(Signal::TERM).unwrap();
     };
     tokio::join!(call, stop);
-    let ended = tokio::time::timeout(Duration::from_secs(20), process.child.wait()).await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), process.process.wait()).await;
     assert!(ended.unwrap().unwrap().success());
 }
 
@@ -225,9 +194,9 @@ async fn a_receiver_that_is_stopped_finishes_open_calls() {
 #[tokio::test]
 async fn every_request_is_logged() {
     let data = TempDir::new().unwrap();
-    let process = Process::start(&data).await;
+    let process = ReceiverProcess::start(&data).await;
     assert_eq!(process.call("ledger.add.protobuf", "k", &json!({})).await.0, 200);
-    process.assert_unknown("ledger.add", "l").await;
+    assert_eq!(process.probe("ledger.add", "l").await, 404);
     let mut client = process.grpc().await;
     let third_retry = Metadata { retry_attempt: 3, ..metadata("k") };
     let mut request = tonic::Request::new(protobuf::invoke_request("ledger.add.grpc", &json!({})));
@@ -243,10 +212,9 @@ async fn every_request_is_logged() {
     );
 }
 
-#[tokio::test]
-async fn a_missing_variable_is_named() {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_abide-receiver")).env_remove("PORT").output().await.unwrap();
+#[test]
+fn a_missing_variable_is_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_abide-receiver")).env_remove("PORT").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("PORT"));
 }

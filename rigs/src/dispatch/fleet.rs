@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-use tokio::process::Command;
 
 use super::ledger::{DispatchRig, now};
 use super::receiver_wires::{RigProcess, configuration};
-use crate::server::client::{RigRequest, RigResponse};
-use crate::server::process::{ServerProcess, ServerSetup};
+use crate::server::client::RigResponse;
+use crate::server::process::{STOP_MAX, ServerSetup};
+use abide_testkit::http_client::HttpRequest;
+use abide_testkit::process::{ProgramProcess, last_lines, signal_of};
+use rustix::process::Signal;
 
-const SIGABRT: i32 = 6;
-const SIGKILL: i32 = 9;
 /// Ports for receivers: below the system's ephemeral ports, because a connection could take the port of a receiver that
 /// is down.
 const PORTS: std::ops::Range<u16> = 21_000..30_000;
@@ -39,7 +38,7 @@ pub(crate) struct ProcessFleet {
     programs: Programs,
     pub(crate) setup: ServerSetup,
     ports: BTreeMap<RigProcess, u16>,
-    running: BTreeMap<RigProcess, (ServerProcess, Instant)>,
+    running: BTreeMap<RigProcess, (ProgramProcess, Instant)>,
     pub(crate) kills: BTreeMap<RigProcess, u64>,
     pub(crate) while_starting: u64,
     /// The named point at which the server is to die, if any.
@@ -88,7 +87,7 @@ impl ProcessFleet {
         self.folder.join(format!("{}.deliveries", who.name()))
     }
 
-    fn spawn(&self, who: RigProcess) -> Result<ServerProcess, String> {
+    fn spawn(&self, who: RigProcess) -> Result<ProgramProcess, String> {
         let folder = &self.folder;
         let workers = &self.programs.workers;
         let mut command = match who {
@@ -108,7 +107,7 @@ impl ProcessFleet {
         };
         command.env("PORT", self.ports.get(&who).copied().unwrap_or_default().to_string()).env_remove("HOST");
         command.env("DB", self.store(who).join("worker.db")).env("DELIVERIES", self.attempts_log(who));
-        ServerProcess::spawn(command, &self.log(who))
+        ProgramProcess::spawn_logged(command, &self.log(who))
     }
 
     /// The Rust receiver, or the one without deduplication.
@@ -178,7 +177,7 @@ impl ProcessFleet {
             // It may have died at its point already.
             return Ok(());
         }
-        match rig.client().send(RigRequest::get("/readyz")).await {
+        match rig.client().send(&HttpRequest::get("/readyz")).await {
             RigResponse::Received(200, _) => Ok(()),
             other => Err(format!("the server reported that it is ready, but /readyz returned {other:?}")),
         }
@@ -211,18 +210,20 @@ impl ProcessFleet {
             rig.set_up(None);
         }
         match ended? {
-            SIGKILL => *self.kills.entry(who).or_default() += 1,
+            Signal::KILL => *self.kills.entry(who).or_default() += 1,
             _ => self.at_points += 1,
         }
         Ok(())
     }
 
     /// Kills a process and returns the signal by which it ended: SIGKILL, or SIGABRT at its point.
-    async fn wait_for_signal(&self, who: RigProcess, process: ServerProcess) -> Result<i32, String> {
+    async fn wait_for_signal(&self, who: RigProcess, process: ProgramProcess) -> Result<Signal, String> {
         let status = process.kill().await?;
-        match status.signal() {
-            Some(SIGKILL) => Ok(SIGKILL),
-            Some(SIGABRT) if who == RigProcess::Server && self.crash_point.is_some() => Ok(SIGABRT),
+        match signal_of(status) {
+            Some(Signal::KILL) => Ok(Signal::KILL),
+            Some(Signal::ABORT) if who == RigProcess::Server && self.crash_point.is_some() => {
+                Ok(Signal::ABORT)
+            }
             _ => Err(format!("{} ended by itself: {status}: {}", who.name(), self.log_tail(who))),
         }
     }
@@ -243,15 +244,13 @@ impl ProcessFleet {
         if who == RigProcess::Server {
             rig.set_up(None);
         }
-        process.stop().await.map_err(|problem| format!("{}: {problem}", who.name()))
+        process.stop(Signal::TERM, STOP_MAX).await.map_err(|problem| format!("{}: {problem}", who.name()))
     }
 
     fn log_tail(&self, who: RigProcess) -> String {
         if who == RigProcess::Server {
             return self.setup.log_tail();
         }
-        let text = fs::read_to_string(self.log(who)).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(5).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+        last_lines(&self.log(who), 5).join(" | ")
     }
 }

@@ -1,11 +1,12 @@
 //! The ledger of the rig: flows that were acknowledged, and findings. It also holds the address of the server, which
 //! clients, checks and kill cycles share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use abide_testkit::verdict::Findings;
 use tokio::sync::watch;
 
 use super::flows::{FlowKind, PlannedCall};
@@ -47,7 +48,7 @@ pub(crate) enum DispatchViolation {
 #[derive(Default, Debug)]
 pub(crate) struct DispatchLedger {
     pub flows: BTreeMap<String, FlowEntry>,
-    pub findings: BTreeSet<(DispatchViolation, String)>,
+    pub findings: Findings<DispatchViolation>,
     /// How often the open calls were scanned for orphans.
     pub orphan_scans: u64,
     /// How many stores of killed receivers were read.
@@ -55,16 +56,8 @@ pub(crate) struct DispatchLedger {
 }
 
 impl DispatchLedger {
-    pub(crate) fn find(&mut self, broken: DispatchViolation, what: impl Into<String>) {
-        self.findings.insert((broken, what.into()));
-    }
-
     pub(crate) fn acknowledged(&self) -> impl Iterator<Item = &FlowEntry> {
         self.flows.values().filter(|flow| flow.acknowledged)
-    }
-
-    pub(crate) fn count(&self, broken: DispatchViolation) -> usize {
-        self.findings.iter().filter(|(other, _)| *other == broken).count()
     }
 }
 

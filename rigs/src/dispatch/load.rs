@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use abide_store::memory::SeededRng;
+use abide_testkit::http_client::HttpRequest;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::flows::FlowKind;
 use super::ledger::{DispatchRig, DispatchViolation, FlowEntry};
-use crate::server::client::{RigClient, RigRequest, RigResponse};
+use crate::server::client::{RigClient, RigResponse};
 
 const CLIENTS: u64 = 48;
 /// The longest pause of a client between two flows.
@@ -88,9 +89,9 @@ impl FlowClient {
     /// Repeats the same request until it gets a response: its idempotency key makes it one start.
     async fn start(&mut self, id: &str, kind: FlowKind, input: &Value) -> bool {
         let body = json!({"workflow": kind.workflow(), "instanceId": id, "input": input});
-        let request = RigRequest { idempotency_key: Some(id), ..RigRequest::post("/api/instances", &body) };
+        let request = HttpRequest::post("/api/instances", &body).header("idempotency-key", id);
         loop {
-            match self.client.send(request).await {
+            match self.client.send(&request).await {
                 RigResponse::Lost => {}
                 RigResponse::Received(200 | 202, _) => {
                     if let Some(flow) = self.world.ledger().flows.get_mut(id) {
@@ -100,7 +101,7 @@ impl FlowClient {
                 }
                 RigResponse::Received(status, response) => {
                     let what = format!("{id}: its start returned {status} {response}");
-                    self.world.ledger().find(DispatchViolation::Wrong, what);
+                    self.world.ledger().findings.add(DispatchViolation::Wrong, what);
                     return false;
                 }
             }
@@ -113,7 +114,7 @@ impl FlowClient {
         loop {
             tokio::time::sleep(Duration::from_millis(POLL_MS / 2)).await;
             self.pause(POLL_MS).await;
-            match self.client.send(RigRequest::get(&path)).await {
+            match self.client.send(&HttpRequest::get(&path)).await {
                 RigResponse::Lost => {}
                 RigResponse::Received(200, response) if !has_ended(&response) => {}
                 // Its outcome is checked at the end of the rig.

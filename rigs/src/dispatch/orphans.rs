@@ -3,13 +3,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use abide_testkit::http_client::HttpRequest;
 use abide_workflow::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::ledger::{DispatchRig, DispatchViolation};
 use super::receiver_wires::{ATTEMPT_MS, RECONCILE_MS};
-use crate::server::client::{RigClient, RigRequest, RigResponse};
+use crate::server::client::{RigClient, RigResponse};
 
 /// How often the open calls are scanned.
 const SCAN_EVERY: Duration = Duration::from_millis(700);
@@ -45,7 +46,7 @@ async fn scan_open_calls(rig: &DispatchRig, client: &mut RigClient) {
     for call in calls {
         let sent = call.get("sentAtUtc").and_then(Value::as_str).and_then(|at| Timestamp::parse(at).ok());
         if sent.is_some_and(|sent| sent.0 < latest) {
-            ledger.find(DispatchViolation::Orphan, format!("the call is SENT for too long: {call}"));
+            ledger.findings.add(DispatchViolation::Orphan, format!("the call is SENT for too long: {call}"));
         }
     }
 }
@@ -56,7 +57,7 @@ pub(crate) async fn open_calls(client: &mut RigClient, filter: &str) -> Option<V
     let mut token = String::new();
     loop {
         let path = format!("/api/dispatches?{filter}limit=100{token}");
-        let RigResponse::Received(200, response) = client.send(RigRequest::get(&path)).await else {
+        let RigResponse::Received(200, response) = client.send(&HttpRequest::get(&path)).await else {
             return None;
         };
         let data = response.get("data")?;

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use abide_testkit::http_client::HttpRequest;
+use abide_testkit::verdict::{control_verdict, print_figure};
+
 use super::attempts;
 use super::fleet::ProcessFleet;
 pub(crate) use super::fleet::Programs;
@@ -18,8 +21,7 @@ use super::receiver_wires::RigProcess;
 use super::server_calls;
 use super::snapshots::Snapshots;
 use super::verdict::{DispatchFigures, ReceiverAccount, compare};
-use crate::findings;
-use crate::server::client::{RigRequest, RigResponse};
+use crate::server::client::RigResponse;
 
 /// Within so many cycles there must have been a scan for orphans and a snapshot of a killed receiver.
 const CYCLES_MIN: u32 = 20;
@@ -45,17 +47,13 @@ pub(crate) fn run(cycles: u32, folder: &Path, programs: Programs) -> Result<(), 
         }
         let figures = outcome?;
         let ledger = rig.ledger();
-        match (is_control, ledger.findings.len()) {
-            (true, _) if ledger.count(DispatchViolation::Doubled) == 0 => {
-                Err("the control had no duplicate effect, so the rig proves nothing".to_owned())
-            }
-            (true, _) => Ok(()),
-            (false, 0) if figures.repeated_attempts == 0 => {
-                Err("no call was attempted twice, so nothing was tried".to_owned())
-            }
-            (false, 0) => Ok(()),
-            (false, findings) => Err(format!("{findings} findings")),
+        if is_control {
+            return control_verdict(
+                ledger.findings.count(&DispatchViolation::Doubled),
+                "had no duplicate effect",
+            );
         }
+        ledger.findings.verdict((figures.repeated_attempts == 0).then_some("no call was attempted twice"))
     })
 }
 
@@ -68,7 +66,7 @@ async fn run_all(
     fleet.start(&RigProcess::ALL, None, rig).await?;
     let mut client = rig.client();
     for definition in flows::definitions() {
-        match client.send(RigRequest::post("/api/workflows", &definition)).await {
+        match client.send(&HttpRequest::post("/api/workflows", &definition)).await {
             RigResponse::Received(200 | 201, _) => {}
             other => return Err(format!("publishing a definition returned {other:?}")),
         }
@@ -83,13 +81,15 @@ async fn run_all(
         let open: Vec<String> =
             ledger.flows.values().filter(|flow| !flow.ended).map(|flow| flow.id.clone()).collect();
         ledger
-            .find(DispatchViolation::Lost, format!("not ended {FINISH_MAX:?} after the last kill: {open:?}"));
+            .findings
+            .add(DispatchViolation::Lost, format!("not ended {FINISH_MAX:?} after the last kill: {open:?}"));
     }
     watching.abort();
     snapshots.finish().await;
     for call in orphans::open_calls(&mut client, "").await.ok_or("the server did not list the open calls")? {
         rig.ledger()
-            .find(DispatchViolation::Orphan, format!("every flow has ended, but a call is open: {call}"));
+            .findings
+            .add(DispatchViolation::Orphan, format!("every flow has ended, but a call is open: {call}"));
     }
     // Without scans and snapshots, missing findings prove nothing.
     if cycles >= CYCLES_MIN {
@@ -98,7 +98,7 @@ async fn run_all(
             let scans = ledger.orphan_scans;
             let snapshots = ledger.snapshots;
             let what = format!("there were {scans} scans for orphans and {snapshots} snapshots");
-            ledger.find(DispatchViolation::Wrong, what);
+            ledger.findings.add(DispatchViolation::Wrong, what);
         }
     }
     let journal = server_calls::read(rig).await;
@@ -114,25 +114,24 @@ async fn close(
 ) -> Result<BTreeMap<RigProcess, ReceiverAccount>, String> {
     for who in RigProcess::ALL {
         if let Err(problem) = fleet.stop(who, rig).await {
-            rig.ledger().find(DispatchViolation::Wrong, problem);
+            rig.ledger().findings.add(DispatchViolation::Wrong, problem);
         }
     }
     let fsck = fleet.setup.fsck().await?;
     if !fsck.summary.contains("(0 live, 0 parked)") {
         let what = format!("every flow has ended, but fsck reports {}", fsck.summary);
-        rig.ledger().find(DispatchViolation::Wrong, what);
+        rig.ledger().findings.add(DispatchViolation::Wrong, what);
     }
     for finding in fsck.findings {
-        rig.ledger().find(DispatchViolation::Wrong, format!("fsck: {finding}"));
+        rig.ledger().findings.add(DispatchViolation::Wrong, format!("fsck: {finding}"));
     }
     let mut accounts = BTreeMap::new();
     for who in RigProcess::RECEIVERS {
         let (received, unreadable) = attempts::read(&fleet.attempts_log(who))?;
         for line in unreadable {
-            rig.ledger().find(
-                DispatchViolation::Wrong,
-                format!("{} logged an unreadable line: {line:?}", who.name()),
-            );
+            rig.ledger()
+                .findings
+                .add(DispatchViolation::Wrong, format!("{} logged an unreadable line: {line:?}", who.name()));
         }
         accounts.insert(
             who,
@@ -156,24 +155,24 @@ fn report(fleet: &ProcessFleet, rig: &DispatchRig, cycles: u32, time: Duration, 
     );
     for who in RigProcess::ALL {
         let slowest = fleet.slowest_start.get(&who).copied().unwrap_or_default();
-        println!("  {:<26}  {} (slowest start {:.3} s)", who.name(), of(who), slowest.as_secs_f64());
+        print_figure(who.name(), format_args!("{} (slowest start {:.3} s)", of(who), slowest.as_secs_f64()));
     }
-    println!("  server, at named points     {}", fleet.at_points);
-    println!("  during startup              {}", fleet.while_starting);
+    print_figure("server, at named points", fleet.at_points);
+    print_figure("during startup", fleet.while_starting);
     let ledger = rig.ledger();
-    println!("  flows acknowledged          {}", ledger.acknowledged().count());
-    println!("  stores read after a kill    {}", ledger.snapshots);
-    println!("  scans for orphans           {}", ledger.orphan_scans);
+    print_figure("flows acknowledged", ledger.acknowledged().count());
+    print_figure("stores read after a kill", ledger.snapshots);
+    print_figure("scans for orphans", ledger.orphan_scans);
 }
 
 fn report_figures(figures: &DispatchFigures, rig: &DispatchRig, findings_max: usize) {
-    println!("  calls                       {}", figures.calls);
-    println!("  attempts                    {}", figures.attempts);
-    println!("  of which number > 0         {}", figures.repeated_attempts);
-    println!("  probes                      {}", figures.probes);
-    println!("  ledger entries              {}", figures.effects);
-    println!("  answered from the record    {}", figures.from_record);
+    print_figure("calls", figures.calls);
+    print_figure("attempts", figures.attempts);
+    print_figure("of which number > 0", figures.repeated_attempts);
+    print_figure("probes", figures.probes);
+    print_figure("ledger entries", figures.effects);
+    print_figure("answered from the record", figures.from_record);
     let ledger = rig.ledger();
-    println!("  took effect twice           {}", ledger.count(DispatchViolation::Doubled));
-    findings::print_findings(&ledger.findings, findings_max);
+    print_figure("took effect twice", ledger.findings.count(&DispatchViolation::Doubled));
+    ledger.findings.print(findings_max);
 }

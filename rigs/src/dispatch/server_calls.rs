@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use abide_testkit::http_client::HttpRequest;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 use super::attempts::WorkId;
 use super::ledger::{DispatchRig, DispatchViolation, FlowEntry};
 use super::orphans;
-use crate::server::client::{RigClient, RigRequest, RigResponse};
+use crate::server::client::{RigClient, RigResponse};
 
 /// How many flows are read at the same time.
 const READERS: usize = 8;
@@ -39,7 +40,7 @@ pub(crate) async fn read(rig: &DispatchRig) -> ServerCalls {
             loop {
                 let Some(flow) = flows.lock().await.pop() else { return };
                 if let Err((broken, problem)) = read_flow(&mut client, &flow, &journal).await {
-                    rig.ledger().find(broken, format!("{}: {problem}", flow.id));
+                    rig.ledger().findings.add(broken, format!("{}: {problem}", flow.id));
                 }
             }
         });
@@ -98,7 +99,7 @@ async fn read_flow(
 }
 
 async fn get(client: &mut RigClient, path: &str) -> Result<Value, String> {
-    match client.send(RigRequest::get(path)).await {
+    match client.send(&HttpRequest::get(path)).await {
         RigResponse::Received(200, mut response) => {
             Ok(response.get_mut("data").map(Value::take).unwrap_or_default())
         }

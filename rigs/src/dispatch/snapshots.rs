@@ -42,7 +42,7 @@ impl Snapshots {
                     let mut ledger = rig.ledger();
                     ledger.snapshots += 1;
                     for half_written in state.half_written {
-                        ledger.find(
+                        ledger.findings.add(
                             DispatchViolation::Wrong,
                             format!("{} after a kill: {half_written}", who.name()),
                         );
@@ -50,7 +50,7 @@ impl Snapshots {
                 }
                 Err(problem) => {
                     let what = format!("{} after a kill: its store cannot be read: {problem}", who.name());
-                    rig.ledger().find(DispatchViolation::Wrong, what);
+                    rig.ledger().findings.add(DispatchViolation::Wrong, what);
                 }
             }
             // A copy that cannot be removed is deleted with the rig's folder.

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_testkit::effect_ledger::EffectLedger;
+
 use super::attempts::{WorkAttempts, WorkId};
 use super::flows::CallBehaviour;
 use super::ledger::{DispatchLedger, DispatchViolation};
@@ -48,7 +50,7 @@ pub(crate) fn compare(
             }
         }
         for half_written in &account.done.half_written {
-            ledger.find(DispatchViolation::Wrong, format!("{}: {half_written}", who.name()));
+            ledger.findings.add(DispatchViolation::Wrong, format!("{}: {half_written}", who.name()));
         }
         for entry in account.done.entries.values().flatten() {
             figures.effects += 1;
@@ -58,7 +60,7 @@ pub(crate) fn compare(
                 Some(_) => {}
                 None => {
                     let what = format!("{} has an effect without a call record: {entry:?}", who.name());
-                    ledger.find(DispatchViolation::Unexplained, what);
+                    ledger.findings.add(DispatchViolation::Unexplained, what);
                 }
             }
         }
@@ -80,15 +82,15 @@ fn check_deliveries(
         let about = format!("{} saw {execution} {key}", who.name());
         let Some(last) = journal.calls.get(work) else {
             let what = format!("{about}, which has no call record: attempts {attempts:?}, probes {probes:?}");
-            ledger.find(DispatchViolation::Unexplained, what);
+            ledger.findings.add(DispatchViolation::Unexplained, what);
             continue;
         };
         if attempts.iter().any(|attempt| attempt > last) {
             let what = format!("{about} as attempts {attempts:?}, but the call record counts up to {last}");
-            ledger.find(DispatchViolation::Unexplained, what);
+            ledger.findings.add(DispatchViolation::Unexplained, what);
         }
         if attempts.iter().collect::<BTreeSet<_>>().len() < attempts.len() {
-            ledger.find(
+            ledger.findings.add(
                 DispatchViolation::Unexplained,
                 format!("{about} twice with the same attempt number: {attempts:?}"),
             );
@@ -142,15 +144,14 @@ fn check_effects(
             expected.insert((call.who, call.tag));
         }
     }
+    let mut effects = EffectLedger::default();
     for (who, account) in accounts {
-        for tag in account.done.entries.keys().chain(account.done.runs.keys()) {
-            if !expected.contains(&(*who, tag.clone())) {
-                findings.push((
-                    DispatchViolation::Unexplained,
-                    format!("{}: {tag} belongs to no flow that was started", who.name()),
-                ));
-            }
-        }
+        let tags = account.done.entries.keys().chain(account.done.runs.keys());
+        tags.for_each(|tag| effects.record((*who, tag.clone()), 1));
+    }
+    for (who, tag) in effects.compare(expected).invented {
+        let what = format!("{}: {tag} belongs to no flow that was started", who.name());
+        findings.push((DispatchViolation::Unexplained, what));
     }
     ledger.findings.extend(findings);
 }

@@ -2,20 +2,21 @@
 //! same data.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use abide_runtime::crash_point::CrashPoint;
 use abide_store::memory::SeededRng;
+use abide_testkit::process::{ProgramProcess, signal_of};
+use abide_testkit::verdict::{control_verdict, print_figure};
+use rustix::process::Signal;
 
 use super::load::ServerLoad;
-use super::process::{ServerProcess, ServerSetup};
+use super::process::ServerSetup;
 use super::rig::ServerRig;
 use super::undisturbed;
 use super::verdict;
-use crate::store_check::control_verdict;
 
 /// After so many kills all runs are allowed to end, and are checked.
 const CHECK_EVERY: u32 = 25;
@@ -24,8 +25,6 @@ const CHECK_EVERY: u32 = 25;
 const POINTS_IN_A_ROW_MAX: u32 = 2;
 /// If no server dies at any of so many named points, the server was built without them.
 const POINTS_MISSED_MAX: u64 = 20;
-const SIGABRT: i32 = 6;
-const SIGKILL: i32 = 9;
 
 /// How often servers ended in each way.
 #[derive(Default)]
@@ -73,7 +72,7 @@ pub(crate) fn run(
         kills.report(started.elapsed());
         rig.report(FINDINGS_MAX);
         if control {
-            return control_verdict(rig.ledger().findings.len() as u64);
+            return control_verdict(rig.ledger().findings.len(), "found nothing");
         }
         outcome?;
         if kills.points_set >= POINTS_MISSED_MAX && kills.at_points.is_empty() {
@@ -145,7 +144,7 @@ async fn kill_one(
 }
 
 /// Kills a server and takes its address away from the clients.
-async fn end(rig: &ServerRig, server: ServerProcess) -> Result<ExitStatus, String> {
+async fn end(rig: &ServerRig, server: ProgramProcess) -> Result<ExitStatus, String> {
     let ended = server.kill().await;
     rig.set_up(None);
     ended
@@ -175,12 +174,12 @@ impl KillCounts {
 
     /// Counts how a server ended. False if it was not killed and did not reach its point.
     fn record(&mut self, plan: &KillPlan, status: ExitStatus) -> bool {
-        match (plan, status.signal()) {
-            (KillPlan::AtPoint(point, ..), Some(SIGABRT)) => {
+        match (plan, signal_of(status)) {
+            (KillPlan::AtPoint(point, ..), Some(Signal::ABORT)) => {
                 *self.at_points.entry(point.as_str()).or_default() += 1
             }
-            (KillPlan::WhileStarting(_), Some(SIGKILL)) => self.while_starting += 1,
-            (_, Some(SIGKILL)) => self.at_random += 1,
+            (KillPlan::WhileStarting(_), Some(Signal::KILL)) => self.while_starting += 1,
+            (_, Some(Signal::KILL)) => self.at_random += 1,
             _ => return false,
         }
         true
@@ -196,9 +195,9 @@ impl KillCounts {
             self.while_starting
         );
         for (point, count) in &self.at_points {
-            println!("  {point:<26}  {count}");
+            print_figure(point, count);
         }
-        println!("  slowest start               {:.3} s", self.slowest_start.as_secs_f64());
+        print_figure("slowest start", format_args!("{:.3} s", self.slowest_start.as_secs_f64()));
     }
 }
 

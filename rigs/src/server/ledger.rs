@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use abide_testkit::verdict::Findings;
 use serde_json::Value;
 
 use super::definitions::RunKind;
@@ -76,18 +77,10 @@ pub(crate) struct ServerLedger {
     pub recovered_starts: u64,
     pub events: u64,
     pub terminations: u64,
-    pub findings: BTreeSet<(BrokenPromise, String)>,
+    pub findings: Findings<BrokenPromise>,
 }
 
 impl ServerLedger {
-    pub(crate) fn add_finding(&mut self, broken: BrokenPromise, what: String) {
-        self.findings.insert((broken, what));
-    }
-
-    pub(crate) fn lost(&self) -> usize {
-        self.findings.iter().filter(|(broken, _)| *broken == BrokenPromise::Lost).count()
-    }
-
     /// A start was acknowledged with this execution id, or its run was found without an acknowledgement.
     pub(crate) fn on_started(&mut self, id: &str, execution: Option<&str>) {
         let Some(run) = self.runs.get_mut(id) else { return };

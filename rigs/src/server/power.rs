@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abide_store::memory::SeededRng;
+use abide_testkit::verdict::control_verdict;
 
 use super::ledger::BrokenPromise;
 use super::load::ServerLoad;
@@ -40,11 +41,8 @@ pub(crate) fn run(
         println!("{cycles} power cuts{}", if without_sync { " without sync (the control)" } else { "" });
         rig.report(if without_sync { 5 } else { FINDINGS_MAX });
         if without_sync {
-            let lost = rig.ledger().lost();
-            return match lost {
-                0 => Err("the control lost nothing, so the rig proves nothing".to_owned()),
-                _ => unmounted,
-            };
+            control_verdict(rig.ledger().findings.count(&BrokenPromise::Lost), "lost nothing")?;
+            return unmounted;
         }
         outcome.and(unmounted)?;
         rig.verdict()
@@ -70,11 +68,11 @@ async fn cut(
     number: u64,
     time: Duration,
 ) -> Result<(), String> {
-    let server = undisturbed::begin(rig, setup).await?;
+    let mut server = undisturbed::begin(rig, setup).await?;
     undisturbed::publish(rig).await?;
     let load = ServerLoad::start(rig, number);
     tokio::time::sleep(time).await;
-    let process = server.process().ok_or("the server ended by itself")?;
+    let process = server.pid().ok_or("the server ended by itself")?;
     power::freeze(process)?;
     rig.set_up(None);
     disk.copy()?;
@@ -84,7 +82,7 @@ async fn cut(
     disk.mount()?;
 
     let server = undisturbed::begin(rig, setup).await.inspect_err(|problem| {
-        rig.ledger().add_finding(BrokenPromise::Wrong, format!("after a power cut: {problem}"));
+        rig.ledger().findings.add(BrokenPromise::Wrong, format!("after a power cut: {problem}"));
     })?;
     // Definitions were acknowledged before the cut: publishing them again must change nothing.
     undisturbed::publish(rig).await?;

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use abide_testkit::verdict::print_figure;
 use tokio::sync::watch;
 
 use super::client::RigClient;
-use super::ledger::ServerLedger;
+use super::ledger::{BrokenPromise, ServerLedger};
 use super::receiver::RigReceiver;
-use crate::findings;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ServerRig {
@@ -57,23 +57,19 @@ impl ServerRig {
     pub(crate) fn report(&self, findings_max: usize) {
         let ledger = self.ledger();
         let log = self.receiver.log();
-        println!("  starts acknowledged         {}", ledger.starts);
-        println!("  starts recovered            {}", ledger.recovered_starts);
-        println!("  events acknowledged         {}", ledger.events);
-        println!("  terminations acknowledged   {}", ledger.terminations);
-        println!("  attempts                    {}", log.attempts);
-        println!("  of which number > 0         {}", log.repeated_attempts);
-        println!("  effects                     {}", log.work.len());
-        println!("  acknowledged and lost       {}", ledger.lost());
-        findings::print_findings(&ledger.findings, findings_max);
+        print_figure("starts acknowledged", ledger.starts);
+        print_figure("starts recovered", ledger.recovered_starts);
+        print_figure("events acknowledged", ledger.events);
+        print_figure("terminations acknowledged", ledger.terminations);
+        print_figure("attempts", log.attempts);
+        print_figure("of which number > 0", log.repeated_attempts);
+        print_figure("effects", log.work.len());
+        print_figure("acknowledged and lost", ledger.findings.count(&BrokenPromise::Lost));
+        ledger.findings.print(findings_max);
     }
 
     pub(crate) fn verdict(&self) -> Result<(), String> {
         let ledger = self.ledger();
-        match ledger.findings.len() {
-            0 if ledger.starts == 0 => Err("nothing was acknowledged, so nothing was tried".to_owned()),
-            0 => Ok(()),
-            findings => Err(format!("{findings} findings")),
-        }
+        ledger.findings.verdict((ledger.starts == 0).then_some("nothing was acknowledged"))
     }
 }

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use abide_store::memory::SeededRng;
+use abide_testkit::http_client::HttpRequest;
 use serde_json::{Value, json};
 
-use super::client::{RigClient, RigRequest, RigResponse};
+use super::client::{RigClient, RigResponse};
 use super::definitions::{EVENT_NAMES, LOOP_EVENT, RunKind};
 use super::ledger::{BrokenPromise, EventEntry, RunEntry};
 use super::rig::ServerRig;
@@ -71,13 +72,13 @@ impl ClientScript {
         let path = if waits { "/api/instances?wait=PT1S" } else { "/api/instances" };
         let show = format!("/api/instances/{id}");
         let key = format!("key-{id}");
-        let request =
-            RigRequest { idempotency_key: keyed.then_some(key.as_str()), ..RigRequest::post(path, &body) };
+        let request = HttpRequest::post(path, &body);
+        let request = if *keyed { request.header("idempotency-key", &key) } else { request };
         loop {
             if let Some(run) = self.world.ledger().runs.get_mut(id) {
                 run.sends += 1;
             }
-            match self.client.send(request).await {
+            match self.client.send(&request).await {
                 RigResponse::Received(status @ (200 | 202), body) => {
                     self.record_start(id, status, &body);
                     return true;
@@ -92,7 +93,7 @@ impl ClientScript {
                     let what = format!("{id}: start {sends} returned {status} {response}");
                     // The definition was published before, so a 404 is a loss.
                     let broken = if status == 404 { BrokenPromise::Lost } else { BrokenPromise::Wrong };
-                    self.world.ledger().add_finding(broken, what);
+                    self.world.ledger().findings.add(broken, what);
                     return false;
                 }
                 RigResponse::Lost if *keyed => {}
@@ -120,12 +121,12 @@ impl ClientScript {
 
     async fn is_there(&mut self, path: &str) -> bool {
         loop {
-            match self.client.send(RigRequest::get(path)).await {
+            match self.client.send(&HttpRequest::get(path)).await {
                 RigResponse::Received(404, _) => return false,
                 RigResponse::Received(200, _) => return true,
                 RigResponse::Received(status, response) => {
                     let what = format!("GET {path} returned {status} {response}");
-                    self.world.ledger().add_finding(BrokenPromise::Wrong, what);
+                    self.world.ledger().findings.add(BrokenPromise::Wrong, what);
                     return false;
                 }
                 RigResponse::Lost => {}
@@ -162,7 +163,7 @@ impl ClientScript {
                     ControlOutcome::Ended if is_last => break,
                     ControlOutcome::Ended => {
                         let what = format!("{id}: it had ended before event {number}, which is not the last");
-                        self.world.ledger().add_finding(BrokenPromise::Wrong, what);
+                        self.world.ledger().findings.add(BrokenPromise::Wrong, what);
                         return;
                     }
                     ControlOutcome::Refused => return,
@@ -211,7 +212,7 @@ impl ClientScript {
 
     /// Sends an event or a control operation to a run whose start was acknowledged.
     async fn send_control(&mut self, id: &str, path: &str, body: &Value, sends: u32) -> ControlOutcome {
-        match self.client.send(RigRequest::post(path, body)).await {
+        match self.client.send(&HttpRequest::post(path, body)).await {
             RigResponse::Lost => ControlOutcome::Lost,
             RigResponse::Received(202, _) => ControlOutcome::Accepted,
             // Only an earlier copy of the request can have ended it.
@@ -219,7 +220,7 @@ impl ClientScript {
             RigResponse::Received(status, response) => {
                 let broken = if status == 404 { BrokenPromise::Lost } else { BrokenPromise::Wrong };
                 let what = format!("{id}: POST {path} returned {status} {response}");
-                self.world.ledger().add_finding(broken, what);
+                self.world.ledger().findings.add(broken, what);
                 ControlOutcome::Refused
             }
         }

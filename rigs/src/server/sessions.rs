@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 use abide_runtime::entity::EntityId;
 use abide_runtime::placement::ShardCount;
 use abide_store::memory::SeededRng;
-use hyper::Method;
+use abide_testkit::http_client::HttpRequest;
+use abide_testkit::process::ProgramProcess;
+use abide_testkit::verdict::control_verdict;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::client::{RigClient, RigRequest, RigResponse};
-use super::process::{ServerProcess, ServerSetup};
-use crate::store_check::control_verdict;
+use super::client::{RigClient, RigResponse};
+use super::process::{STOP_MAX, ServerSetup};
 
 /// The size of a run of this rig.
 #[derive(Clone, Copy, Debug)]
@@ -73,14 +75,14 @@ pub(crate) fn run(plan: SessionsPlan, folder: &Path, program: Option<PathBuf>) -
         }
         check_all(plan, &mut RigClient::new(address.clone()), &sent).await;
         up.send_replace(None);
-        server.stop().await?;
+        server.stop(Signal::TERM, STOP_MAX).await?;
         let fsck = setup.fsck().await?;
         let mut sent = std::mem::take(&mut *lock(&sent));
         let seconds = sent.last.unwrap_or(began).saturating_duration_since(began).as_secs_f64();
         sent.findings.extend(fsck.findings.into_iter().map(|finding| format!("fsck: {finding}")));
         report(plan, kills, &mut sent, seconds, &fsck.summary);
         if plan.control {
-            return control_verdict(sent.findings.len() as u64);
+            return control_verdict(sent.findings.len() as u64, "found nothing");
         }
         match sent.findings.len() {
             0 => Ok(()),
@@ -115,7 +117,10 @@ fn session(number: u32) -> String {
     format!("device-{number:05}")
 }
 
-async fn begin(setup: &ServerSetup, up: &watch::Sender<Option<SocketAddr>>) -> Result<ServerProcess, String> {
+async fn begin(
+    setup: &ServerSetup,
+    up: &watch::Sender<Option<SocketAddr>>,
+) -> Result<ProgramProcess, String> {
     let mut server = setup.start(None)?;
     let Some(address) = server.ready().await? else {
         return Err(format!("the server does not start: {}", setup.log_tail()));
@@ -132,17 +137,16 @@ async fn prepare(client: &mut RigClient) -> Result<(), String> {
             "Done": {"type": "succeed", "output": "$.input.entityId"},
         },
     });
-    let mut requests = vec![(Method::POST, "/api/workflows".to_owned(), definition)];
+    let mut requests = vec![("the definition", HttpRequest::post("/api/workflows", definition))];
     for (kind, action) in [("first", "start"), ("next", "record"), ("last", "raise")] {
         let workflow = (action != "record").then_some(WORKFLOW);
         let route = json!({"entityType": "device", "action": action, "workflow": workflow});
-        requests.push((Method::PUT, format!("/api/routes/{kind}"), route));
+        requests.push((kind, HttpRequest::put(&format!("/api/routes/{kind}"), route)));
     }
-    for (method, path, body) in requests {
-        let request = RigRequest { method: &method, path: &path, body: Some(&body), idempotency_key: None };
-        match client.send(request).await {
+    for (what, request) in requests {
+        match client.send(&request).await {
             RigResponse::Received(200 | 201, _) => {}
-            other => return Err(format!("{path} returned {other:?}")),
+            other => return Err(format!("{what} returned {other:?}")),
         }
     }
     Ok(())
@@ -153,9 +157,9 @@ async fn kill_all(
     cycles: u32,
     setup: &ServerSetup,
     up: &watch::Sender<Option<SocketAddr>>,
-    mut server: ServerProcess,
+    mut server: ProgramProcess,
     sent: &Arc<Mutex<SenderReport>>,
-) -> Result<(ServerProcess, u32), String> {
+) -> Result<(ProgramProcess, u32), String> {
     let mut dice = SeededRng::new(u64::from(cycles));
     for kills in 0..cycles {
         tokio::time::sleep(Duration::from_millis(500 + dice.below(1_500))).await;
@@ -190,10 +194,11 @@ async fn send_all(plan: SessionsPlan, sender: u32, mut client: RigClient, sent: 
 }
 
 async fn send(client: &mut RigClient, event: &Value, number: u32, sent: &Mutex<SenderReport>) {
+    let request = HttpRequest::post("/api/events", event);
     let mut tries = 0;
     loop {
         let began = now();
-        let response = client.send(RigRequest::post("/api/events", event)).await;
+        let response = client.send(&request).await;
         let mut sent = lock(sent);
         match response {
             RigResponse::Lost => tries += 1,
@@ -229,7 +234,7 @@ async fn check_all(plan: SessionsPlan, client: &mut RigClient, sent: &Mutex<Send
         let mut token = String::new();
         loop {
             let path = format!("/api/entities/device/{name}/events?limit=100{token}");
-            let RigResponse::Received(200, body) = client.send(RigRequest::get(&path)).await else { break };
+            let RigResponse::Received(200, body) = client.send(&HttpRequest::get(&path)).await else { break };
             let items = body.pointer("/data/items").and_then(Value::as_array).cloned().unwrap_or_default();
             events.extend(items.iter().map(|item| item.pointer("/event/data").cloned().unwrap_or_default()));
             match body.pointer("/data/continuationToken").and_then(Value::as_str) {
@@ -242,7 +247,7 @@ async fn check_all(plan: SessionsPlan, client: &mut RigClient, sent: &Mutex<Send
             lock(sent).findings.push(format!("{name} has {} events, or they are out of order", events.len()));
         }
         let path = format!("/api/instances/{name}~{WORKFLOW}");
-        let run = client.send(RigRequest::get(&path)).await;
+        let run = client.send(&HttpRequest::get(&path)).await;
         let RigResponse::Received(200, body) = run else {
             lock(sent).findings.push(format!("GET {path} returned {run:?}"));
             continue;

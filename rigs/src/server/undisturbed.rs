@@ -3,11 +3,15 @@
 
 use std::time::Duration;
 
-use super::client::{RigRequest, RigResponse};
+use abide_testkit::http_client::HttpRequest;
+use abide_testkit::process::ProgramProcess;
+use rustix::process::Signal;
+
+use super::client::RigResponse;
 use super::definitions;
 use super::ledger::BrokenPromise;
 use super::load::ServerLoad;
-use super::process::{ServerProcess, ServerSetup};
+use super::process::{STOP_MAX, ServerSetup};
 use super::rig::ServerRig;
 use super::verdict;
 
@@ -17,14 +21,14 @@ const FINISH_MAX: Duration = Duration::from_secs(60);
 const AFTERMATH: Duration = Duration::from_millis(300);
 
 /// Starts a server and waits until it is ready.
-pub(crate) async fn begin(rig: &ServerRig, setup: &ServerSetup) -> Result<ServerProcess, String> {
+pub(crate) async fn begin(rig: &ServerRig, setup: &ServerSetup) -> Result<ProgramProcess, String> {
     let mut server = setup.start(None)?;
     let Some(address) = server.ready().await? else {
         let status = server.wait().await?;
         return Err(format!("the server does not start: {status}: {}", setup.log_tail()));
     };
     rig.set_up(Some(address));
-    match rig.client().send(RigRequest::get("/readyz")).await {
+    match rig.client().send(&HttpRequest::get("/readyz")).await {
         RigResponse::Received(200, _) => Ok(server),
         other => Err(format!("the server reported that it is ready, but /readyz returned {other:?}")),
     }
@@ -34,7 +38,7 @@ pub(crate) async fn begin(rig: &ServerRig, setup: &ServerSetup) -> Result<Server
 pub(crate) async fn publish(rig: &ServerRig) -> Result<(), String> {
     let mut client = rig.client();
     for definition in definitions::all(rig.receiver.address) {
-        match client.send(RigRequest::post("/api/workflows", &definition)).await {
+        match client.send(&HttpRequest::post("/api/workflows", &definition)).await {
             RigResponse::Received(200 | 201, _) => {}
             other => return Err(format!("publishing a definition returned {other:?}")),
         }
@@ -48,33 +52,35 @@ pub(crate) async fn finish(rig: &ServerRig, load: ServerLoad) {
         let mut ledger = rig.ledger();
         let open: Vec<String> =
             ledger.runs.values().filter(|run| !run.done).map(|run| run.id.clone()).collect();
-        ledger.add_finding(
-            BrokenPromise::Wrong,
-            format!("clients did not finish within {FINISH_MAX:?}: {open:?}"),
-        );
+        ledger
+            .findings
+            .add(BrokenPromise::Wrong, format!("clients did not finish within {FINISH_MAX:?}: {open:?}"));
     }
     verdict::settle(rig).await;
 }
 
 /// Stops the server and runs fsck: every run has ended, so none may be live.
-pub(crate) async fn close(rig: &ServerRig, setup: &ServerSetup, server: ServerProcess) -> Result<(), String> {
+pub(crate) async fn close(
+    rig: &ServerRig,
+    setup: &ServerSetup,
+    server: ProgramProcess,
+) -> Result<(), String> {
     tokio::time::sleep(AFTERMATH).await;
     rig.set_up(None);
-    if let Err(problem) = server.stop().await {
-        rig.ledger().add_finding(BrokenPromise::Wrong, problem);
+    if let Err(problem) = server.stop(Signal::TERM, STOP_MAX).await {
+        rig.ledger().findings.add(BrokenPromise::Wrong, problem);
     }
     let fsck = setup.fsck().await?;
     let mut ledger = rig.ledger();
     // A run that did not end is a finding already.
     let none_live = fsck.summary.contains("(0 live, 0 parked)");
     if !none_live && ledger.findings.is_empty() {
-        ledger.add_finding(
-            BrokenPromise::Wrong,
-            format!("every run has ended, but fsck reports {}", fsck.summary),
-        );
+        ledger
+            .findings
+            .add(BrokenPromise::Wrong, format!("every run has ended, but fsck reports {}", fsck.summary));
     }
     for finding in fsck.findings {
-        ledger.add_finding(BrokenPromise::Wrong, format!("fsck: {finding}"));
+        ledger.findings.add(BrokenPromise::Wrong, format!("fsck: {finding}"));
     }
     Ok(())
 }

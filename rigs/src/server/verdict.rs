@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use abide_testkit::effect_ledger::EffectLedger;
+use abide_testkit::http_client::HttpRequest;
 use serde_json::Value;
 
-use super::client::{RigClient, RigRequest, RigResponse};
+use super::client::{RigClient, RigResponse};
 use super::definitions::RunKind;
 use super::events;
 use super::ledger::{BrokenPromise, RunEntry};
@@ -29,10 +31,10 @@ pub(crate) async fn settle(rig: &ServerRig) {
         let mut still_open = Vec::new();
         for id in open {
             let path = format!("/api/instances/{id}");
-            match client.send(RigRequest::get(&path)).await {
+            match client.send(&HttpRequest::get(&path)).await {
                 RigResponse::Lost => {
                     let what = format!("GET {path} got no response from a server that was not killed");
-                    rig.ledger().add_finding(BrokenPromise::Wrong, what);
+                    rig.ledger().findings.add(BrokenPromise::Wrong, what);
                     still_open.push(id);
                 }
                 RigResponse::Received(status, body) => {
@@ -58,7 +60,7 @@ pub(crate) async fn settle(rig: &ServerRig) {
         let of = |name: &str| seen.get(name).cloned().unwrap_or_default();
         let what = format!("{id}: it never ended: {} {}", of("status"), of("currentStates"));
         let mut ledger = rig.ledger();
-        ledger.add_finding(BrokenPromise::Wrong, what);
+        ledger.findings.add(BrokenPromise::Wrong, what);
         if let Some(run) = ledger.runs.get_mut(&id) {
             run.timed_out = true;
         }
@@ -82,7 +84,7 @@ fn check(rig: &ServerRig, id: &str, status: u16, instance: &Value) {
     let problems = match status {
         404 if run.acknowledged => {
             let what = format!("{id}: its start was acknowledged, but it does not exist");
-            rig.ledger().add_finding(BrokenPromise::Lost, what);
+            rig.ledger().findings.add(BrokenPromise::Lost, what);
             Vec::new()
         }
         404 => Vec::new(),
@@ -91,7 +93,7 @@ fn check(rig: &ServerRig, id: &str, status: u16, instance: &Value) {
     };
     let mut ledger = rig.ledger();
     for problem in problems {
-        ledger.add_finding(BrokenPromise::Wrong, format!("{id}: {problem}"));
+        ledger.findings.add(BrokenPromise::Wrong, format!("{id}: {problem}"));
     }
     if let Some(run) = ledger.runs.get_mut(id) {
         run.checked = true;
@@ -104,26 +106,25 @@ async fn check_children(rig: &ServerRig, client: &mut RigClient, id: &str) {
         return;
     }
     let path = format!("/api/instances/{id}/history?limit=100");
-    let history = match client.send(RigRequest::get(&path)).await {
+    let history = match client.send(&HttpRequest::get(&path)).await {
         RigResponse::Received(200, body) => body,
         // A missing run is a finding already.
         RigResponse::Received(404, _) => return,
         other => {
-            return rig.ledger().add_finding(BrokenPromise::Wrong, format!("GET {path} returned {other:?}"));
+            return rig.ledger().findings.add(BrokenPromise::Wrong, format!("GET {path} returned {other:?}"));
         }
     };
     let events =
         history.pointer("/data/items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut ends: BTreeMap<String, u32> = BTreeMap::new();
-    for event in events {
+    let is_end = |event: &&Value| {
         let kind = event.get("eventType").and_then(Value::as_str);
-        if matches!(kind, Some("SubOrchestrationInstanceCompleted" | "SubOrchestrationInstanceFailed")) {
-            *ends.entry(event.get("command").cloned().unwrap_or_default().to_string()).or_default() += 1;
-        }
-    }
-    for (command, count) in ends.into_iter().filter(|(_, count)| *count > 1) {
+        matches!(kind, Some("SubOrchestrationInstanceCompleted" | "SubOrchestrationInstanceFailed"))
+    };
+    let command = |event: &Value| event.get("command").cloned().unwrap_or_default().to_string();
+    let ends: EffectLedger<String> = events.iter().filter(is_end).map(command).collect();
+    for (command, count) in ends.doubled() {
         let what = format!("{id}: the end of child {command} was recorded {count} times");
-        rig.ledger().add_finding(BrokenPromise::Wrong, what);
+        rig.ledger().findings.add(BrokenPromise::Wrong, what);
     }
 }
 
@@ -202,26 +203,22 @@ fn check_effects(rig: &ServerRig) {
     let log = rig.receiver.log();
     let mut ledger = rig.ledger();
     for finding in &log.findings {
-        ledger.add_finding(BrokenPromise::Wrong, finding.clone());
+        ledger.findings.add(BrokenPromise::Wrong, finding.clone());
     }
     for ((id, n), keys) in &log.effects {
         match ledger.runs.get(id) {
             None => ledger
-                .add_finding(BrokenPromise::Wrong, format!("effect {n} of {id}, which no client started")),
+                .findings
+                .add(BrokenPromise::Wrong, format!("effect {n} of {id}, which no client started")),
             Some(run) if !run.kind.effects().contains(n) => {
-                ledger.add_finding(BrokenPromise::Wrong, format!("{id} has an unexpected effect {n}"));
+                ledger.findings.add(BrokenPromise::Wrong, format!("{id} has an unexpected effect {n}"));
             }
             Some(_) => {}
         }
-        let mut executions: BTreeMap<&str, u32> = BTreeMap::new();
-        for work in keys.iter().filter_map(|key| log.work.get(key)) {
-            *executions.entry(&work.execution).or_default() += 1;
-        }
-        for (execution, count) in executions {
-            if count > 1 {
-                ledger
-                    .add_finding(BrokenPromise::Wrong, format!("effect {n} of {execution} had {count} keys"));
-            }
+        let works = keys.iter().filter_map(|key| log.work.get(key));
+        let executions: EffectLedger<&str> = works.map(|work| work.execution.as_str()).collect();
+        for (execution, count) in executions.doubled() {
+            ledger.findings.add(BrokenPromise::Wrong, format!("effect {n} of {execution} had {count} keys"));
         }
     }
 }

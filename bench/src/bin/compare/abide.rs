@@ -6,10 +6,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use abide_testkit::http_client::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::http::{BenchRequest, BenchResponse};
 use crate::load::ResponseVerdict;
 use crate::process::Place;
 use crate::system::{BRANCHES, KEYS, System, Workload};
@@ -111,50 +111,47 @@ impl System for AbideSystem {
         self.external_handlers.is_none() || matches!(workload, Workload::W1 | Workload::W4)
     }
 
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)> {
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, HttpRequest)> {
         let definition = match workload {
             Workload::W2 => {
-                let route = json!({"entityType": "log", "action": "record"}).to_string();
-                return vec![(place.api, BenchRequest::put(&format!("/api/routes/{EVENT}"), &route))];
+                let route = json!({"entityType": "log", "action": "record"});
+                return vec![(place.api, HttpRequest::put(&format!("/api/routes/{EVENT}"), &route))];
             }
             Workload::W1 => abide_bench::three_tasks_of(self.activity()),
             Workload::W3 => abide_bench::waiting(EVENT),
             Workload::W4 => abide_bench::parallel_of(self.activity(), BRANCHES),
         };
-        vec![(place.api, BenchRequest::post("/api/workflows", &definition.to_string()))]
+        vec![(place.api, HttpRequest::post("/api/workflows", &definition))]
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> HttpRequest {
         if workload == Workload::W2 {
             let event = json!({
                 "specversion": "1.0", "source": "/bench", "id": number.to_string(), "type": EVENT,
                 "subject": format!("key-{}", number % KEYS), "data": format!("event-{number}"),
             });
-            return BenchRequest::post("/api/events", &event.to_string());
+            return HttpRequest::post("/api/events", &event);
         }
         let body = json!({"workflow": WORKFLOW, "input": {"id": format!("dev-{number}")}});
-        BenchRequest::post("/api/instances?wait=PT60S", &body.to_string())
+        HttpRequest::post("/api/instances?wait=PT60S", &body)
     }
 
-    fn start_waiting(&self, number: u64) -> BenchRequest {
+    fn start_waiting(&self, number: u64) -> HttpRequest {
         let input = json!({"id": format!("dev-{number}")});
         let body = json!({"workflow": WORKFLOW, "instanceId": instance(number), "input": input});
-        BenchRequest::post("/api/instances", &body.to_string())
+        HttpRequest::post("/api/instances", &body)
     }
 
-    fn raise(&self, number: u64) -> BenchRequest {
+    fn raise(&self, number: u64) -> HttpRequest {
         let payload = json!({"id": format!("dev-{number}")});
-        BenchRequest::post(
-            &format!("/api/instances/{}/events/{EVENT}", instance(number)),
-            &payload.to_string(),
-        )
+        HttpRequest::post(&format!("/api/instances/{}/events/{EVENT}", instance(number)), &payload)
     }
 
-    fn outcome(&self, number: u64) -> BenchRequest {
-        BenchRequest::get(&format!("/api/instances/{}", instance(number)))
+    fn outcome(&self, number: u64) -> HttpRequest {
+        HttpRequest::get(&format!("/api/instances/{}", instance(number)))
     }
 
-    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+    fn judge(&self, response: &HttpResponse) -> ResponseVerdict {
         if !response.is_success() {
             return ResponseVerdict::Refused;
         }
@@ -167,12 +164,12 @@ impl System for AbideSystem {
         }
     }
 
-    fn counters(&self) -> Option<BenchRequest> {
-        Some(BenchRequest::get("/metrics"))
+    fn counters(&self) -> Option<HttpRequest> {
+        Some(HttpRequest::get("/metrics"))
     }
 
-    fn calls(&self) -> Option<BenchRequest> {
-        self.external_handlers.as_ref().map(|_| BenchRequest::get("/counts"))
+    fn calls(&self) -> Option<HttpRequest> {
+        self.external_handlers.as_ref().map(|_| HttpRequest::get("/counts"))
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use abide_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 use tokio::task::JoinSet;
 
-use crate::http::{BenchRequest, BenchResponse, KeepAliveClient, local};
+use crate::process::local;
 
 /// Longer than the `wait` in the requests.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -26,9 +27,9 @@ pub(crate) enum ResponseVerdict {
 }
 
 /// Makes the request of a number.
-pub(crate) type Make = Arc<dyn Fn(u64) -> BenchRequest + Send + Sync>;
+pub(crate) type Make = Arc<dyn Fn(u64) -> HttpRequest + Send + Sync>;
 /// Judges a response.
-pub(crate) type Judge = Arc<dyn Fn(&BenchResponse) -> ResponseVerdict + Send + Sync>;
+pub(crate) type Judge = Arc<dyn Fn(&HttpResponse) -> ResponseVerdict + Send + Sync>;
 
 /// The requests to a server, and how many are in flight.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ pub(crate) struct LoadTally {
 }
 
 impl LoadTally {
-    fn error(&mut self, what: &io::Result<BenchResponse>) {
+    fn error(&mut self, what: &io::Result<HttpResponse>) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| match what {
             Ok(response) => response.excerpt(),
@@ -96,7 +97,7 @@ impl ClosedLoop {
 }
 
 async fn one_line(load: BenchLoad, next: Arc<AtomicU64>, tally: Arc<Mutex<Option<LoadTally>>>) {
-    let mut client = KeepAliveClient::new(local(load.port), RESPONSE_TIMEOUT);
+    let mut client = HttpClient::new(local(load.port), RESPONSE_TIMEOUT);
     loop {
         let request = (load.make)(next.fetch_add(1, Ordering::Relaxed));
         let started = Instant::now();
@@ -127,7 +128,7 @@ pub(crate) async fn each(load: &BenchLoad, count: u64) -> (f64, LoadTally) {
         let next = Arc::clone(&next);
         let tally = Arc::clone(&tally);
         lines.spawn(async move {
-            let mut client = KeepAliveClient::new(local(load.port), RESPONSE_TIMEOUT);
+            let mut client = HttpClient::new(local(load.port), RESPONSE_TIMEOUT);
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count {
@@ -146,9 +147,9 @@ pub(crate) async fn each(load: &BenchLoad, count: u64) -> (f64, LoadTally) {
 
 async fn until_done(
     load: &BenchLoad,
-    client: &mut KeepAliveClient,
+    client: &mut HttpClient,
     number: u64,
-) -> Result<(), io::Result<BenchResponse>> {
+) -> Result<(), io::Result<HttpResponse>> {
     let request = (load.make)(number);
     for _ in 0..POLLS_MAX {
         let response = client.send(&request).await;

@@ -11,7 +11,6 @@
 
 mod abide;
 mod figures;
-mod http;
 mod load;
 mod measure;
 mod process;

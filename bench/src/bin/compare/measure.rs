@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_testkit::http_client::HttpRequest;
+
 use crate::figures::{Figure, Figures};
-use crate::http::{self, BenchRequest};
 use crate::load::{self, BenchLoad, ClosedLoop, LoadTally};
 use crate::process::{self, Machine, RunningSystem, Usage};
 use crate::system::{self, System, Workload, accepted};
@@ -238,8 +239,8 @@ struct Counters {
 }
 
 async fn metrics(system: &Arc<dyn System>, running: &RunningSystem) -> Option<String> {
-    let request: BenchRequest = system.counters()?;
-    let response = http::once(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
+    let request: HttpRequest = system.counters()?;
+    let response = process::ask(running.place.api, &request, ANSWER_WITHIN).await.ok()?;
     String::from_utf8(response.body).ok()
 }
 
@@ -253,7 +254,7 @@ async fn counters(system: &Arc<dyn System>, running: &RunningSystem) -> Option<C
 
 /// How many calls the separate process has received.
 async fn calls(system: &Arc<dyn System>, running: &RunningSystem) -> Option<f64> {
-    let response = http::once(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
+    let response = process::ask(running.place.service, &system.calls()?, ANSWER_WITHIN).await.ok()?;
     serde_json::from_slice::<serde_json::Value>(&response.body).ok()?.get("calls")?.as_f64()
 }
 

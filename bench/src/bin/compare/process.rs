@@ -3,16 +3,27 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use abide_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
+use abide_testkit::process::{ProgramProcess, last_lines};
 use tempfile::TempDir;
-
-use crate::http::local;
 
 /// The kernel's unit for CPU time in /proc, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The loopback address with this port.
+pub(crate) fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Sends one request on a new connection.
+pub(crate) async fn ask(port: u16, request: &HttpRequest, within: Duration) -> io::Result<HttpResponse> {
+    HttpClient::new(local(port), within).send(request).await
+}
 
 /// The folder and ports of a system: the folder is fresh, and the ports were free when they were chosen.
 pub(crate) struct Place {
@@ -42,9 +53,10 @@ impl Place {
     }
 }
 
-/// The processes of a system. Dropping this kills them and removes their folder.
+/// The processes of a system. Dropping this kills them, because nothing needs their data, and removes their folder.
 pub(crate) struct RunningSystem {
-    children: Vec<Child>,
+    /// Dropped before the place.
+    children: Vec<ProgramProcess>,
     pub(crate) place: Place,
 }
 
@@ -58,10 +70,7 @@ impl RunningSystem {
             program.current_dir(running.place.folder()).env("TMPDIR", running.place.folder());
             program.stdin(Stdio::null());
             program.stdout(log.try_clone()?).stderr(log);
-            let child = program.spawn().map_err(|error| {
-                io::Error::other(format!("{} does not start: {error}", program.get_program().display()))
-            })?;
-            running.children.push(child);
+            running.children.push(ProgramProcess::spawn(program).map_err(io::Error::other)?);
         }
         Ok(running)
     }
@@ -79,10 +88,7 @@ impl RunningSystem {
 
     /// The last lines of a process's log.
     pub(crate) fn last_words(&self, number: usize) -> String {
-        let log = fs::read(self.log(number)).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines.iter().skip(lines.len().saturating_sub(20)).map(|line| format!("  {line}\n")).collect()
+        last_lines(&self.log(number), 20).iter().map(|line| format!("  {line}\n")).collect()
     }
 
     /// The resources that each process has used so far, including its children.
@@ -93,17 +99,6 @@ impl RunningSystem {
 
     fn log(&self, number: usize) -> std::path::PathBuf {
         self.place.folder().join(format!("process-{number}.log"))
-    }
-}
-
-impl Drop for RunningSystem {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // Its data are deleted, so it is killed without a graceful shutdown. A child that has ended is not killed
-            // again.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

@@ -8,9 +8,9 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use abide_testkit::http_client::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use crate::http::{BenchRequest, BenchResponse};
 use crate::load::ResponseVerdict;
 use crate::process::Place;
 use crate::system::{BRANCHES, KEYS, System, Workload};
@@ -57,41 +57,39 @@ impl System for Restate {
         Ok(vec![server, service])
     }
 
-    fn preparations(&self, place: &Place, _: Workload) -> Vec<(u16, BenchRequest)> {
+    fn preparations(&self, place: &Place, _: Workload) -> Vec<(u16, HttpRequest)> {
         let deployment = json!({"uri": format!("http://127.0.0.1:{}", place.service), "force": true});
-        vec![(place.admin, BenchRequest::post("/deployments", &deployment.to_string()))]
+        vec![(place.admin, HttpRequest::post("/deployments", &deployment))]
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> HttpRequest {
         let id = format!("dev-{number}");
         match workload {
-            Workload::W4 => {
-                BenchRequest::post("/Tasks/fan", &json!({"id": id, "branches": BRANCHES}).to_string())
-            }
+            Workload::W4 => HttpRequest::post("/Tasks/fan", json!({"id": id, "branches": BRANCHES})),
             Workload::W2 => {
                 let event = json!(format!("event-{number}"));
-                BenchRequest::post(&format!("/Log/key-{}/append", number % KEYS), &event.to_string())
+                HttpRequest::post(&format!("/Log/key-{}/append", number % KEYS), &event)
             }
-            _ => BenchRequest::post("/Tasks/three", &json!({"id": id}).to_string()),
+            _ => HttpRequest::post("/Tasks/three", json!({"id": id})),
         }
     }
 
-    fn start_waiting(&self, number: u64) -> BenchRequest {
+    fn start_waiting(&self, number: u64) -> HttpRequest {
         let body = json!({"id": format!("dev-{number}")});
-        BenchRequest::post(&format!("/Waiting/{number}/run/send"), &body.to_string())
+        HttpRequest::post(&format!("/Waiting/{number}/run/send"), &body)
     }
 
-    fn raise(&self, number: u64) -> BenchRequest {
+    fn raise(&self, number: u64) -> HttpRequest {
         let body = json!({"id": format!("dev-{number}")});
-        BenchRequest::post(&format!("/Waiting/{number}/raise"), &body.to_string())
+        HttpRequest::post(&format!("/Waiting/{number}/raise"), &body)
     }
 
     /// Attaching responds when the run has ended, so no request is repeated.
-    fn outcome(&self, number: u64) -> BenchRequest {
-        BenchRequest::get(&format!("/restate/workflow/Waiting/{number}/attach"))
+    fn outcome(&self, number: u64) -> HttpRequest {
+        HttpRequest::get(&format!("/restate/workflow/Waiting/{number}/attach"))
     }
 
-    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+    fn judge(&self, response: &HttpResponse) -> ResponseVerdict {
         if response.is_success() { ResponseVerdict::Done } else { ResponseVerdict::Refused }
     }
 }

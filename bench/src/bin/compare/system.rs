@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use abide_testkit::http_client::{HttpRequest, HttpResponse};
 use clap::ValueEnum;
 
-use crate::http::{self, BenchRequest, BenchResponse};
 use crate::load::ResponseVerdict;
-use crate::process::{Place, RunningSystem};
+use crate::process::{self, Place, RunningSystem};
 use crate::trace;
 
 /// Branches of the parallel workload.
@@ -73,29 +73,29 @@ pub(crate) trait System: Send + Sync {
     /// The programs to run: the server first, then the separate process that it calls, if any.
     fn programs(&self, place: &Place) -> io::Result<Vec<Command>>;
     /// Ports and requests that set a workload up; they are repeated until they succeed.
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)>;
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, HttpRequest)>;
     /// W1, W2 and W4: the response comes when the run has ended or the event is recorded.
-    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest;
+    fn start_and_wait(&self, workload: Workload, number: u64) -> HttpRequest;
     /// W3: the response comes when the start is durable.
-    fn start_waiting(&self, number: u64) -> BenchRequest;
+    fn start_waiting(&self, number: u64) -> HttpRequest;
     /// W3: raises the event that the instance waits for.
-    fn raise(&self, number: u64) -> BenchRequest;
+    fn raise(&self, number: u64) -> HttpRequest;
     /// W3: reads how the instance ended.
-    fn outcome(&self, number: u64) -> BenchRequest;
+    fn outcome(&self, number: u64) -> HttpRequest;
     /// Judges the response to `start_and_wait` or `outcome`: done if the run has completed.
-    fn judge(&self, response: &BenchResponse) -> ResponseVerdict;
+    fn judge(&self, response: &HttpResponse) -> ResponseVerdict;
     /// Reads the server's counters of commits and rows, if it has them.
-    fn counters(&self) -> Option<BenchRequest> {
+    fn counters(&self) -> Option<HttpRequest> {
         None
     }
     /// Reads the separate process's counter of calls, if it has one.
-    fn calls(&self) -> Option<BenchRequest> {
+    fn calls(&self) -> Option<HttpRequest> {
         None
     }
 }
 
 /// Judges any success as done.
-pub(crate) fn accepted(response: &BenchResponse) -> ResponseVerdict {
+pub(crate) fn accepted(response: &HttpResponse) -> ResponseVerdict {
     if response.is_success() { ResponseVerdict::Done } else { ResponseVerdict::Refused }
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn start(
             until_accepted(&mut running, started, port, &system.start_waiting(FIRST), &accepted).await?;
         }
         _ => {
-            let judge = |response: &BenchResponse| system.judge(response);
+            let judge = |response: &HttpResponse| system.judge(response);
             let request = system.start_and_wait(workload, FIRST);
             until_accepted(&mut running, started, port, &request, &judge).await?;
         }
@@ -134,11 +134,11 @@ async fn until_accepted(
     running: &mut RunningSystem,
     started: Instant,
     port: u16,
-    request: &BenchRequest,
-    judge: &(dyn Fn(&BenchResponse) -> ResponseVerdict + Sync),
+    request: &HttpRequest,
+    judge: &(dyn Fn(&HttpResponse) -> ResponseVerdict + Sync),
 ) -> io::Result<()> {
     loop {
-        let response = http::once(port, request, ATTEMPT_WITHIN).await;
+        let response = process::ask(port, request, ATTEMPT_WITHIN).await;
         if matches!(response.as_ref().map(judge), Ok(ResponseVerdict::Done)) {
             return Ok(());
         }

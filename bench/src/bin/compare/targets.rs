@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_bench::bad_target::BadTargetKind;
+use abide_testkit::http_client::{HttpRequest, HttpResponse};
 use clap::Args;
 use serde_json::json;
 
 use crate::abide::{AbideSystem, HandlerWire};
 use crate::figures::{Figure, Runs, table};
-use crate::http::{BenchRequest, BenchResponse};
 use crate::load::{self, BenchLoad, ResponseVerdict};
 use crate::measure::{self, Spans, WorkloadSize};
 use crate::process::{Place, RunningSystem};
@@ -91,7 +91,7 @@ pub(crate) async fn run(options: &Options, programs: &Programs) -> io::Result<()
 async fn start_all(port: u16, count: u64) -> io::Result<()> {
     let make = |number: u64| {
         let body = json!({"workflow": BAD_TARGET_WORKFLOW, "input": {"id": number}});
-        BenchRequest::post("/api/instances", &body.to_string())
+        HttpRequest::post("/api/instances", &body)
     };
     let load = BenchLoad { port, in_flight: STARTING, make: Arc::new(make), judge: Arc::new(accepted) };
     let (_, tally) = load::each(&load, count).await;
@@ -134,7 +134,7 @@ impl System for AbideWithBadTarget {
         Ok(programs)
     }
 
-    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, BenchRequest)> {
+    fn preparations(&self, place: &Place, workload: Workload) -> Vec<(u16, HttpRequest)> {
         let mut preparations = self.abide.preparations(place, workload);
         if self.bad.is_some() {
             let again = json!({"type": "wait", "waitType": "duration", "duration": "PT2S", "next": "Call"});
@@ -146,32 +146,32 @@ impl System for AbideWithBadTarget {
                 "$schema": "workflow-schema-v1.json", "id": BAD_TARGET_WORKFLOW, "version": "1.0.0", "startAt": "Call",
                 "states": {"Call": call, "Pause": again, "End": {"type": "succeed"}},
             });
-            preparations.push((place.api, BenchRequest::post("/api/workflows", &definition.to_string())));
+            preparations.push((place.api, HttpRequest::post("/api/workflows", &definition)));
         }
         preparations
     }
 
-    fn start_and_wait(&self, workload: Workload, number: u64) -> BenchRequest {
+    fn start_and_wait(&self, workload: Workload, number: u64) -> HttpRequest {
         self.abide.start_and_wait(workload, number)
     }
 
-    fn start_waiting(&self, number: u64) -> BenchRequest {
+    fn start_waiting(&self, number: u64) -> HttpRequest {
         self.abide.start_waiting(number)
     }
 
-    fn raise(&self, number: u64) -> BenchRequest {
+    fn raise(&self, number: u64) -> HttpRequest {
         self.abide.raise(number)
     }
 
-    fn outcome(&self, number: u64) -> BenchRequest {
+    fn outcome(&self, number: u64) -> HttpRequest {
         self.abide.outcome(number)
     }
 
-    fn judge(&self, response: &BenchResponse) -> ResponseVerdict {
+    fn judge(&self, response: &HttpResponse) -> ResponseVerdict {
         self.abide.judge(response)
     }
 
-    fn counters(&self) -> Option<BenchRequest> {
+    fn counters(&self) -> Option<HttpRequest> {
         self.abide.counters()
     }
 }

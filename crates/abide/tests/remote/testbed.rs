@@ -1,15 +1,18 @@
 //! A server process, and commands that use its address.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use abide_testkit::process::{ProgramProcess, Signal, block_on};
 use serde_json::Value;
 
 /// A server on its own folder. It is killed at the end of the test.
 pub(crate) struct CliTestbed {
+    // Dropped before its folder.
+    server: Option<ProgramProcess>,
     pub(crate) folder: tempfile::TempDir,
-    server: Option<Child>,
     pub(crate) url: String,
 }
 
@@ -93,20 +96,17 @@ impl CliTestbed {
         let config = self.path("abide.toml");
         let data = self.data();
         let args = ["serve", "--config", &config, "--data", &data, "--listen", "127.0.0.1:0"];
-        let mut server = abide(&args).env("ABIDE_LOG", "off").spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let url = line.split(' ').find(|word| word.starts_with("http://")).unwrap();
-        self.url = url.to_owned();
+        let mut command = abide(&args);
+        command.env("ABIDE_LOG", "off");
+        let mut server = ProgramProcess::spawn_server(command).unwrap();
+        self.url = format!("http://{}", block_on(server.ready()).unwrap().unwrap());
         self.server = Some(server);
     }
 
     /// Stops the server gracefully.
     pub(crate) fn stop(&mut self) {
-        let mut server = self.server.take().unwrap();
-        let pid = server.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert!(server.wait().unwrap().success());
+        let server = self.server.take().unwrap();
+        block_on(server.stop(Signal::TERM, Duration::from_secs(30))).unwrap();
     }
 
     /// A command that uses this server.
@@ -174,16 +174,6 @@ pub(crate) fn gate_states() -> Value {
             "output": "$.state.go", "next": "End"},
         "End": {"type": "succeed", "output": "$.state.go"},
     })
-}
-
-impl Drop for CliTestbed {
-    fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            // The server has ended already, or must end now.
-            drop(server.kill());
-            drop(server.wait());
-        }
-    }
 }
 
 /// The root of the repository.

@@ -18,7 +18,6 @@ use axum::response::{IntoResponse, Response};
 /// The fault of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReceiverFault {
-    None,
     ForgetsDuplicates,
     WritesAnswersAnew,
     TakesAttemptsForWork,

@@ -1,4 +1,4 @@
-//! A receiver on loopback, either correct or behind a planted fault.
+//! A receiver on loopback behind a planted fault.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,13 +25,8 @@ pub(crate) async fn serve_with_fault(fault: ReceiverFault) -> String {
     let receiver = builder.handler(NAME, counting).open().await.unwrap();
     let injector = Arc::new(fault_injection::FaultInjector::new(fault));
     let router = receiver.router();
-    let router = if fault == ReceiverFault::None {
-        router
-    } else {
-        Router::new()
-            .fallback_service(router)
-            .layer(middleware::from_fn_with_state(injector, fault_injection::inject))
-    };
+    let injected = middleware::from_fn_with_state(injector, fault_injection::inject);
+    let router = Router::new().fallback_service(router).layer(injected);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(abide_receiver::serve(listener, router, ServeOptions::default(), std::future::pending()));

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::server::http_request;
 use crate::test_api::{TestApi, echo, failed};
 
 /// Paths whose handlers read a body.
@@ -171,10 +172,8 @@ async fn concurrent_large_bodies_share_the_body_budget() {
         assert!(response.is_empty() || response.starts_with("HTTP/1.1 429"), "{response}");
     }
     let small = json!({"workflow": "none"}).to_string();
-    let head =
-        format!("POST /api/instances HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
-    let small = format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n{small}", small.len());
-    assert_eq!(status(address, small.as_bytes()).await, Some(404), "a small body needs no budget");
+    let (status, _) = http_request(address, "POST", "/api/instances", &small).await;
+    assert_eq!(status, 404, "a small body needs no budget");
     slow.shutdown().await;
     server.stop().await;
 }
@@ -199,15 +198,14 @@ async fn a_configured_rate_limit_applies_to_everything_but_health_checks() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(folder.path(), |config| config.server.requests_per_second = 5).await;
     let address = server.address();
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     let mut responses = Vec::new();
     for _ in 0..20 {
-        responses.push(status(address, get("/api/activities").as_bytes()).await);
+        responses.push(http_request(address, "GET", "/api/activities", "").await.0);
     }
-    assert!(responses.contains(&Some(200)) && responses.contains(&Some(429)), "{responses:?}");
-    assert_eq!(responses[0], Some(200));
+    assert!(responses.contains(&200) && responses.contains(&429), "{responses:?}");
+    assert_eq!(responses[0], 200);
     for _ in 0..20 {
-        assert_eq!(status(address, get("/readyz").as_bytes()).await, Some(200));
+        assert_eq!(http_request(address, "GET", "/readyz", "").await.0, 200);
     }
     server.stop().await;
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use abide_server::{
     Config, EntityKind, OperationContext, OperationError, OperationOutcome, ServeError, Server, ServerBuilder,
 };
+use abide_testkit::http_client::{HttpRequest, send_once};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::test_api::{definition, echo, waits_for_event};
@@ -23,16 +23,8 @@ pub(crate) fn config(data: &Path) -> Config {
 
 /// One request on a new connection.
 pub(crate) async fn http_request(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
-    let head = format!("{head}content-type: application/json\r\n");
-    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await.unwrap();
-    let (head, body) = response.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap())
+    let response = send_once(address, &HttpRequest::with_body(method, path, body)).await.unwrap();
+    (response.status, response.json().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -51,7 +51,7 @@ fn found(change: impl FnOnce(&mut Accounts)) -> Vec<DispatchViolation> {
     let mut flow = in_order();
     change(&mut flow);
     compare(&mut flow.ledger, &flow.journal, &flow.accounts);
-    flow.ledger.findings.into_iter().map(|(broken, _)| broken).collect()
+    flow.ledger.findings.kinds().copied().collect()
 }
 
 fn rust(flow: &mut Accounts) -> &mut ReceiverAccount {

@@ -5,9 +5,9 @@ use abide_store::memory::{BackendProfile, FaultRates};
 use abide_store::rows::{Key, Partition};
 use serde_json::json;
 
-use crate::fixture::{ContractFixture, metadata, work};
+use crate::fixture::{ContractFixture, work};
 use crate::slow_store::SlowStore;
-use crate::wires::{TestCall, Wire};
+use crate::wires::Wire;
 
 /// The commit of the result is lost: neither the result nor the write is stored, and the next attempt stores both.
 pub(crate) async fn writes_and_result_are_one_commit(wire: Wire) {
@@ -52,47 +52,6 @@ pub(crate) async fn a_conflicting_write_is_not_applied_and_may_be_retried(wire: 
         assert_eq!(fixture.rows(), 2, "the result of the first call, and no claim");
     }
     assert_eq!((fixture.runs(), fixture.effects().await), (3, 1));
-}
-
-/// The activity `conformance` counts its failures, too.
-pub(crate) async fn writes_of_a_retryable_failure_are_kept(wire: Wire) {
-    let fixture = ContractFixture::new().await;
-    let conformance = |key: &str, input| TestCall::new("conformance", &metadata(key), &input);
-    let failing = json!({"op": "fail", "tag": "t", "status": "UNAVAILABLE", "times": 2});
-    for _ in 0..2 {
-        let response = fixture.send(wire, &conformance("k", failing.clone())).await;
-        assert_eq!((response.http, response.refusal()), (503, ("UNAVAILABLE", "CONFORMANCE")));
-    }
-    for _ in 0..2 {
-        assert_eq!(fixture.send(wire, &conformance("k", failing.clone())).await.output(), json!({"runs": 3}));
-    }
-    let count = |key| conformance(key, json!({"op": "count", "tag": "t"}));
-    assert_eq!(fixture.send(wire, &count("c")).await.output(), json!({"runs": 3}));
-    let permanent_failure = json!({"op": "fail", "tag": "t", "status": "NOT_FOUND", "times": 9});
-    for _ in 0..2 {
-        assert_eq!(
-            fixture.send(wire, &conformance("l", permanent_failure.clone())).await.refusal(),
-            ("NOT_FOUND", "CONFORMANCE")
-        );
-    }
-    assert_eq!(fixture.send(wire, &count("d")).await.output(), json!({"runs": 4}));
-    let response =
-        fixture.send(wire, &conformance("w", json!({"op": "wait", "tag": "t", "ms": 30_000}))).await;
-    assert_eq!(response.output(), json!({"runs": 5}));
-    let response = fixture.send(wire, &conformance("e", json!({"op": "echo", "value": [1, null]}))).await;
-    assert_eq!(response.output(), json!({"value": [1, null]}));
-    for wrong in [
-        json!({}),
-        json!({"op": "else"}),
-        json!({"op": "run"}),
-        json!({"op": "run", "tag": ""}),
-        json!({"op": "wait", "tag": "t", "ms": 30_001}),
-        json!({"op": "fail", "tag": "t", "status": "OK", "times": 1}),
-        json!({"op": "echo"}),
-    ] {
-        let response = fixture.send(wire, &conformance(&wrong.to_string(), wrong.clone())).await;
-        assert_eq!(response.failure().code.name(), "INVALID_ARGUMENT", "{wrong}");
-    }
 }
 
 pub(crate) async fn with_any_store_faults_every_effect_happens_once(wire: Wire) {

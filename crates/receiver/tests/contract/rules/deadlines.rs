@@ -29,13 +29,6 @@ pub(crate) async fn without_a_deadline_no_call_is_late(wire: Wire) {
     assert_eq!(fixture.send(wire, &work("k", json!({}))).await.output()["ran"], 1);
 }
 
-pub(crate) async fn a_finished_call_keeps_its_result_after_its_deadline(wire: Wire) {
-    let fixture = ContractFixture::new().await;
-    let first = fixture.send(wire, &until(NOW + 1, "")).await;
-    fixture.advance_clock(1_000);
-    assert_eq!(fixture.send(wire, &until(NOW + 1, "")).await, first);
-}
-
 pub(crate) async fn a_call_in_progress_is_reported_before_its_deadline_is_checked(wire: Wire) {
     let fixture = ContractFixture::new().await;
     let first = fixture.spawn_send(wire, &work("k", json!({"do": "wait"})));

@@ -20,20 +20,6 @@ pub(crate) async fn every_permanent_failure_is_recorded_and_returned_again(wire:
     }
 }
 
-pub(crate) async fn after_every_retryable_failure_the_next_attempt_runs(wire: Wire) {
-    let fixture = ContractFixture::new().await;
-    for code in RpcCode::all().filter(|code| code.is_retryable()) {
-        let call = work(code.name(), json!({"do": "fail", "status": code.name()}));
-        for _ in 0..2 {
-            let before = fixture.runs();
-            let response = fixture.send(wire, &call).await;
-            assert_eq!((response.http, response.refusal()), (code.http_status(), (code.name(), "ASKED")));
-            assert_eq!(fixture.runs(), before + 1, "{code}");
-        }
-        assert!(fixture.send(wire, &work(code.name(), json!({}))).await.result.is_ok(), "{code}");
-    }
-}
-
 pub(crate) async fn a_panic_is_a_retryable_internal_failure(wire: Wire) {
     let fixture = ContractFixture::new().await;
     let response = fixture.send(wire, &work("k", json!({"do": "panic"}))).await;

@@ -7,17 +7,13 @@ use serde_json::{Value, json};
 use crate::fixture::{ContractFixture, metadata, work};
 use crate::wires::{TestCall, Wire};
 
-pub(crate) async fn a_duplicate_of_a_finished_call_gets_the_recorded_result_byte_for_byte(wire: Wire) {
+pub(crate) async fn a_duplicate_after_a_restart_gets_the_recorded_result_byte_for_byte(wire: Wire) {
     let fixture = ContractFixture::new().await;
     let call = work("k", json!({}));
     let first = fixture.send(wire, &call).await;
     assert_eq!(first.output(), json!({"ran": 1, "z": 1, "a": 2}));
-    for attempt in 1..4 {
-        let metadata = Metadata { retry_attempt: attempt, ..metadata("k") };
-        let again = TestCall::new("work", &metadata, &json!({}));
-        assert_eq!(fixture.send(wire, &again).await, first);
-    }
-    assert_eq!(fixture.restarted().await.send(wire, &call).await, first, "also after a restart");
+    assert_eq!(fixture.send(wire, &call).await, first);
+    assert_eq!(fixture.restarted().await.send(wire, &call).await, first);
     assert_eq!(fixture.runs(), 1);
 }
 
@@ -36,29 +32,12 @@ pub(crate) async fn a_duplicate_over_another_wire_gets_the_same_result(wire: Wir
     assert_eq!(fixture.runs(), 2);
 }
 
-pub(crate) async fn the_same_key_under_another_execution_is_a_new_call(wire: Wire) {
-    let fixture = ContractFixture::new().await;
-    for run in 1..=3 {
-        let metadata = Metadata { execution_id: format!("device-7/{run}"), ..metadata("k") };
-        let response = fixture.send(wire, &TestCall::new("work", &metadata, &json!({}))).await;
-        assert_eq!(response.output()["ran"], run);
-    }
-}
-
 pub(crate) async fn the_same_key_for_another_activity_is_a_new_call(wire: Wire) {
     let fixture = ContractFixture::new().await;
     for (runs, activity) in [(1, "work"), (2, "other"), (2, "other"), (1, "work")] {
         let response = fixture.send(wire, &TestCall::new(activity, &metadata("k"), &json!({}))).await;
         assert_eq!(response.output()["ran"], runs);
     }
-}
-
-/// The key identifies the call. If a sender uses one key for different inputs, only the sender can notice.
-pub(crate) async fn the_content_of_a_duplicate_is_not_examined(wire: Wire) {
-    let fixture = ContractFixture::new().await;
-    let first = fixture.send(wire, &work("k", json!({}))).await;
-    assert_eq!(fixture.send(wire, &work("k", json!({"do": "fail", "status": "ABORTED"}))).await, first);
-    assert_eq!(fixture.runs(), 1);
 }
 
 pub(crate) async fn without_metadata_equal_inputs_are_one_call(wire: Wire) {

@@ -4,9 +4,9 @@ use abide_dispatch::metadata::{
     CORRELATION_ID, DEADLINE, DISPATCHED_AT, EXECUTION_ID, IDEMPOTENCY_KEY, PARENT_ITEM_ID, RETRY_ATTEMPT,
 };
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::fixture::{ContractFixture, work};
+use crate::fixture::{ContractFixture, metadata, work};
 use crate::wires::{TestCall, Wire};
 
 pub(crate) async fn malformed_metadata_is_rejected_before_anything_else(wire: Wire) {
@@ -91,4 +91,20 @@ pub(crate) async fn an_input_nested_too_deep_is_rejected(wire: Wire) {
         assert_eq!(fixture.send(wire, &call).await.refusal(), ("INVALID_ARGUMENT", "BODY_MALFORMED"));
     }
     assert_eq!(fixture.runs(), 0);
+}
+
+pub(crate) async fn an_operation_that_the_conformance_activity_does_not_know_is_rejected(wire: Wire) {
+    let fixture = ContractFixture::new().await;
+    let conformance = |input: Value| TestCall::new("conformance", &metadata(&input.to_string()), &input);
+    let longest = conformance(json!({"op": "wait", "tag": "t", "ms": 30_000}));
+    assert_eq!(fixture.send(wire, &longest).await.output(), json!({"runs": 1}));
+    for wrong in [
+        json!({"op": "run", "tag": ""}),
+        json!({"op": "wait", "tag": "t", "ms": 30_001}),
+        json!({"op": "fail", "tag": "t", "status": "OK", "times": 1}),
+        json!({"op": "echo"}),
+    ] {
+        let response = fixture.send(wire, &conformance(wrong.clone())).await;
+        assert_eq!(response.failure().code.name(), "INVALID_ARGUMENT", "{wrong}");
+    }
 }
