@@ -50,6 +50,9 @@ pub enum Fault {
     EarlierRunKept,
     /// The call of a withdrawn attempt is never sent again.
     WithdrawnAttemptLost,
+    /// The messages of a turn that no commit can hold are sent all the same. Not in [`Self::ALL`]: no run of the
+    /// simulator has such a turn, so the tests of the shard find it.
+    DroppedTurnLeaks,
 }
 
 impl Fault {

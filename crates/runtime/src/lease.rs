@@ -45,14 +45,14 @@ pub enum LeaseStatus {
     Expired,
 }
 
-/// An owner's belief that it owns a shard.
+/// An owner's lease: how long it may believe that it owns a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ownership {
+pub struct Lease {
     times: LeaseTimes,
     confirmed_at: Monotonic,
 }
 
-impl Ownership {
+impl Lease {
     /// Starts with the commit that took the shard. `sent` is when that commit was sent, not when it was acknowledged: a
     /// challenger may have seen it at once.
     pub fn new(times: LeaseTimes, sent: Monotonic) -> Self {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn an_owner_renews_in_time_and_stops_at_the_end_of_its_lease() {
-        let mut ownership = Ownership::new(LeaseTimes::default(), at(0));
+        let mut ownership = Lease::new(LeaseTimes::default(), at(0));
         assert_eq!(ownership.status(at(4)), LeaseStatus::Valid);
         assert_eq!(ownership.status(at(5)), LeaseStatus::RenewalDue);
         assert_eq!(ownership.status(at(15)), LeaseStatus::Expired);
@@ -235,7 +235,7 @@ mod tests {
             for look in looks {
                 now += look;
                 let last = sent.iter().rposition(|sent| *sent <= now).unwrap_or(0);
-                let ownership = Ownership::new(LeaseTimes::default(), ms(sent[last]));
+                let ownership = Lease::new(LeaseTimes::default(), ms(sent[last]));
                 let decision = watch.observe(Some(&head(1, last as u64)), false, ms(now + offset));
                 if matches!(decision, TakeoverDecision::TakeOver { .. }) {
                     prop_assert_eq!(ownership.status(ms(now)), LeaseStatus::Expired);

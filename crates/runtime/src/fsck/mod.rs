@@ -91,9 +91,9 @@ struct ShardCheck<'c, S> {
     children: &'c mut ChildLinks,
     /// Current runs, by run id.
     runs: BTreeMap<RunId, CheckedRun>,
-    /// Runs with an expiry row: kept until their retention ends.
+    /// Ended runs, current or earlier, that are kept for a time: until their retention ends, or as a tombstone.
     expiring: BTreeSet<RunId>,
-    /// Runs that are being deleted.
+    /// Runs whose rows are being deleted. An instance row may remain as a tombstone.
     deleting: BTreeSet<RunId>,
     /// Runs whose public row is not yet written.
     index_pending: BTreeSet<RunId>,

@@ -1,4 +1,5 @@
-//! Checks every row by itself: it is readable, and it belongs to a known run.
+//! Checks every row: it is readable, and it belongs to a known run. Which runs are known is collected first, from the
+//! instance, expiry and outbox rows.
 //!
 //! Runs as a whole, and links between runs, are checked elsewhere.
 
@@ -56,6 +57,8 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         Ok(())
     }
 
+    /// Collects the runs of an expiry row: ended runs, current or earlier, that are kept for a time, and runs whose
+    /// rows are being deleted. The checks of other rows need those of all expiry rows.
     pub(super) fn collect_expiry(&mut self, row: &Row) {
         match decode::<ExpiryRow>(&row.value).map(|expiry| expiry.target) {
             Ok(ExpiryTarget::Run(run)) => {

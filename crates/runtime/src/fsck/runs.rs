@@ -14,12 +14,13 @@ use abide_workflow::instance::WaitingFor;
 use super::children::{AwaitedChild, EndMessageKey};
 use super::{CheckedRun, FsckError, ShardCheck};
 use crate::run::StoredRun;
+use crate::run::run_status::row_status;
 
 impl<S: PrivateRows> ShardCheck<'_, S> {
     pub(super) async fn check_run(&mut self, run_id: RunId, run: &CheckedRun) -> Result<(), FsckError> {
         let Some(stored) = &run.stored else { return Ok(()) };
         let status = stored.instance.status();
-        if stored.row.status != RunStatus::Parked && crate::shard::row_status(status) != stored.row.status {
+        if stored.row.status != RunStatus::Parked && row_status(status) != stored.row.status {
             let row = stored.row.status;
             self.add_finding(
                 Some(&run.id),

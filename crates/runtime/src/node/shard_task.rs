@@ -73,7 +73,7 @@ impl<S: Store> ShardTask<S> {
     ) {
         loop {
             attempts.ownership_epoch += 1;
-            let reason = catch_panic(self.drive_ownership(&mut incoming, &mut attempts)).await;
+            let reason = catch_panic(self.run_ownership(&mut incoming, &mut attempts)).await;
             self.metrics.shard_stopped(self.id);
             attempts.cancel_all();
             match reason {
@@ -91,7 +91,7 @@ impl<S: Store> ShardTask<S> {
 
     /// Drives the shard until this ownership of it ends. A client that got no reply learns it when its channel is
     /// dropped.
-    async fn drive_ownership<T: ActivityTransport + 'static>(
+    async fn run_ownership<T: ActivityTransport + 'static>(
         &self,
         incoming: &mut mpsc::UnboundedReceiver<ShardTaskMessage>,
         attempts: &mut RunningAttempts<T>,

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{RunReader, UnreadableRun};
 use crate::request::{RunView, ViewStatus};
-use crate::shard::view_of_stored;
+use crate::run::view::view_of_stored;
 
 /// A page of a run's history.
 #[derive(Debug, Default)]
@@ -175,6 +175,7 @@ fn decode_page_events(row: &Row, expected: PageNumber) -> Result<Vec<Box<RawValu
     }
     let page: HistoryPageRow =
         decode(&row.value).map_err(|error| format!("history page {number}: {error}"))?;
+    // A page without events has no JSON at all.
     if page.event_count == 0 {
         return Ok(Vec::new());
     }

@@ -8,7 +8,9 @@ mod call_reader;
 mod call_record;
 mod history;
 mod load;
+pub(crate) mod run_status;
 mod task_events;
+pub(crate) mod view;
 
 pub use bookkeeping::{EntryChange, RunBookkeeping, StuckWatch};
 pub use by_number::RunRef;

@@ -62,6 +62,7 @@ pub(super) fn task_events(
     page: &HistoryPageRow,
     command: CommandId,
 ) -> Result<Vec<TaskEvent>, serde_json::Error> {
+    // A page without events has no JSON at all.
     if page.event_count == 0 {
         return Ok(Vec::new());
     }

@@ -31,12 +31,12 @@ use crate::fault_check::fault_injected;
 use crate::shard::calls::attempts_in_flight::InFlightAttempt;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, QueuedMessage};
 
 /// Records a new call, and sends its first attempt once the record is durable.
 pub(super) fn start_call(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     start: StartActivity,
@@ -62,7 +62,7 @@ pub(super) fn start_call(
 
 /// Records an attempt and sends it once the record is durable; or fails the call, if there can be no attempt. A
 /// draining shard sends nothing new, and records that it did not.
-pub(super) fn send_attempt(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId) {
+pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(fencing_token) = work.ctx.fencing_token() else { return };
     let Some(call) = run.calls.get_mut(&command) else { return };
     if work.ctx.is_draining() {
@@ -100,7 +100,7 @@ pub(super) fn send_attempt(work: &mut Work<'_>, run: &mut ResidentRun, command: 
 }
 
 /// Writes the row of an open call.
-pub(super) fn write_call(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId) {
+pub(super) fn write_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(call) = run.calls.get_mut(&command) else { return };
     let input = serde_json::to_vec(&*call.input).unwrap_or_default();
     call.input_bytes = input.len();
@@ -110,7 +110,12 @@ pub(super) fn write_call(work: &mut Work<'_>, run: &mut ResidentRun, command: Co
 }
 
 /// There will be no other attempt: the run gets the permanent failure.
-fn fail_permanently(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId, ended: FailedFinal) {
+fn fail_permanently(
+    work: &mut UnitOfWork<'_>,
+    run: &mut ResidentRun,
+    command: CommandId,
+    ended: FailedFinal,
+) {
     let failure = match ended.reason {
         FinalReason::Poison => Failure::permanent(
             OpenCall::POISON,
@@ -125,7 +130,7 @@ fn fail_permanently(work: &mut Work<'_>, run: &mut ResidentRun, command: Command
 }
 
 /// Fails a call without sending anything.
-fn fail_unsent(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId, failure: Failure) {
+fn fail_unsent(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId, failure: Failure) {
     let Some(call) = run.calls.get_mut(&command) else { return };
     call.has_result = true;
     call.not_before = None;
@@ -142,7 +147,7 @@ fn fail_unsent(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId, f
 
 /// The failure of a call whose input refers to a secret, if no transport of this server resolves secrets. The activity
 /// must not see the reference.
-fn unresolved_secret(work: &Work<'_>, call: &OpenCall) -> Option<Failure> {
+fn unresolved_secret(work: &UnitOfWork<'_>, call: &OpenCall) -> Option<Failure> {
     let place = call.secret_pointers.first().filter(|_| !work.ctx.config.resolves_secrets)?;
     let reference = call.input.pointer(place).and_then(|secret| secret.get("secretRef"));
     let reference = reference.and_then(serde_json::Value::as_str).unwrap_or_default();

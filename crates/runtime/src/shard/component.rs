@@ -3,13 +3,15 @@
 //!
 //! A component owns its state and sees no other component: it reads what [`ComponentReads`] has and fills a unit of
 //! work, and the root applies the unit. It is added with one line in the list of the root; CONTRIBUTING.md says how.
+//! The parts that take part in the work on instances, such as the outbox, the public index and the timers, are not
+//! components of this kind: the root calls each by its name.
 
 use abide_store::rows::{ScanPage, StoreError};
 
 use crate::event::ScanPurpose;
 use crate::lease::Monotonic;
 use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// What a component may read of the others.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ pub(super) struct ComponentReads<'s> {
 /// A component; see above.
 pub(super) trait Component {
     /// Does what is due. Called after every event while the shard works, so it must be cheap if nothing is.
-    fn drive(&mut self, work: &mut Work<'_>);
+    fn drive(&mut self, work: &mut UnitOfWork<'_>);
 
     /// When it must be driven even without an event.
     fn wake(&self) -> Option<Monotonic> {
@@ -35,7 +37,7 @@ pub(super) trait Component {
     /// A page that it asked for.
     fn on_scanned(
         &mut self,
-        _work: &mut Work<'_>,
+        _work: &mut UnitOfWork<'_>,
         _reads: &ComponentReads<'_>,
         _purpose: ScanPurpose,
         _result: Result<ScanPage, StoreError>,

@@ -19,7 +19,7 @@ use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::context::Context;
 use crate::shard::entities::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
 use crate::shard::entities::operations::{ReplyExpiry, run_operation};
-use crate::shard::unit_of_work::{Unit, Work};
+use crate::shard::unit_of_work::{FilledUnit, UnitOfWork};
 
 /// The entities in memory.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl Entities {
     }
 
     /// Runs the next operation of an entity, if it can be run now, and returns its unit of work.
-    pub(super) fn run_next(&mut self, ctx: &mut Context, entity: &EntityId) -> Option<Unit> {
+    pub(super) fn run_next(&mut self, ctx: &mut Context, entity: &EntityId) -> Option<FilledUnit> {
         let slot = self.slots.get_mut(entity)?;
         if slot.queue.front().is_some_and(|item| item.lookup_done) {
             if !ctx.commits.has_capacity() {
@@ -116,7 +116,7 @@ impl Entities {
             }
             let item = slot.queue.pop_front()?;
             self.queued = self.queued.saturating_sub(1);
-            let mut work = Work::new(ctx);
+            let mut work = UnitOfWork::new(ctx);
             run_operation(&mut work, &mut self.reply_expiry, slot, &item);
             return Some(work.finish());
         }

@@ -6,8 +6,9 @@
 //!    └──────────── the driver executes the effects and reports their results ───────┘
 //! ```
 //!
-//! [`Shard::handle`] applies an event to memory. [`Shard::flush`] runs the turns that are due and sends the next
-//! commit. The effects of a change are released only once the change is durable (docs/adr/0010).
+//! [`Shard::handle`] applies an event to memory and runs the turns it makes possible, as far as the open batch has
+//! room. [`Shard::flush`] runs the rest and sends the next commit. The effects of a change are released only once the
+//! change is durable (docs/adr/0010).
 //!
 //! A shard owns no clock, no task and no socket, and draws no random numbers: the same events at the same times give
 //! the same effects.
@@ -28,6 +29,8 @@ mod retention;
 mod root;
 mod run;
 mod timers;
+#[cfg(test)]
+mod toy;
 mod turn;
 mod unit_of_work;
 mod work_item;
@@ -63,18 +66,18 @@ use requests::idempotency::UncommittedReplies;
 use retention::gc::GarbageCollector;
 use timers::schedule::DueQueue;
 use timers::timer_window::TimerWindow;
-use unit_of_work::Work;
+use unit_of_work::UnitOfWork;
 use work_item::WorkItem;
 
 pub(crate) use public_index::unindexed::UnindexedRuns;
-pub(crate) use run::run_status::row_status;
-pub(crate) use run::view::view_of_stored;
 
 component::components! {
     inbound: InboundReader,
     gc: GarbageCollector,
     damage: DamageTracker,
     reconciliation: Reconciliation,
+    #[cfg(test)]
+    toy: toy::Toy,
 }
 
 /// One shard on one node: its context, and the components that own its state.
@@ -187,13 +190,13 @@ impl Shard {
                 self.enqueue(&call.instance_id, WorkItem::WithdrawAttempt { run_id, command, attempt });
             }
             Event::PublicIndexWritten(result) => {
-                let mut work = Work::new(&mut self.ctx);
+                let mut work = UnitOfWork::new(&mut self.ctx);
                 self.index.on_written(&mut work, &result);
                 let unit = work.finish();
                 self.merge(unit);
             }
             Event::MessagesSent(target, outcome) => {
-                let mut work = Work::new(&mut self.ctx);
+                let mut work = UnitOfWork::new(&mut self.ctx);
                 self.outbox.on_sent(&mut work, target, &outcome);
                 let unit = work.finish();
                 self.merge(unit);
@@ -264,7 +267,7 @@ impl Shard {
 
     /// Work that starts by the passing of time alone.
     fn drive_timed_work(&mut self) {
-        self.ctx.drive_ownership();
+        self.ctx.read_head_if_due();
         self.pipeline.drive(&mut self.ctx);
         if !self.is_owned() {
             return;
@@ -290,7 +293,7 @@ impl Shard {
     fn drive_components(&mut self) {
         let mut places = 0..;
         while let Some(component) = places.next().and_then(|place| self.components.get_mut(place)) {
-            let mut work = Work::new(&mut self.ctx);
+            let mut work = UnitOfWork::new(&mut self.ctx);
             component.drive(&mut work);
             let unit = work.finish();
             self.merge(unit);
@@ -350,7 +353,7 @@ impl Shard {
     /// Runs the operations of an entity, as far as possible now.
     fn process_entity(&mut self, entity: &EntityId) {
         while let Some(unit) = self.entities.run_next(&mut self.ctx, entity) {
-            let written = unit.has_instance_rows;
+            let written = unit.has_newest_rows;
             let batch = self.merge(unit);
             if written {
                 self.entities.note_written(entity, batch);

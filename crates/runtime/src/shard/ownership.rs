@@ -13,7 +13,7 @@ pub(super) mod acquisition;
 
 use abide_store::rows::RowVersion;
 
-use crate::lease::{LeaseTimes, Monotonic, OwnerWatch, Ownership};
+use crate::lease::{Lease, LeaseTimes, Monotonic, OwnerWatch};
 
 /// The phase of ownership; see the picture above.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct OwnedHead {
     pub(super) fencing_token: u64,
     pub(super) heartbeat: u64,
     pub(super) head_version: Option<RowVersion>,
-    pub(super) lease: Ownership,
+    pub(super) lease: Lease,
 }
 
 impl OwnershipPhase {

@@ -30,7 +30,7 @@ use crate::shard::commit::commit_queue::{CommitQueue, OnCommit};
 use crate::shard::context::Context;
 use crate::shard::public_index::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
 use crate::shard::retention::expiry_rows;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// The public rows that are not written yet.
 #[derive(Debug, Default)]
@@ -150,7 +150,7 @@ impl PublicIndex {
         ctx.effects.push(Effect::WritePublicIndex(table, writes));
     }
 
-    pub(super) fn on_written(&mut self, work: &mut Work<'_>, result: &Result<(), String>) {
+    pub(super) fn on_written(&mut self, work: &mut UnitOfWork<'_>, result: &Result<(), String>) {
         let written = std::mem::take(&mut self.in_flight);
         if result.is_err() {
             let tries = self.retry.map_or(1, |(_, tries)| tries + 1);

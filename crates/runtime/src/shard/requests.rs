@@ -17,6 +17,7 @@ use crate::fault_check::fault_injected;
 use crate::request::{
     IdempotentReply, RequestError, RequestId, RequestIdempotency, ShardReply, ShardRequest,
 };
+use crate::run::run_status::{is_terminal, row_status};
 use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState, unavailable_refusal};
@@ -25,8 +26,7 @@ use crate::shard::public_index::PublicIndex;
 use crate::shard::requests::idempotency::UncommittedReplies;
 use crate::shard::retention;
 use crate::shard::run::run_rows;
-use crate::shard::run::run_status::{is_terminal, row_status};
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// What work on an instance may read of other components.
@@ -39,7 +39,7 @@ pub(super) struct Reads<'s> {
 
 /// Handles one request, with enough of its instance loaded.
 pub(super) fn handle_request(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     reads: &Reads<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -81,7 +81,7 @@ pub(super) fn handle_request(
 
 /// Replies to a repeated request as to the first one.
 fn replay_reply(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,
@@ -100,7 +100,7 @@ fn replay_reply(
 }
 
 fn handle_await_end(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,
@@ -120,7 +120,7 @@ fn handle_await_end(
 }
 
 fn handle_message(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,
@@ -138,7 +138,7 @@ fn handle_message(
                 run.row.status = row_status(run.instance.status());
                 run_rows::write_continuation(work, run, true);
                 run_rows::write_instance_row(work, run);
-                work.has_instance_rows();
+                work.note_newest_rows();
                 index_runs::index_run(work, run);
                 if resumes {
                     return idempotency::reply_accepted(work, request_id, idempotency);
@@ -147,7 +147,7 @@ fn handle_message(
             if fault_injected!(work.ctx, TerminalReopened) && run.has_ended() {
                 run.row.status = RunStatus::Running;
                 run_rows::write_instance_row(work, run);
-                work.has_instance_rows();
+                work.note_newest_rows();
                 return work.reply_on_commit(request_id, ShardReply::Accepted);
             }
             run.push_message(QueuedMessage {
@@ -198,7 +198,7 @@ fn handle_message(
 }
 
 fn handle_restart(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -232,7 +232,7 @@ fn handle_restart(
 }
 
 fn handle_purge(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,
@@ -267,14 +267,14 @@ fn handle_purge(
         retention::purge_earlier_runs(work, id, row.run_id);
     }
     slot.state = SlotState::Row(Some(retention::purge_run(work, id, row)));
-    work.has_instance_rows();
+    work.note_newest_rows();
     work.on_commit(OnCommit::Evict(id.clone()));
     let reply = idempotency::complete_request(work, IdempotentReply::Purged, idempotency);
     work.reply_on_commit(request_id, reply);
 }
 
 fn handle_purge_earlier(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,

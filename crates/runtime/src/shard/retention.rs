@@ -15,15 +15,15 @@ use abide_store::tables::instances::{self, InstanceRow, RunStatus};
 use abide_store::tables::{earlier_runs, encode};
 use abide_workflow::InstanceId;
 
+use crate::run::run_status::is_terminal;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::public_index::{PublicIndex, changes};
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// The expiry of a run is due: purges the run, unless it has changed since.
 pub(super) fn expire_run(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -54,7 +54,7 @@ pub(super) fn expire_run(
                 // the run number may be used again.
                 remove_public_row(work, ended);
                 slot.state = SlotState::Row(None);
-                work.has_instance_rows();
+                work.note_newest_rows();
                 work.on_commit(OnCommit::Evict(id.clone()));
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn expire_run(
             let until = row.updated_at.plus(work.ctx.config.retention);
             if until <= work.ctx.now.wall {
                 slot.state = SlotState::Row(Some(purge_run(work, id, row)));
-                work.has_instance_rows();
+                work.note_newest_rows();
                 work.on_commit(OnCommit::Evict(id.clone()));
             } else {
                 // It was rewound and has ended again, or the clock was ahead when it ended.
@@ -87,7 +87,7 @@ pub(super) fn expire_run(
 
 /// Purges an ended run in the open batch. The tombstone keeps its run number for a time, so that a new run is not
 /// mistaken for this one.
-pub(super) fn purge_run(work: &mut Work<'_>, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
+pub(super) fn purge_run(work: &mut UnitOfWork<'_>, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
     let ended = EndedRun {
         instance_id: id.as_str().to_owned(),
         run_id: row.run_id,
@@ -108,7 +108,7 @@ pub(super) fn purge_run(work: &mut Work<'_>, id: &InstanceId, mut row: InstanceR
 }
 
 /// Schedules the purge of all earlier runs of an instance with lower run ids than this.
-pub(super) fn purge_earlier_runs(work: &mut Work<'_>, id: &InstanceId, before: RunId) {
+pub(super) fn purge_earlier_runs(work: &mut UnitOfWork<'_>, id: &InstanceId, before: RunId) {
     // A run that starts later may get the number of one of them, and needs a higher revision.
     let revision = work.ctx.next_revision();
     expiry_rows::schedule_gc(
@@ -118,7 +118,7 @@ pub(super) fn purge_earlier_runs(work: &mut Work<'_>, id: &InstanceId, before: R
 }
 
 /// Purges an earlier run, if its run id is lower than this.
-pub(super) fn purge_earlier_row(work: &mut Work<'_>, row: &Row, before: RunId, revision: u64) {
+pub(super) fn purge_earlier_row(work: &mut UnitOfWork<'_>, row: &Row, before: RunId, revision: u64) {
     let Ok((instance_id, run_number, run)) = earlier_runs::read_key(&row.key) else { return };
     if run < before {
         purge_earlier_run(
@@ -129,7 +129,7 @@ pub(super) fn purge_earlier_row(work: &mut Work<'_>, row: &Row, before: RunId, r
 }
 
 /// Purges an earlier run in the open batch.
-pub(super) fn purge_earlier_run(work: &mut Work<'_>, earlier: &EndedRun) {
+pub(super) fn purge_earlier_run(work: &mut UnitOfWork<'_>, earlier: &EndedRun) {
     let EndedRun { instance_id, run_id: run, run_number, .. } = earlier;
     if let Some(run_number) = run_number {
         work.delete(earlier_runs::key(instance_id, *run_number, *run));
@@ -139,6 +139,6 @@ pub(super) fn purge_earlier_run(work: &mut Work<'_>, earlier: &EndedRun) {
 }
 
 /// Removes a run from the public index.
-fn remove_public_row(work: &mut Work<'_>, ended: &EndedRun) {
+fn remove_public_row(work: &mut UnitOfWork<'_>, ended: &EndedRun) {
     changes::remove_from_index(work, ended.run_id, ended.public_key(), ended.revision);
 }

@@ -1,7 +1,8 @@
 //! Writes the timers of a run: one row each, which makes it fire, or fire again after a restart.
 //!
 //! A timer may fire only after its row is durable. The timers of the next minute are kept in memory by
-//! [`timer_window`](crate::shard::timers::timer_window), and fired by [`schedule`](crate::shard::timers::schedule).
+//! [`timer_window`](crate::shard::timers::timer_window), and due work is fired by the root, in the order of the
+//! [`schedule`](crate::shard::timers::schedule).
 
 pub(super) mod schedule;
 pub(super) mod stuck;
@@ -15,10 +16,10 @@ use crate::run::EntryChange;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 pub(super) fn set_timer(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     fire_at: Timestamp,
@@ -29,7 +30,7 @@ pub(super) fn set_timer(
 }
 
 pub(super) fn write_timer(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &ResidentRun,
     purpose: TimerPurpose,
     due_at: Timestamp,
@@ -43,7 +44,7 @@ pub(super) fn write_timer(
 }
 
 pub(super) fn cancel_timer(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     changes: &mut Vec<EntryChange>,
@@ -58,7 +59,7 @@ pub(super) fn cancel_timer(
 
 /// The run consumed the message of a fired timer.
 pub(super) fn on_timer_consumed(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     timer: &TimerKey,
     changes: &mut Vec<EntryChange>,
@@ -70,6 +71,6 @@ pub(super) fn on_timer_consumed(
 }
 
 /// Deletes the row of a timer.
-pub(super) fn delete_timer(work: &mut Work<'_>, timer: &TimerKey) {
+pub(super) fn delete_timer(work: &mut UnitOfWork<'_>, timer: &TimerKey) {
     work.delete(timer.key());
 }

@@ -24,6 +24,7 @@ use abide_workflow::{
 use crate::fault_check::fault_injected;
 use crate::request::{IdempotentReply, RequestError, ShardReply};
 use crate::run::EntryChange;
+use crate::run::run_status::row_status;
 use crate::run_message::RunMessage;
 use crate::shard::calls::attempt_results;
 use crate::shard::commit::commit_queue::OnCommit;
@@ -31,11 +32,10 @@ use crate::shard::instances::{index_runs, session_events, start};
 use crate::shard::requests::idempotency;
 use crate::shard::run::history_pages::part_change;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::run::run_status::row_status;
 use crate::shard::run::{fold, history_pages, run_rows};
 use crate::shard::timers;
 use crate::shard::timers::stuck;
-use crate::shard::unit_of_work::{Mark, Step, Work};
+use crate::shard::unit_of_work::{Mark, Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, WorkItem};
 
 /// What is needed to undo a turn that no commit can hold: the run is then parked as it was before the turn.
@@ -79,7 +79,10 @@ impl TurnUndo {
 }
 
 /// Runs one turn and applies its commands, all in one unit of work.
-pub(super) fn run_turn(work: &mut Work<'_>, run: &mut ResidentRun) -> Result<TurnUndo, CorruptInstance> {
+pub(super) fn run_turn(
+    work: &mut UnitOfWork<'_>,
+    run: &mut ResidentRun,
+) -> Result<TurnUndo, CorruptInstance> {
     let origin = run.instance.origin();
     let _span = tracing::debug_span!("turn", instance_id = %origin.instance_id, run = origin.run.0).entered();
     let now = work.ctx.now.wall;
@@ -124,14 +127,14 @@ pub(super) fn run_turn(work: &mut Work<'_>, run: &mut ResidentRun) -> Result<Tur
     }
     fold::fold_parts(work, run);
     if work.row_count() > 0 {
-        work.has_instance_rows();
+        work.note_newest_rows();
     }
     Ok(undo)
 }
 
 /// Does what the source of each consumed message asks for. Returns the calls with a result, and whether each succeeded.
 fn consume_messages(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     consumed: &[(Message, MessageSource)],
     turn: &Turn,
@@ -163,7 +166,7 @@ fn consume_messages(
                 Some(MessageRefusal::RunEnded { .. }) => {
                     let id = run.instance.origin().instance_id.clone();
                     let message = RunMessage::SessionEvent(session_event.clone());
-                    work.add(Step::Post(id, WorkItem::RunMessage { sequence: *sequence, message }));
+                    work.add(Step::QueueMessage(id, WorkItem::RunMessage { sequence: *sequence, message }));
                 }
                 Some(refusal) => {
                     session_events::dead_letter_event(work, *sequence, session_event, &refusal.to_string());
@@ -190,7 +193,7 @@ fn consume_messages(
 
 /// Writes the status if the turn changed it: into the instance row and the public row, in the batch of the turn. A
 /// run that has ended leaves memory once that is durable.
-fn update_status(work: &mut Work<'_>, run: &mut ResidentRun) {
+fn update_status(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     // A planted fault: the run completes while a call is open.
     let early =
         fault_injected!(work.ctx, EarlyCompletion) && run.calls.len() == 1 && run.last_page > PageNumber(2);

@@ -1,14 +1,15 @@
-//! One unit of work: a turn, a request, a firing, an arrival or a slice of a sweep fills it, and it is merged into one
-//! batch as a whole, or dropped as a whole.
+//! One unit of work: a turn, a request, a firing, an arrival or a slice of a deletion fills it, and the root merges it
+//! into one batch as a whole.
 //!
 //! ```text
-//!  Work::new ──> Work: rows and follow-ups, in order ──> finish ──> Unit ──> the root merges it
-//!                                                                     └─ too large for any commit: dropped
+//!  UnitOfWork::new ──> rows and follow-ups, in order ──> finish ──> FilledUnit ──> the root merges it
+//!                                                                        └─ a turn too large for any commit: dropped
 //! ```
 //!
-//! No component changes before the merge, so dropping a unit leaves nothing behind: no row, no letter, no timer, no
-//! reply. Merging replays the steps in their order; a row that is created and deleted in one unit never reaches the
-//! store. A unit does not know what its rows mean, and does not decide which batch it joins.
+//! What follows a commit, such as messages, timers and replies, is in the unit too, so a dropped turn leaves nothing
+//! behind; [`TurnUndo`](crate::shard::turn::TurnUndo) restores its run. Merging replays the steps in their order: a row
+//! that is created and deleted in one unit never reaches the store. A unit does not know what its rows mean, and does
+//! not decide which batch it joins.
 
 use abide_dispatch::CallAttempt;
 use abide_ids::{KeyDigest, RunId, Sequence};
@@ -28,19 +29,19 @@ use crate::shard::work_item::WorkItem;
 
 /// A unit of work that is being filled, with the context of its shard.
 #[derive(Debug)]
-pub(super) struct Work<'c> {
+pub(super) struct UnitOfWork<'c> {
     pub(super) ctx: &'c mut Context,
-    unit: Unit,
+    unit: FilledUnit,
 }
 
 /// A filled unit of work.
 #[derive(Debug, Default)]
-pub(super) struct Unit {
+pub(super) struct FilledUnit {
     steps: Vec<Step>,
     rows: usize,
     bytes: usize,
     /// The unit has the newest rows of the instance it was filled for.
-    pub(super) has_instance_rows: bool,
+    pub(super) has_newest_rows: bool,
 }
 
 /// A place in a unit, to which it can be cut back.
@@ -63,14 +64,14 @@ pub(super) enum Step {
     Urgent,
     OnCommit(OnCommit),
     /// A message to another shard, whose outbox row is in this unit.
-    Letter {
+    SendMessage {
         target: ShardId,
         number: Sequence,
         bytes: Vec<u8>,
     },
     /// A work item for an instance of this shard, whose inbox row is in this unit. It is queued with the other messages
     /// that turns have sent.
-    Post(InstanceId, WorkItem),
+    QueueMessage(InstanceId, WorkItem),
     /// A work item for an instance, processed right after the merge.
     Enqueue(InstanceId, WorkItem),
     /// A change of the public index.
@@ -100,17 +101,17 @@ pub(super) enum Step {
     ExpiryHandled(Key),
 }
 
-impl<'c> Work<'c> {
+impl<'c> UnitOfWork<'c> {
     pub(super) fn new(ctx: &'c mut Context) -> Self {
-        Self { ctx, unit: Unit::default() }
+        Self { ctx, unit: FilledUnit::default() }
     }
 
     /// Continues a unit that was cut back.
-    pub(super) fn resume(ctx: &'c mut Context, unit: Unit) -> Self {
+    pub(super) fn resume(ctx: &'c mut Context, unit: FilledUnit) -> Self {
         Self { ctx, unit }
     }
 
-    pub(super) fn finish(self) -> Unit {
+    pub(super) fn finish(self) -> FilledUnit {
         self.unit
     }
 
@@ -155,7 +156,7 @@ impl<'c> Work<'c> {
     }
 
     pub(super) fn add(&mut self, step: Step) {
-        self.unit.steps.push(step);
+        self.unit.add(step);
     }
 
     /// Counts a row that a step writes when it is merged.
@@ -165,8 +166,8 @@ impl<'c> Work<'c> {
     }
 
     /// The unit has the newest rows of the instance it is filled for.
-    pub(super) fn has_instance_rows(&mut self) {
-        self.unit.has_instance_rows = true;
+    pub(super) fn note_newest_rows(&mut self) {
+        self.unit.has_newest_rows = true;
     }
 
     pub(super) fn row_count(&self) -> usize {
@@ -183,7 +184,7 @@ impl<'c> Work<'c> {
     }
 }
 
-impl Unit {
+impl FilledUnit {
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -197,10 +198,15 @@ impl Unit {
         fits(self.rows, self.bytes, limits)
     }
 
-    /// Drops everything after the mark.
-    pub(super) fn cut_back(&mut self, mark: Mark) {
-        self.steps.truncate(mark.steps);
-        (self.rows, self.bytes, self.has_instance_rows) = (mark.rows, mark.bytes, false);
+    /// Drops everything after the mark, and returns the dropped steps.
+    pub(super) fn cut_back(&mut self, mark: Mark) -> Vec<Step> {
+        let dropped = self.steps.split_off(mark.steps);
+        (self.rows, self.bytes, self.has_newest_rows) = (mark.rows, mark.bytes, false);
+        dropped
+    }
+
+    pub(super) fn add(&mut self, step: Step) {
+        self.steps.push(step);
     }
 
     pub(super) fn into_steps(self) -> Vec<Step> {

@@ -2,8 +2,11 @@
 
 use abide_dispatch::AttemptResult;
 use abide_ids::RunNumber;
-use abide_runtime::{RequestError, ShardReply, ShardRequest};
+#[cfg(feature = "faults")]
+use abide_runtime::fault_injection::Fault;
+use abide_runtime::{RequestError, ShardConfig, ShardReply, ShardRequest};
 use abide_store::rows::{CommitOutcome, StoreLimits};
+use abide_store::tables::TableId;
 use abide_workflow::Message;
 use serde_json::{Value, json};
 
@@ -111,6 +114,44 @@ fn a_first_turn_that_no_commit_can_hold_leaves_a_parked_run() {
     harness.check();
 }
 
+/// A run whose first turn no commit can hold: a child and many large calls, under limits that allow all of it at once.
+/// Returns how many instances have a row after that turn and what follows from it.
+fn instances_after_a_dropped_turn(change: impl FnOnce(&mut ShardConfig)) -> usize {
+    let mut harness = ShardHarness::with(|config| {
+        config.run_limits.turn.bytes_max = 64 * MIB as u64;
+        change(config);
+    });
+    let each = json!({"startAt": "Do", "states": {
+        "Do": {"type": "task", "activity": "work", "input": {"x": "$.input.x", "i": "$.item"}, "next": "Done"},
+        "Done": {"type": "succeed"}}});
+    let child = json!({"startAt": "Child", "states": {
+        "Child": {"type": "workflow", "workflow": "one", "input": {"id": 1}, "next": "Done"},
+        "Done": {"type": "succeed"}}});
+    let map = json!({"startAt": "Each", "states": {
+        "Each": {"type": "map", "items": "$.input.items", "iterator": each, "next": "Done"},
+        "Done": {"type": "succeed"}}});
+    harness.publish("one", &json!({"Start": task_state("End"), "End": {"type": "succeed"}}));
+    let parallel = json!({"type": "parallel", "branches": [child, map], "next": "End"});
+    harness.publish("wide", &json!({"Start": parallel, "End": {"type": "succeed"}}));
+    let items: Vec<u32> = (0..40).collect();
+    harness.start_with("wide", "a", json!({"items": items, "x": "x".repeat(900_000)}));
+    harness.advance_clock(10_000);
+    assert!(harness.park_reason("a").unwrap().contains("more than one commit"));
+    harness.keys(TableId::Instance).len()
+}
+
+#[test]
+fn a_dropped_turn_starts_no_child() {
+    assert_eq!(instances_after_a_dropped_turn(|_| {}), 1);
+}
+
+#[cfg(feature = "faults")]
+#[test]
+fn a_child_started_by_a_dropped_turn_is_noticed() {
+    let leaks = |config: &mut ShardConfig| config.fault = Some(Fault::DroppedTurnLeaks);
+    assert_eq!(instances_after_a_dropped_turn(leaks), 2);
+}
+
 /// The largest payload that the limits allow.
 fn largest(harness: &ShardHarness) -> usize {
     usize::try_from(harness.config.run_limits.payload_bytes_max).unwrap() - 64
@@ -210,6 +251,6 @@ fn the_rows_of_a_long_purged_run_are_deleted_with_small_commits() {
     assert_eq!(harness.status("a"), "Completed");
     harness.advance_clock(8_000_000);
     assert_eq!(harness.stopped, None);
-    assert!(harness.keys(abide_store::tables::TableId::HistoryPage).is_empty());
+    assert!(harness.keys(TableId::HistoryPage).is_empty());
     harness.check();
 }

@@ -17,7 +17,7 @@ use crate::shard::calls::dead_letters;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::context::Context;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// The work item for a finished attempt: the activity responded, or the attempt failed.
@@ -63,7 +63,7 @@ const WITHDRAWN: &str = "the server went down before it was sent";
 /// Records that an attempt was withdrawn before it was sent. That is no failure, so the run does not learn of it. The
 /// next owner makes the attempt under the same number.
 pub(in crate::shard) fn withdraw_attempt(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     attempt: u32,
@@ -79,13 +79,13 @@ pub(in crate::shard) fn withdraw_attempt(
     call.not_before = Some(NotBefore::Anytime);
     calls::write_call(work, run, command);
     work.mark_urgent();
-    work.has_instance_rows();
+    work.note_newest_rows();
 }
 
 /// Records the result in the row of its call. An attempt that ran into the deadline of the step ends the step, not
 /// only the attempt.
 pub(in crate::shard) fn record_result(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     envelope: &mut QueuedMessage,
 ) {
@@ -120,7 +120,7 @@ pub(in crate::shard) fn record_result(
 /// After the turn that consumed a result: settles the call, unless the run asked for another attempt or holds the
 /// failure for later.
 pub(in crate::shard) fn settle_call(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     completed: bool,

@@ -7,10 +7,10 @@ use abide_workflow::CommandId;
 
 use crate::event::AttemptId;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// The run no longer waits for the call.
-pub(in crate::shard) fn cancel_call(work: &mut Work<'_>, run: &mut ResidentRun, command: CommandId) {
+pub(in crate::shard) fn cancel_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(call) = run.calls.remove(&command) else { return };
     work.delete(calls::key(run.row.run_id, &call.idempotency_key));
     // Also an attempt that was sent before the run was evicted and loaded again.

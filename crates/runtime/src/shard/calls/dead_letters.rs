@@ -14,11 +14,11 @@ use crate::run::transport_and_target;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::public_index::changes::index_dead_letter;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// A call failed permanently.
 pub(in crate::shard) fn dead_letter_call(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &ResidentRun,
     call: &OpenCall,
     ended: &FailedFinal,

@@ -16,7 +16,7 @@ use crate::shard::backoff::later;
 use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
 use crate::shard::calls::open_call;
 use crate::shard::component::{Component, ComponentReads};
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 /// The progress of reconciliation.
@@ -38,7 +38,7 @@ impl Component for Reconciliation {
         self.next_scan_at.filter(|_| !self.scanning)
     }
 
-    fn drive(&mut self, work: &mut Work<'_>) {
+    fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         let ctx = &mut *work.ctx;
         let every = ctx.config.reconcile_interval;
         let next = *self.next_scan_at.get_or_insert(later(ctx.now.mono, every));
@@ -56,7 +56,7 @@ impl Component for Reconciliation {
 
     fn on_scanned(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut UnitOfWork<'_>,
         reads: &ComponentReads<'_>,
         _purpose: ScanPurpose,
         result: Result<ScanPage, StoreError>,
@@ -79,7 +79,7 @@ impl Component for Reconciliation {
 }
 
 /// Queues an attempt for a call that is not in progress. Recovery has already reported rows that cannot be read.
-fn reconcile_call(work: &mut Work<'_>, attempts: &AttemptsInFlight, row: &Row) {
+fn reconcile_call(work: &mut UnitOfWork<'_>, attempts: &AttemptsInFlight, row: &Row) {
     let (Ok((run, _)), Ok(row)) = (calls::read_key(&row.key), decode::<CallRow<'_>>(&row.value)) else {
         return;
     };
@@ -96,6 +96,6 @@ fn reconcile_call(work: &mut Work<'_>, attempts: &AttemptsInFlight, row: &Row) {
     let id = AttemptId { instance_id, run_id: run, command, attempt: row.attempt };
     // A run in memory may be ahead of this row; it checks its own state before it sends an attempt.
     if forgotten && !attempts.contains(&id) {
-        work.add(Step::Enqueue(id.instance_id, WorkItem::AttemptCall { run_id: run, command }));
+        work.add(Step::Enqueue(id.instance_id, WorkItem::TakeUpCall { run_id: run, command }));
     }
 }

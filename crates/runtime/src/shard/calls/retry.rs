@@ -1,5 +1,5 @@
-//! Repeats calls: the further attempts that a run asks for after a failure, and the attempts that a previous owner left
-//! behind.
+//! Repeats calls: the further attempts that a run asks for after a failure, and calls that are taken up: an attempt is
+//! due, was orphaned by the previous owner, or is missing.
 //!
 //! It decides *when* the next attempt is made, never *whether* there is one: the turn of the run decides that.
 //! [`calls`](crate::shard::calls) records and sends the attempt.
@@ -14,14 +14,14 @@ use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// The failure reason of a call whose last attempt was orphaned.
 const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 /// The run asks for another attempt, not before this time.
 pub(in crate::shard) fn retry_call(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: CommandId,
     not_before: Timestamp,
@@ -42,8 +42,8 @@ pub(in crate::shard) fn retry_call(
 }
 
 /// An attempt is due, or was in flight when the last owner stopped, or reconciliation found the call without one.
-pub(in crate::shard) fn attempt_call(
-    work: &mut Work<'_>,
+pub(in crate::shard) fn take_up_call(
+    work: &mut UnitOfWork<'_>,
     attempts: &AttemptsInFlight,
     run: &mut ResidentRun,
     command: CommandId,
@@ -74,5 +74,5 @@ pub(in crate::shard) fn attempt_call(
         }
     }
     calls::send_attempt(work, run, command);
-    work.has_instance_rows();
+    work.note_newest_rows();
 }

@@ -1,4 +1,4 @@
-//! Sends the commits of a shard one at a time, resolves their outcomes, and runs the actions that wait for them.
+//! Sends the commits of a shard one at a time, resolves their outcomes, and returns the actions that waited for them.
 //!
 //! Every commit carries the head row of the shard, fenced by the version this owner last saw. So a shard that has lost
 //! its ownership cannot write. A commit of unknown outcome is resolved by reading the head: the head names the last
@@ -13,12 +13,11 @@ use abide_store::rows::{Batch, CommitOutcome, Row, RowVersion, StoreError};
 use abide_store::tables::heads::{self, CommitId, HeadRow};
 use abide_store::tables::{decode, encode};
 
-use crate::event::{Effect, OperatorEvent, StopReason};
+use crate::event::{Effect, StopReason};
 use crate::lease::Monotonic;
 use crate::shard::backoff::{backoff, later};
-use crate::shard::commit::commit_queue::{CommitQueue, CommitWait, InFlightCommit, OnCommit};
+use crate::shard::commit::commit_queue::{CommitWait, InFlightCommit, OnCommit};
 use crate::shard::context::Context;
-use crate::shard::ownership::{HEAD_RETRY_DELAY, OwnershipPhase};
 
 /// The progress of the commits.
 #[derive(Debug, Default)]
@@ -176,33 +175,16 @@ impl CommitPipeline {
             commit.wait = CommitWait::Retry(later(now, backoff(commit.tries)));
             return CommitResult::Pending;
         }
-        match &ctx.phase {
-            OwnershipPhase::Acquiring(watch, _) => {
-                let watch = watch.clone();
-                ctx.commits = CommitQueue::new(ctx.config.store_limits);
-                ctx.phase = OwnershipPhase::Watching(watch, Some(later(now, HEAD_RETRY_DELAY)));
-                CommitResult::Pending
-            }
-            _ => CommitResult::Stop(StopReason::Lost),
+        match ctx.on_head_lost() {
+            Ok(()) => CommitResult::Pending,
+            Err(reason) => CommitResult::Stop(reason),
         }
     }
 }
 
 /// The commit in flight is durable.
-fn on_committed(ctx: &mut Context, head: Option<RowVersion>) -> CommitResult {
+fn on_committed(ctx: &mut Context, head_version: Option<RowVersion>) -> CommitResult {
     let Some(commit) = ctx.commits.complete_in_flight() else { return CommitResult::Pending };
-    if let Some(owned) = ctx.phase.owned_head_mut() {
-        owned.head_version = head;
-        owned.lease.confirm(commit.sent_at);
-    }
-    let acquired = if let OwnershipPhase::Acquiring(_, owned) = &ctx.phase {
-        let owned = owned.clone();
-        let fencing_token = owned.fencing_token;
-        ctx.phase = OwnershipPhase::Recovering(owned);
-        ctx.notify(OperatorEvent::Owned { fencing_token });
-        true
-    } else {
-        false
-    };
+    let acquired = ctx.on_head_committed(head_version, commit.sent_at);
     CommitResult::Durable { on_commit: commit.on_commit, acquired }
 }

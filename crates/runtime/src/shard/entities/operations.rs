@@ -23,7 +23,7 @@ use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::context::Context;
 use crate::shard::entities::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
 use crate::shard::messages::outbox;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// Stored replies that share one expiry row.
 const REPLIES_PER_EXPIRY_MAX: usize = 64;
@@ -49,7 +49,7 @@ struct OperationChange {
 /// Runs the next operation of an entity whose row is loaded, and replies once all it wrote or saw is durable. A
 /// repeated operation gets its stored reply.
 pub(in crate::shard) fn run_operation(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     reply_expiry: &mut Option<ReplyExpiry>,
     slot: &mut EntitySlot,
     item: &QueuedOperation,
@@ -101,7 +101,7 @@ pub(in crate::shard) fn run_operation(
         slot.state = change.state;
     }
     slot.row_state = EntityRowState::Row(Some(row));
-    work.has_instance_rows();
+    work.note_newest_rows();
     work.reply_on_commit(item.request_id, ShardReply::Operated(Box::new(operated)));
     if let Some(event) = &request.session_event {
         outbox::put_in_inbox(work, event.instance_id.clone(), RunMessage::SessionEvent(event.clone()));
@@ -200,7 +200,7 @@ fn compute_change(
 
 /// Writes the rows of the entity and of its event.
 fn write_operation(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     row: &mut EntityRow,
     request: &OperationRequest,
     event: Option<Vec<u8>>,
@@ -230,7 +230,7 @@ fn write_operation(
 
 /// Adds a reply to an expiry row that many replies of one batch share.
 fn write_reply_expiry(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     reply_expiry: &mut Option<ReplyExpiry>,
     scope: &str,
     digest: KeyDigest,

@@ -13,22 +13,22 @@ use crate::shard::public_index::row::{error_text, status_text};
 use crate::shard::public_index::{PublicIndex, changes};
 use crate::shard::retention::expiry_rows;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 /// Puts the state of the run into the public index.
-pub(in crate::shard) fn index_run(work: &mut Work<'_>, run: &ResidentRun) {
+pub(in crate::shard) fn index_run(work: &mut UnitOfWork<'_>, run: &ResidentRun) {
     let id = &run.instance.origin().instance_id;
     changes::change_state(work, id, &run.row, status_text(run.row.status), run_error(run));
 }
 
 /// As [`index_run`], for a run of which only the row is known.
-pub(in crate::shard) fn index_row(work: &mut Work<'_>, id: &InstanceId, row: &InstanceRow) {
+pub(in crate::shard) fn index_row(work: &mut UnitOfWork<'_>, id: &InstanceId, row: &InstanceRow) {
     changes::change_state(work, id, row, status_text(row.status), None);
 }
 
 /// Puts the last state of a run that is replaced into the public index.
-pub(in crate::shard) fn index_final_state(work: &mut Work<'_>, run: &ResidentRun) {
+pub(in crate::shard) fn index_final_state(work: &mut UnitOfWork<'_>, run: &ResidentRun) {
     let status = match run.instance.status() {
         Status::ContinuedAsNew => "ContinuedAsNew",
         _ => status_text(run.row.status),
@@ -39,7 +39,7 @@ pub(in crate::shard) fn index_final_state(work: &mut Work<'_>, run: &ResidentRun
 
 /// As [`index_final_state`], for the run in the slot, if its public row is not written yet.
 pub(in crate::shard) fn index_replaced_run(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &InstanceSlot,
@@ -59,7 +59,7 @@ pub(in crate::shard) fn index_replaced_run(
 
 /// Queues the state of a run whose marker was recovered. `run_loaded` if the run was looked up, not only its row.
 pub(in crate::shard) fn refresh_index(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -90,7 +90,7 @@ pub(in crate::shard) fn refresh_index(
 
 /// Deletes the marker of a run that is not the current one. A run that is replaced gets another marker, so there should
 /// be none.
-fn delete_marker(work: &mut Work<'_>, id: &InstanceId, run_id: RunId) {
+fn delete_marker(work: &mut UnitOfWork<'_>, id: &InstanceId, run_id: RunId) {
     work.add(Step::ForgetMarker(run_id));
     work.delete(MarkerId::of_run(run_id).row_key());
     let ended = EndedRun::unnumbered(id.as_str().to_owned(), run_id);

@@ -61,7 +61,7 @@ pub(in crate::shard) enum SlotState {
     Run(Box<ResidentRun>),
     /// The boxed state holds, and something else is being looked up: a plan, or a stored reply.
     SideLookup(Box<SlotState>),
-    /// The instance exists, but its run is parked or cannot be read.
+    /// The instance exists, but its run is parked, was terminated without being read, or cannot be read.
     Unreadable {
         row: Option<Box<InstanceRow>>,
         last_page: PageNumber,
@@ -180,7 +180,7 @@ impl InstanceSlot {
     }
 }
 
-/// The refusal for a request to an instance in this state.
+/// The refusal of a request that needs a run, when the state is known and has none.
 pub(in crate::shard) fn unavailable_refusal(id: &InstanceId, state: &SlotState) -> RequestError {
     match state {
         SlotState::Unreadable { row: Some(_), reason, .. } => {

@@ -9,6 +9,7 @@ use abide_workflow::InstanceId;
 use crate::event::{InstanceLookup, LookupDepth, StoredReplyLookup};
 use crate::request::RequestError;
 use crate::run::StoredRun;
+use crate::run::run_status::is_terminal;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::commit::commit_queue::BatchNumber;
@@ -16,8 +17,7 @@ use crate::shard::context::Context;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::park;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 
 impl ResidentRun {
@@ -46,7 +46,7 @@ impl ResidentRun {
 
 /// Applies the result of a lookup to the slot that waits for it.
 pub(in crate::shard) fn apply_lookup(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     found: InstanceLookup,
@@ -62,7 +62,7 @@ pub(in crate::shard) fn apply_lookup(
 }
 
 fn apply_instance_lookup(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     depth: LookupDepth,
@@ -78,7 +78,7 @@ fn apply_instance_lookup(
             SlotState::Row(row)
         }
         InstanceLookup::Run(None) => SlotState::Row(None),
-        InstanceLookup::Run(Some(stored)) => load_run(*stored, slot),
+        InstanceLookup::Run(Some(stored)) => slot_state_of(*stored, slot),
         InstanceLookup::Unreadable(unreadable, stored_reply) => {
             apply_stored_reply(work.ctx, id, slot, &depth, stored_reply);
             SlotState::Unreadable {
@@ -95,12 +95,12 @@ fn apply_instance_lookup(
         && !is_terminal(row.status)
     {
         park::write_parked(work, id, row, reason);
-        work.has_instance_rows();
+        work.note_newest_rows();
     }
 }
 
 /// The state for a stored run. A parked run stays parked until it is resumed.
-fn load_run(stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
+fn slot_state_of(stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
     let ended = is_terminal(stored.row.status) && !stored.instance.status().is_terminal();
     if ended || stored.row.status == RunStatus::Parked && !slot.resuming {
         let reason = stored.row.park_reason.clone().unwrap_or_default();

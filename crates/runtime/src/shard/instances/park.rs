@@ -20,12 +20,12 @@ use crate::shard::messages::outbox;
 use crate::shard::requests::idempotency;
 use crate::shard::run::run_rows;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// Parks a run. Clients that wait for it are refused; its other messages wait until it is resumed.
 pub(in crate::shard) fn park(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     mut run: ResidentRun,
@@ -64,13 +64,13 @@ pub(in crate::shard) fn park(
     work.add(Step::RefuseEndWaiters(id.clone(), refused));
     let mut row = run.row;
     write_parked(work, id, &mut row, &reason);
-    work.has_instance_rows();
+    work.note_newest_rows();
     slot.state = SlotState::Unreadable { row: Some(Box::new(row)), last_page, last_event: None, reason };
 }
 
 /// The first turn of the run failed. The run is written as it was before, and its client gets the reply to the
 /// start.
-fn write_before_first_turn(work: &mut Work<'_>, run: &mut ResidentRun) {
+fn write_before_first_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     let origin = run.instance.origin().clone();
     run.instance = Instance::pending(origin, run.row.created_at);
     // Encoding cannot fail for values that were decoded from JSON.
@@ -81,7 +81,7 @@ fn write_before_first_turn(work: &mut Work<'_>, run: &mut ResidentRun) {
 
 /// Writes the instance row of a parked run, with the reason.
 pub(in crate::shard) fn write_parked(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     row: &mut InstanceRow,
     reason: &str,
@@ -97,7 +97,12 @@ pub(in crate::shard) fn write_parked(
 }
 
 /// Terminates a run that should be terminated but cannot run a turn, in the same way as one that cannot be read.
-fn terminate_unrunnable(work: &mut Work<'_>, id: &InstanceId, slot: &mut InstanceSlot, run: ResidentRun) {
+fn terminate_unrunnable(
+    work: &mut UnitOfWork<'_>,
+    id: &InstanceId,
+    slot: &mut InstanceSlot,
+    run: ResidentRun,
+) {
     let mut terminate = None;
     let run_id = run.row.run_id;
     for (message, source) in run.messages.into_iter().zip(run.sources) {
@@ -133,7 +138,7 @@ fn terminate_unrunnable(work: &mut Work<'_>, id: &InstanceId, slot: &mut Instanc
 /// Terminates a run that cannot be read: adds the event to its history, notifies its parent, cancels its calls, and
 /// frees its id. Its own children are unknown, so they go on.
 pub(in crate::shard) fn terminate_unreadable(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     mut row: InstanceRow,
@@ -176,7 +181,7 @@ pub(in crate::shard) fn terminate_unreadable(
     let notice = OperatorEvent::RunEnded { status: Status::Terminated, duration_ms: 0 };
     work.notify_on_commit(notice);
     work.on_commit(OnCommit::Evict(id.clone()));
-    work.has_instance_rows();
+    work.note_newest_rows();
     slot.state = SlotState::Row(Some(row));
     slot.requeue_parked_items();
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::entity::{INGRESS_ENGINE, SessionEvent};
 use crate::event::{Effect, LookupDepth, OperatorEvent, PlanError};
+use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::instances::index_runs;
@@ -23,13 +24,12 @@ use crate::shard::instances::start::{self, replaced_run_action};
 use crate::shard::public_index::PublicIndex;
 use crate::shard::public_index::changes::index_dead_letter;
 use crate::shard::run::run_state::FirstTurnAction;
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// Delivers the event. The state of its session is loaded, and a run in memory has no messages left.
 pub(in crate::shard) fn deliver_session_event(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     sequence: Sequence,
@@ -60,7 +60,7 @@ pub(in crate::shard) fn deliver_session_event(
 }
 
 fn find_session_plan(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     sequence: Sequence,
@@ -79,7 +79,7 @@ fn find_session_plan(
 }
 
 pub(in crate::shard) fn on_session_plan_found(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -101,7 +101,7 @@ pub(in crate::shard) fn on_session_plan_found(
 }
 
 fn start_session_run(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -139,7 +139,7 @@ fn start_session_run(
 /// No run accepts the event: the commit that deletes its inbox row adds it to the dead-letter queue. It stays in
 /// the entity.
 pub(in crate::shard) fn dead_letter_event(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     sequence: Sequence,
     session_event: &SessionEvent,
     reason: &str,

@@ -2,6 +2,8 @@
 //!
 //! A new run exists only in memory until its first turn, whose batch writes everything: the instance row, the stored
 //! reply, and the record of the run it replaces. What the first turn does is the interpreter's business.
+//! A run that an event starts begins in [`session_events`](crate::shard::instances::session_events); the next run of a
+//! loop in [`continue_as_new`](crate::shard::turn::continue_as_new).
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use semver::VersionReq;
 use crate::event::{Effect, LookupDepth, OperatorEvent, PlanError};
 use crate::fault_check::fault_injected;
 use crate::request::{RequestError, RequestId, ShardReply, StartRequest, StartedRun};
+use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
@@ -25,12 +28,11 @@ use crate::shard::messages::outbox;
 use crate::shard::public_index::PublicIndex;
 use crate::shard::requests::idempotency;
 use crate::shard::run::run_state::{FirstTurnAction, ResidentRun};
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::PendingChild;
 
 pub(in crate::shard) fn handle_start(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     slot: &mut InstanceSlot,
     request_id: RequestId,
@@ -85,7 +87,7 @@ pub(in crate::shard) fn handle_start(
 }
 
 /// Applies the actions of the first turn of a run, in its batch.
-pub(in crate::shard) fn apply_first_turn_actions(work: &mut Work<'_>, run: &mut ResidentRun) {
+pub(in crate::shard) fn apply_first_turn_actions(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     for action in std::mem::take(&mut run.first_turn_actions) {
         match action {
             FirstTurnAction::OnCommit(action) => work.on_commit(action),
@@ -100,7 +102,7 @@ pub(in crate::shard) fn apply_first_turn_actions(work: &mut Work<'_>, run: &mut 
 
 /// Records a replaced run, so that it can be found by its run number until its retention ends.
 pub(in crate::shard) fn record_earlier_run(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     run_number: RunNumber,
     run: RunId,
@@ -111,7 +113,7 @@ pub(in crate::shard) fn record_earlier_run(
 
 /// A new run in memory. Nothing of it is written before its first turn. It may replace another run.
 pub(in crate::shard) fn new_run(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     plan: Arc<Plan>,
     origin: RunOrigin,
     replaced: Option<FirstTurnAction>,
@@ -146,7 +148,7 @@ pub(in crate::shard) fn new_run(
 
 /// Looks up the plan of a child. The child waits ahead of all other items of its instance.
 pub(in crate::shard) fn find_child_plan(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     child: PendingChild,
@@ -167,7 +169,7 @@ pub(in crate::shard) fn find_child_plan(
 }
 
 fn begin_child(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -207,7 +209,7 @@ fn begin_child(
 }
 
 /// The child cannot be started: its parent gets the failure, in the commit that deletes the request.
-fn refuse_child(work: &mut Work<'_>, slot: &mut InstanceSlot, failure: Failure) {
+fn refuse_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Failure) {
     let Some(PendingChild { inbox_sequence: sequence, start, .. }) = slot.pending_child.take() else {
         return;
     };
@@ -219,7 +221,7 @@ fn refuse_child(work: &mut Work<'_>, slot: &mut InstanceSlot, failure: Failure) 
 
 /// The plan of a pending child was looked up, or could not be.
 pub(in crate::shard) fn on_child_plan_found(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
     id: &InstanceId,
     slot: &mut InstanceSlot,

@@ -24,7 +24,7 @@ use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::component::Component;
 use crate::shard::context::Context;
 use crate::shard::messages::outbox;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// The progress of reading the inbox partition.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ enum InboundStage {
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Component for InboundReader {
-    fn drive(&mut self, work: &mut Work<'_>) {
+    fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         let ctx = &mut *work.ctx;
         if self.retry_at.is_some_and(|at| at > ctx.now.mono) {
             return;
@@ -113,7 +113,7 @@ impl InboundReader {
     }
 
     /// True if there is a page of messages to accept.
-    pub(in crate::shard) fn on_scanned(
+    pub(in crate::shard) fn begin_page(
         &mut self,
         ctx: &Context,
         result: Result<ScanPage, StoreError>,
@@ -132,7 +132,10 @@ impl InboundReader {
     }
 
     /// Accepts the next message of the page, in a unit of its own. Returns the reason if it cannot be read.
-    pub(in crate::shard) fn accept_next(&mut self, work: &mut Work<'_>) -> Option<Result<(), (Key, String)>> {
+    pub(in crate::shard) fn accept_next(
+        &mut self,
+        work: &mut UnitOfWork<'_>,
+    ) -> Option<Result<(), (Key, String)>> {
         let row = self.accepting.pop_front()?;
         match self.accept(work, &row.key, &row.value) {
             Ok(()) => {
@@ -157,7 +160,7 @@ impl InboundReader {
             if rows.is_empty() { InboundStage::Idle } else { InboundStage::Committing(written, rows) };
     }
 
-    fn accept(&mut self, work: &mut Work<'_>, key: &Key, value: &[u8]) -> Result<(), String> {
+    fn accept(&mut self, work: &mut UnitOfWork<'_>, key: &Key, value: &[u8]) -> Result<(), String> {
         let (source, number) = inbound::read_key(key).map_err(|error| error.to_string())?;
         let row: InboundRow = decode(value).map_err(|error| error.to_string())?;
         let addressed: AddressedMessage =

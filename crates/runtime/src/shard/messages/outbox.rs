@@ -21,7 +21,7 @@ use crate::run_message::{self, AddressedMessage, RunMessage};
 use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::context::Context;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 /// Messages to other shards, by target.
@@ -124,7 +124,7 @@ impl Outbox {
 
     pub(in crate::shard) fn on_sent(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut UnitOfWork<'_>,
         target: ShardId,
         outcome: &CommitOutcome,
     ) {
@@ -161,7 +161,7 @@ impl Outbox {
 }
 
 /// Sends a message to an instance of any shard. It becomes durable with the open batch.
-pub(in crate::shard) fn send_run_message(work: &mut Work<'_>, id: InstanceId, message: RunMessage) {
+pub(in crate::shard) fn send_run_message(work: &mut UnitOfWork<'_>, id: InstanceId, message: RunMessage) {
     let target = work.ctx.config.shard_count.shard_of_instance(&id);
     if target == work.ctx.id {
         return put_in_inbox(work, id, message);
@@ -171,12 +171,12 @@ pub(in crate::shard) fn send_run_message(work: &mut Work<'_>, id: InstanceId, me
     let outgoing = OutboxRow { created_at: work.ctx.now.wall, message: bytes.clone() };
     work.create(outbox::key(&target.to_string(), number), encode(&outgoing));
     work.mark_urgent();
-    work.add(Step::Letter { target, number, bytes });
+    work.add(Step::SendMessage { target, number, bytes });
 }
 
 /// Puts a message for an instance of this shard into the inbox. The turn that consumes it deletes the row; if that
 /// happens in the same batch, the row is never written.
-pub(in crate::shard) fn put_in_inbox(work: &mut Work<'_>, id: InstanceId, message: RunMessage) {
+pub(in crate::shard) fn put_in_inbox(work: &mut UnitOfWork<'_>, id: InstanceId, message: RunMessage) {
     let sequence = work.ctx.next_sequence();
     let row = InboxRow {
         instance_id: id.as_str().to_owned(),
@@ -185,5 +185,5 @@ pub(in crate::shard) fn put_in_inbox(work: &mut Work<'_>, id: InstanceId, messag
     };
     work.create(inbox::key(sequence), encode(&row));
     work.mark_urgent();
-    work.add(Step::Post(id, WorkItem::RunMessage { sequence, message }));
+    work.add(Step::QueueMessage(id, WorkItem::RunMessage { sequence, message }));
 }

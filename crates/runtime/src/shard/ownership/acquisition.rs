@@ -6,19 +6,20 @@
 //! flight; the driver does (the shard task of the node, or the simulator), and the shard records each result.
 
 use abide_ids::Sequence;
-use abide_store::rows::{Row, StoreError};
+use abide_store::rows::{Row, RowVersion, StoreError};
 use abide_store::tables::decode;
 use abide_store::tables::heads::HeadRow;
 
-use crate::event::{Effect, StopReason};
-use crate::lease::{LeaseStatus, OwnerWatch, Ownership, TakeoverDecision};
+use crate::event::{Effect, OperatorEvent, StopReason};
+use crate::lease::{Lease, LeaseStatus, Monotonic, OwnerWatch, TakeoverDecision};
 use crate::shard::backoff::later;
+use crate::shard::commit::commit_queue::CommitQueue;
 use crate::shard::context::Context;
 use crate::shard::ownership::{HEAD_RETRY_DELAY, OwnedHead, OwnershipPhase};
 
 impl Context {
     /// Reads the head when it is time to.
-    pub(in crate::shard) fn drive_ownership(&mut self) {
+    pub(in crate::shard) fn read_head_if_due(&mut self) {
         let OwnershipPhase::Watching(watch, at) = &self.phase else { return };
         if at.is_none_or(|at| at <= self.now.mono) {
             self.phase = OwnershipPhase::ReadingHead(watch.clone());
@@ -55,12 +56,40 @@ impl Context {
                     fencing_token,
                     heartbeat: 0,
                     head_version: row.map(|row| row.version),
-                    lease: Ownership::new(self.config.lease_times, self.now.mono),
+                    lease: Lease::new(self.config.lease_times, self.now.mono),
                 };
                 self.phase = OwnershipPhase::Acquiring(watch, owned);
                 self.commits.mark_urgent();
             }
         }
+        Ok(())
+    }
+
+    /// The commit in flight is durable, and with it this version of the head. True if it acquired the shard.
+    pub(in crate::shard) fn on_head_committed(
+        &mut self,
+        head_version: Option<RowVersion>,
+        sent_at: Monotonic,
+    ) -> bool {
+        if let Some(owned) = self.phase.owned_head_mut() {
+            owned.head_version = head_version;
+            owned.lease.confirm(sent_at);
+        }
+        let OwnershipPhase::Acquiring(_, owned) = &self.phase else { return false };
+        let owned = owned.clone();
+        let fencing_token = owned.fencing_token;
+        self.phase = OwnershipPhase::Recovering(owned);
+        self.notify(OperatorEvent::Owned { fencing_token });
+        true
+    }
+
+    /// Another node has written the head. A challenger watches on; an owner must stop.
+    pub(in crate::shard) fn on_head_lost(&mut self) -> Result<(), StopReason> {
+        let OwnershipPhase::Acquiring(watch, _) = &self.phase else { return Err(StopReason::Lost) };
+        let watch = watch.clone();
+        self.commits = CommitQueue::new(self.config.store_limits);
+        let at = later(self.now.mono, HEAD_RETRY_DELAY);
+        self.phase = OwnershipPhase::Watching(watch, Some(at));
         Ok(())
     }
 

@@ -14,14 +14,14 @@ use abide_workflow::InstanceId;
 
 use super::marker::IndexMarker;
 use super::row::public_instance;
+use crate::run::run_status::is_terminal;
 use crate::run_message;
 use crate::shard::public_index::index_change::{IndexChange, IndexWrite, MarkerId, MarkerNeeded};
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Puts a state of the current run of an instance into the public index.
 pub(in crate::shard) fn change_state(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     row: &InstanceRow,
     status: &str,
@@ -35,7 +35,7 @@ pub(in crate::shard) fn change_state(
 /// Puts the last state of a run that is replaced into the public index. The marker has the state, because the instance
 /// row will be the next run's.
 pub(in crate::shard) fn replace_state(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     row: &InstanceRow,
     status: &str,
@@ -47,7 +47,12 @@ pub(in crate::shard) fn replace_state(
 }
 
 /// Removes a run from the public index, in this revision and all older ones.
-pub(in crate::shard) fn remove_from_index(work: &mut Work<'_>, run_id: RunId, key: PublicKey, revision: u64) {
+pub(in crate::shard) fn remove_from_index(
+    work: &mut UnitOfWork<'_>,
+    run_id: RunId,
+    key: PublicKey,
+    revision: u64,
+) {
     let content = IndexMarker::Purged(key.clone());
     let item = IndexWrite::of_run(PublicWrite::Delete { key, revision }, revision, None);
     add(work, MarkerId::of_run(run_id), &content, MarkerNeeded::UnlessRemoved, item);
@@ -55,7 +60,7 @@ pub(in crate::shard) fn remove_from_index(work: &mut Work<'_>, run_id: RunId, ke
 
 /// Puts a dead letter into its public table. Its marker has a sequence number that is no run id.
 pub(in crate::shard) fn index_dead_letter(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     number: Sequence,
     dead_letter: &DeadLetterRow,
 ) {
@@ -68,7 +73,7 @@ pub(in crate::shard) fn index_dead_letter(
 }
 
 fn add(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     marker: MarkerId,
     content: &IndexMarker,
     marker_needed: MarkerNeeded,
@@ -82,7 +87,7 @@ fn add(
 
 /// As [`change_state`], for a run whose marker was recovered.
 pub(in crate::shard) fn refresh_state(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     row: &InstanceRow,
     status: &str,
@@ -93,14 +98,14 @@ pub(in crate::shard) fn refresh_state(
 }
 
 /// Queues a write whose marker is in the store already.
-pub(super) fn add_marked(work: &mut Work<'_>, marker: MarkerId, item: IndexWrite) {
+pub(super) fn add_marked(work: &mut UnitOfWork<'_>, marker: MarkerId, item: IndexWrite) {
     let (marker_row, marker_needed) = (Vec::new(), MarkerNeeded::Never);
     work.add(Step::Index(Box::new(IndexChange { marker, marker_row, marker_needed, item })));
 }
 
 /// A state of a run under a new revision.
 fn state_write(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     id: &InstanceId,
     row: &InstanceRow,
     status: &str,

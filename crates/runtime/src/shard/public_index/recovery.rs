@@ -13,7 +13,7 @@ use super::changes::add_marked;
 use super::marker::IndexMarker;
 use crate::run_message;
 use crate::shard::public_index::index_change::{IndexWrite, MarkerId};
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 
 impl PublicIndex {
@@ -21,7 +21,7 @@ impl PublicIndex {
     /// run, if the marker does not have it.
     pub(in crate::shard) fn recover(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut UnitOfWork<'_>,
         marker: MarkerId,
         message: &[u8],
     ) -> Result<Option<(InstanceId, WorkItem)>, String> {

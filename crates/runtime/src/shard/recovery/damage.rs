@@ -14,11 +14,11 @@ use abide_workflow::InstanceId;
 
 use crate::event::{Effect, OperatorEvent, ScanPurpose};
 use crate::lease::Monotonic;
+use crate::run::run_status::is_terminal;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::component::{Component, ComponentReads};
 use crate::shard::context::Context;
-use crate::shard::run::run_status::is_terminal;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 /// Rows that a component could not read, with the reasons.
@@ -70,7 +70,7 @@ impl DamageTracker {
 
 impl Component for DamageTracker {
     /// Checks all runs, page by page, if damage was found that may concern them.
-    fn drive(&mut self, work: &mut Work<'_>) {
+    fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         let ctx = &mut *work.ctx;
         if self.retry_at.is_some_and(|at| at > ctx.now.mono) || self.checks_pending > 0 {
             return;
@@ -99,7 +99,7 @@ impl Component for DamageTracker {
 
     fn on_scanned(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut UnitOfWork<'_>,
         _reads: &ComponentReads<'_>,
         _purpose: ScanPurpose,
         result: Result<ScanPage, StoreError>,

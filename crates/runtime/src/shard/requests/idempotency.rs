@@ -17,7 +17,7 @@ use crate::run_message;
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::context::Context;
 use crate::shard::instances::instance_slot::InstanceSlot;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Replies that may not be in the store yet, by key, each with the batch that stores it.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl UncommittedReplies {
 
 /// The reply to a request whose work is in the open batch. It is stored in the same batch if the request has a key.
 pub(in crate::shard) fn complete_request(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     done: IdempotentReply,
     idempotency: Option<RequestIdempotency>,
 ) -> ShardReply {
@@ -103,7 +103,7 @@ pub(in crate::shard) fn complete_request(
 
 /// The row that stores a reply.
 pub(in crate::shard) fn idempotency_record(
-    work: &Work<'_>,
+    work: &UnitOfWork<'_>,
     idempotency: &RequestIdempotency,
     reply: &impl Serialize,
 ) -> IdempotencyRow {
@@ -116,7 +116,7 @@ pub(in crate::shard) fn idempotency_record(
 }
 
 /// Stores a reply in the open batch, with its expiry.
-pub(in crate::shard) fn store_reply(work: &mut Work<'_>, key: KeyDigest, record: IdempotencyRow) {
+pub(in crate::shard) fn store_reply(work: &mut UnitOfWork<'_>, key: KeyDigest, record: IdempotencyRow) {
     work.put(idempotency::key(idempotency::SCOPE_IDEMPOTENCY_KEY, &key), encode(&record));
     let target =
         ExpiryTarget::IdempotencyRecord { scope: idempotency::SCOPE_IDEMPOTENCY_KEY.to_owned(), digest: key };
@@ -127,7 +127,7 @@ pub(in crate::shard) fn store_reply(work: &mut Work<'_>, key: KeyDigest, record:
 
 /// Replies that a message was accepted, once its work is durable.
 pub(in crate::shard) fn reply_accepted(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     request_id: RequestId,
     idempotency: Option<RequestIdempotency>,
 ) {

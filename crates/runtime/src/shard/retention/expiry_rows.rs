@@ -6,22 +6,22 @@ use abide_ids::{RunId, Timestamp};
 use abide_store::tables::encode;
 use abide_store::tables::expiries::{self, EndedRun, ExpiryRow, ExpiryTarget};
 
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Writes the expiry row of ended runs, which are kept until this time.
-pub(in crate::shard) fn write_run_expiry(work: &mut Work<'_>, at: Timestamp, ended: Vec<EndedRun>) {
+pub(in crate::shard) fn write_run_expiry(work: &mut UnitOfWork<'_>, at: Timestamp, ended: Vec<EndedRun>) {
     let sequence = work.ctx.next_sequence();
     let expiry = ExpiryRow { target: ExpiryTarget::EndedRuns(ended) };
     work.create(expiries::key(at, sequence), encode(&expiry));
 }
 
 /// Schedules the deletion of the rows of a run.
-pub(in crate::shard) fn schedule_run_gc(work: &mut Work<'_>, run: RunId) {
+pub(in crate::shard) fn schedule_run_gc(work: &mut UnitOfWork<'_>, run: RunId) {
     schedule_gc(work, ExpiryTarget::Run(run));
 }
 
 /// Schedules a deletion that is due at once, whatever the clock of the next owner says.
-pub(in crate::shard) fn schedule_gc(work: &mut Work<'_>, target: ExpiryTarget) {
+pub(in crate::shard) fn schedule_gc(work: &mut UnitOfWork<'_>, target: ExpiryTarget) {
     let sequence = work.ctx.next_sequence();
     let expiry = ExpiryRow { target };
     work.create(expiries::key(expiries::DUE_AT_ONCE, sequence), encode(&expiry));

@@ -23,7 +23,7 @@ use crate::shard::backoff::later;
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::component::{Component, ComponentReads};
 use crate::shard::retention;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 /// The key of an expiry row.
@@ -78,7 +78,7 @@ const SLICE_MAX: usize = 100;
 const EARLIER_RUN_ROWS: usize = 4;
 
 impl Component for GarbageCollector {
-    fn drive(&mut self, work: &mut Work<'_>) {
+    fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         self.drive_collection(work);
     }
 
@@ -88,7 +88,7 @@ impl Component for GarbageCollector {
 
     fn on_scanned(
         &mut self,
-        work: &mut Work<'_>,
+        work: &mut UnitOfWork<'_>,
         _reads: &ComponentReads<'_>,
         purpose: ScanPurpose,
         result: Result<ScanPage, StoreError>,
@@ -101,7 +101,7 @@ impl Component for GarbageCollector {
 }
 
 impl GarbageCollector {
-    fn drive_collection(&mut self, work: &mut Work<'_>) {
+    fn drive_collection(&mut self, work: &mut UnitOfWork<'_>) {
         let now = work.ctx.now.mono;
         if self.scanning || !work.ctx.commits.has_capacity() {
             return;
@@ -153,7 +153,7 @@ impl GarbageCollector {
         done
     }
 
-    fn on_expiries_scanned(&mut self, work: &mut Work<'_>, result: Result<ScanPage, StoreError>) {
+    fn on_expiries_scanned(&mut self, work: &mut UnitOfWork<'_>, result: Result<ScanPage, StoreError>) {
         self.scanning = false;
         // The next scan finds them again.
         let Ok(page) = result else { return };
@@ -168,7 +168,7 @@ impl GarbageCollector {
         }
     }
 
-    fn begin_gc_task(&mut self, work: &mut Work<'_>, key: Key, target: ExpiryTarget) {
+    fn begin_gc_task(&mut self, work: &mut UnitOfWork<'_>, key: Key, target: ExpiryTarget) {
         match target {
             ExpiryTarget::EndedRuns(ended) => self.expire_runs(work, &key, ended),
             ExpiryTarget::EndedRunsUnnumbered(ended) => {
@@ -208,7 +208,7 @@ impl GarbageCollector {
         }
     }
 
-    fn expire_runs(&mut self, work: &mut Work<'_>, expiry: &Key, ended: Vec<EndedRun>) {
+    fn expire_runs(&mut self, work: &mut UnitOfWork<'_>, expiry: &Key, ended: Vec<EndedRun>) {
         let known = |ended: EndedRun| Some((InstanceId::new(ended.instance_id.clone()).ok()?, ended));
         let ended: Vec<(InstanceId, EndedRun)> = ended.into_iter().filter_map(known).collect();
         if ended.is_empty() {
@@ -222,7 +222,7 @@ impl GarbageCollector {
         }
     }
 
-    fn on_slice(&mut self, work: &mut Work<'_>, result: Result<ScanPage, StoreError>) {
+    fn on_slice(&mut self, work: &mut UnitOfWork<'_>, result: Result<ScanPage, StoreError>) {
         let Some(GcTask { expiry, target }) = self.current.take() else { return };
         // The next scan of due expiries finds it again.
         let Ok(page) = result else { return };
@@ -262,7 +262,13 @@ impl GarbageCollector {
     }
 
     /// Continues with the next slice; or deletes the expiry row, if nothing is left.
-    fn continue_gc_task(&mut self, work: &mut Work<'_>, expiry: Key, target: GcTarget, left: Option<Scan>) {
+    fn continue_gc_task(
+        &mut self,
+        work: &mut UnitOfWork<'_>,
+        expiry: Key,
+        target: GcTarget,
+        left: Option<Scan>,
+    ) {
         match left {
             // In a later round, so that other work gets its share.
             Some(scan) => {
@@ -277,7 +283,12 @@ impl GarbageCollector {
     }
 
     /// Deletes the listed replies one after the other, then the expiry row.
-    fn delete_next_reply(&mut self, work: &mut Work<'_>, expiry: Key, mut replies: Vec<(String, KeyDigest)>) {
+    fn delete_next_reply(
+        &mut self,
+        work: &mut UnitOfWork<'_>,
+        expiry: Key,
+        mut replies: Vec<(String, KeyDigest)>,
+    ) {
         match replies.pop() {
             Some((scope, digest)) => {
                 let row = idempotency::key(&scope, &digest);
@@ -291,7 +302,7 @@ impl GarbageCollector {
     }
 
     /// Deletes the replies that have expired. One may have been stored anew since.
-    fn delete_expired_replies(&mut self, work: &mut Work<'_>, page: ScanPage) {
+    fn delete_expired_replies(&mut self, work: &mut UnitOfWork<'_>, page: ScanPage) {
         for row in page.rows {
             let old = decode::<IdempotencyRow>(&row.value)
                 .is_ok_and(|record| record.expires_at <= work.ctx.now.wall);
@@ -303,7 +314,7 @@ impl GarbageCollector {
 }
 
 /// Rows per slice: at most half a commit.
-fn slice_rows(work: &Work<'_>) -> usize {
+fn slice_rows(work: &UnitOfWork<'_>) -> usize {
     SLICE_MAX.min(work.ctx.config.store_limits.commit_rows_max / 2)
 }
 

@@ -7,21 +7,21 @@ use abide_ids::Sequence;
 use abide_store::tables::inbox;
 use abide_workflow::{InstanceId, Message};
 
+use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::calls::{attempt_results, retry};
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::{index_runs, session_events, start};
 use crate::shard::requests::Reads;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::run::run_status::is_terminal;
 use crate::shard::timers::stuck;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, PendingChild, QueuedMessage, WorkItem};
 use crate::shard::{requests, retention, timers};
 
 /// Applies one item to its instance.
 pub(in crate::shard) fn apply_item(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     reads: &Reads<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
@@ -60,7 +60,7 @@ pub(in crate::shard) fn apply_item(
 }
 
 /// Applies an item to the run in memory.
-fn apply_to_run(work: &mut Work<'_>, reads: &Reads<'_>, run: &mut ResidentRun, item: WorkItem) {
+fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &Reads<'_>, run: &mut ResidentRun, item: WorkItem) {
     match item {
         WorkItem::Message { run_id, mut envelope } => {
             if run_id != run.row.run_id {
@@ -69,8 +69,8 @@ fn apply_to_run(work: &mut Work<'_>, reads: &Reads<'_>, run: &mut ResidentRun, i
             attempt_results::record_result(work, run, &mut envelope);
             run.push_message(envelope);
         }
-        WorkItem::AttemptCall { run_id, command } if run_id == run.row.run_id => {
-            retry::attempt_call(work, reads.attempts, run, command);
+        WorkItem::TakeUpCall { run_id, command } if run_id == run.row.run_id => {
+            retry::take_up_call(work, reads.attempts, run, command);
         }
         WorkItem::WithdrawAttempt { run_id, command, attempt } if run_id == run.row.run_id => {
             attempt_results::withdraw_attempt(work, run, command, attempt);
@@ -88,7 +88,7 @@ fn apply_to_run(work: &mut Work<'_>, reads: &Reads<'_>, run: &mut ResidentRun, i
 /// from a run that is not its parent, is outdated: its row is deleted. Starts of children and session events never
 /// come here.
 fn apply_run_message(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     inbox_sequence: Sequence,
     message: RunMessage,
@@ -117,7 +117,7 @@ fn apply_run_message(
 }
 
 /// Drops an item whose run is gone or has been replaced, and deletes its row if it has one.
-fn discard(work: &mut Work<'_>, item: WorkItem) {
+fn discard(work: &mut UnitOfWork<'_>, item: WorkItem) {
     match item {
         WorkItem::Message { envelope, .. } => match envelope.source {
             MessageSource::Timer(timer) => timers::delete_timer(work, &timer),

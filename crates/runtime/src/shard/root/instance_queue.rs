@@ -25,7 +25,7 @@ use crate::shard::requests::Reads;
 use crate::shard::root::apply_item::apply_item;
 use crate::shard::root::turns::Unrunnable;
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::{Unit, Work};
+use crate::shard::unit_of_work::{FilledUnit, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
 impl Shard {
@@ -47,25 +47,25 @@ impl Shard {
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        fill: impl FnOnce(&mut Work<'_>, &Reads<'_>, &mut InstanceSlot),
+        fill: impl FnOnce(&mut UnitOfWork<'_>, &Reads<'_>, &mut InstanceSlot),
     ) {
-        self.work_on_from(Unit::default(), id, slot, fill);
+        self.work_on_from(FilledUnit::default(), id, slot, fill);
     }
 
     /// As [`Self::work_on`], from a unit that has been begun.
     fn work_on_from(
         &mut self,
-        unit: Unit,
+        unit: FilledUnit,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        fill: impl FnOnce(&mut Work<'_>, &Reads<'_>, &mut InstanceSlot),
+        fill: impl FnOnce(&mut UnitOfWork<'_>, &Reads<'_>, &mut InstanceSlot),
     ) {
         let (queued, retry_at) = (slot.queue.len(), slot.lookup_retry_at());
-        let mut work = Work::resume(&mut self.ctx, unit);
+        let mut work = UnitOfWork::resume(&mut self.ctx, unit);
         let reads = Reads { index: &self.index, replies: &self.replies, attempts: &self.attempts };
         fill(&mut work, &reads, slot);
         let unit = work.finish();
-        let written = unit.has_instance_rows;
+        let written = unit.has_newest_rows;
         let batch = self.merge(unit);
         if written {
             slot.set_written_batch(batch);

@@ -1,13 +1,14 @@
 //! Merges units of work: each step goes to the batch or to the component it is for. And runs what waited for a commit.
 //!
-//! This is the only place where one component's work reaches another. It decides nothing.
+//! This is the only place where one component's work reaches another. It decides nothing but
+//! what depends on the component itself: whether a timer is in its window, whether an expiry row is done.
 
 use crate::event::{AttemptId, Effect};
 use crate::request::ShardReply;
 use crate::shard::Shard;
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::{Step, Unit};
+use crate::shard::unit_of_work::{FilledUnit, Step};
 
 impl Shard {
     /// Runs an action whose commit is durable.
@@ -27,7 +28,7 @@ impl Shard {
     }
 
     /// Merges a unit of work into the open batch, or into a new one if it does not fit. Returns the batch's number.
-    pub(in crate::shard) fn merge(&mut self, unit: Unit) -> BatchNumber {
+    pub(in crate::shard) fn merge(&mut self, unit: FilledUnit) -> BatchNumber {
         self.ctx.commits.reserve(unit.rows(), unit.bytes());
         let batch = self.ctx.commits.batch_number();
         let mut enqueued = Vec::new();
@@ -38,8 +39,10 @@ impl Shard {
                 Step::Delete(key) => self.ctx.commits.delete(key),
                 Step::Urgent => self.ctx.commits.mark_urgent(),
                 Step::OnCommit(action) => self.ctx.commits.on_commit(action),
-                Step::Letter { target, number, bytes } => self.outbox.queue(target, number, bytes, batch),
-                Step::Post(id, item) => self.instances.posted.push_back((id, item)),
+                Step::SendMessage { target, number, bytes } => {
+                    self.outbox.queue(target, number, bytes, batch)
+                }
+                Step::QueueMessage(id, item) => self.instances.posted.push_back((id, item)),
                 Step::Enqueue(id, item) => enqueued.push((id, item)),
                 Step::Index(change) => self.index.apply(*change, &mut self.ctx.commits),
                 Step::ForgetMarker(run_id) => self.index.forget_marker(run_id),
@@ -65,7 +68,7 @@ impl Shard {
                     }
                 }
                 Step::Unreadable(purpose, key, reason) => {
-                    self.components.damage.on_unreadable_row(&mut self.ctx, purpose, &key, reason);
+                    self.report_unreadable_rows(purpose, vec![(key, reason)]);
                 }
                 Step::CollectGarbage => self.components.gc.collect_soon(self.ctx.now.mono, batch),
                 Step::GarbageDeleted => self.components.gc.note_deleted(batch),

@@ -15,9 +15,9 @@ use abide_workflow::{InstanceId, Message, Timestamp};
 use crate::event::{AttemptId, Effect, Event, ScanPurpose};
 use crate::fault_injection::Fault;
 use crate::request::{ShardReply, ShardRequest};
+use crate::run::run_status::is_terminal;
 use crate::shard::Shard;
 use crate::shard::ownership::OwnershipPhase;
-use crate::shard::run::run_status::is_terminal;
 
 impl Shard {
     /// The event as a shard with the planted fault perceives it; none if it never learns of it.

@@ -13,7 +13,7 @@ use crate::shard::Shard;
 use crate::shard::public_index::index_change::MarkerId;
 use crate::shard::recovery::{self, RecoveredMessage};
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 
 impl Shard {
@@ -32,7 +32,7 @@ impl Shard {
                 _ => self.components.inbound.recover(&row),
             };
             if let Err(reason) = recovered {
-                self.on_unreadable_rows(purpose, vec![(row.key, reason)]);
+                self.report_unreadable_rows(purpose, vec![(row.key, reason)]);
             }
         }
         if self.recovery.go_on(&mut self.ctx, purpose, page.next) {
@@ -63,7 +63,7 @@ impl Shard {
         if target != outbox::PUBLIC_INDEX_TARGET {
             return self.outbox.recover(&target, number, outgoing.message);
         }
-        let mut work = Work::new(&mut self.ctx);
+        let mut work = UnitOfWork::new(&mut self.ctx);
         let found = self.index.recover(&mut work, MarkerId::from_row(number), &outgoing.message)?;
         let unit = work.finish();
         self.merge(unit);

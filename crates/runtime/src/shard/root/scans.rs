@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::shard::component::ComponentReads;
 use crate::shard::ownership::OwnershipPhase;
 use crate::shard::recovery::damage::UnreadableRows;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 impl Shard {
     /// Hands a scanned page to the component that asked for it, and reports the damage that the scan skipped.
@@ -29,7 +29,7 @@ impl Shard {
         match purpose {
             ScanPurpose::Timers => {
                 let unreadable = self.timers.on_scanned(&mut self.ctx, &mut self.due.schedule, result);
-                self.on_unreadable_rows(purpose, unreadable);
+                self.report_unreadable_rows(purpose, unreadable);
             }
             ScanPurpose::Inbound => self.on_inbound_scanned(result),
             _ if matches!(self.ctx.phase, OwnershipPhase::Recovering(_)) => {
@@ -49,7 +49,7 @@ impl Shard {
         let mut places = 0..;
         while let Some(component) = places.next().and_then(|place| self.components.get_mut(place)) {
             if component.takes_scan(purpose) {
-                let mut work = Work::new(&mut self.ctx);
+                let mut work = UnitOfWork::new(&mut self.ctx);
                 component.on_scanned(&mut work, &reads, purpose, result);
                 let unit = work.finish();
                 self.merge(unit);
@@ -58,7 +58,9 @@ impl Shard {
         }
     }
 
-    pub(in crate::shard) fn on_unreadable_rows(&mut self, purpose: ScanPurpose, rows: UnreadableRows) {
+    /// Reports rows that cannot be read; runs that may depend on them are checked. If a watermark is among them, no
+    /// more messages are accepted from sources without one, because they might be duplicates.
+    pub(in crate::shard) fn report_unreadable_rows(&mut self, purpose: ScanPurpose, rows: UnreadableRows) {
         self.components.inbound.watermarks_damaged |= purpose == ScanPurpose::Watermarks && !rows.is_empty();
         for (key, reason) in rows {
             self.components.damage.on_unreadable_row(&mut self.ctx, purpose, &key, reason);
@@ -67,11 +69,11 @@ impl Shard {
 
     /// Accepts the messages of a page, each in a unit of its own.
     pub(in crate::shard) fn on_inbound_scanned(&mut self, result: Result<ScanPage, StoreError>) {
-        if !self.components.inbound.on_scanned(&self.ctx, result) {
+        if !self.components.inbound.begin_page(&self.ctx, result) {
             return;
         }
         loop {
-            let mut work = Work::new(&mut self.ctx);
+            let mut work = UnitOfWork::new(&mut self.ctx);
             let Some(accepted) = self.components.inbound.accept_next(&mut work) else { break };
             let unit = work.finish();
             match accepted {
@@ -80,7 +82,7 @@ impl Shard {
                     self.components.inbound.note_accepted(batch);
                 }
                 Ok(()) => {}
-                Err((key, reason)) => self.on_unreadable_rows(ScanPurpose::Inbound, vec![(key, reason)]),
+                Err((key, reason)) => self.report_unreadable_rows(ScanPurpose::Inbound, vec![(key, reason)]),
             }
         }
         self.components.inbound.finish_page(self.ctx.commits.durable_batch);

@@ -6,10 +6,11 @@
 use abide_workflow::InstanceId;
 
 use crate::event::Effect;
+use crate::fault_check::fault_injected;
 use crate::request::ShardReply;
 use crate::shard::instances::instance_slot::InstanceSlot;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::{Unit, Work};
+use crate::shard::unit_of_work::{FilledUnit, Step, UnitOfWork};
 use crate::shard::{Shard, turn};
 
 /// Turns of one run before other runs get theirs.
@@ -21,7 +22,7 @@ const EMPTY_CONTINUATIONS_MAX: u32 = 16;
 #[derive(Debug)]
 pub(in crate::shard) struct Unrunnable {
     pub(in crate::shard) reason: String,
-    pub(in crate::shard) unit: Unit,
+    pub(in crate::shard) unit: FilledUnit,
 }
 
 impl Shard {
@@ -64,10 +65,10 @@ impl Shard {
 
     /// Runs one turn and merges its unit of work. A turn that no commit can hold is dropped as a whole.
     fn run_turn(&mut self, run: &mut ResidentRun) -> Result<(), Unrunnable> {
-        let mut work = Work::new(&mut self.ctx);
+        let mut work = UnitOfWork::new(&mut self.ctx);
         let undo = match turn::run_turn(&mut work, run) {
             Ok(undo) => undo,
-            Err(corrupt) => return Err(Unrunnable { reason: corrupt.reason, unit: Unit::default() }),
+            Err(corrupt) => return Err(Unrunnable { reason: corrupt.reason, unit: FilledUnit::default() }),
         };
         let mut unit = work.finish();
         if !unit.fits_in_commit(self.ctx.config.store_limits) {
@@ -75,11 +76,15 @@ impl Shard {
             let reason = format!(
                 "the turn needs {rows} rows and {bytes} bytes, more than one commit of this store can hold"
             );
-            unit.cut_back(undo.mark);
+            let dropped = unit.cut_back(undo.mark);
+            if fault_injected!(self.ctx, DroppedTurnLeaks) {
+                let leaks = |step: &Step| matches!(step, Step::SendMessage { .. } | Step::QueueMessage(..));
+                dropped.into_iter().filter(leaks).for_each(|step| unit.add(step));
+            }
             undo.restore(run);
             return Err(Unrunnable { reason, unit });
         }
-        let written = unit.has_instance_rows;
+        let written = unit.has_newest_rows;
         let batch = self.merge(unit);
         if written {
             run.written_batch = batch;
@@ -88,7 +93,7 @@ impl Shard {
             let reason = format!(
                 "continued as new {EMPTY_CONTINUATIONS_MAX} times in a row without consuming a message"
             );
-            return Err(Unrunnable { reason, unit: Unit::default() });
+            return Err(Unrunnable { reason, unit: FilledUnit::default() });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use abide_store::tables::parts::{self, PartRow};
 
 use crate::shard::run::run_rows;
 use crate::shard::run::run_state::{FoldProgress, ResidentRun};
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// Pages since the last fold after which the changed parts are folded.
 const FOLD_PAGES_MIN: u64 = 32;
@@ -21,8 +21,8 @@ const FOLD_SLICE_BYTES: usize = 256 * 1024;
 const PART_ROW_BYTES: usize = 4 * 1024;
 
 /// Folds the changed parts when there are many pages since the last fold, a slice beside each turn. A part row may
-/// be newer than `folded_turn` says: the pages laid over it end in the same bytes.
-pub(in crate::shard) fn fold_parts(work: &mut Work<'_>, run: &mut ResidentRun) {
+/// be newer than `folded_page` says: the pages laid over it end in the same bytes.
+pub(in crate::shard) fn fold_parts(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     if run.has_ended() {
         run.fold = None;
         return;
@@ -69,6 +69,6 @@ pub(in crate::shard) fn fold_parts(work: &mut Work<'_>, run: &mut ResidentRun) {
     run_rows::write_instance_row(work, run);
 }
 
-fn fold_slice_rows(work: &Work<'_>) -> usize {
+fn fold_slice_rows(work: &UnitOfWork<'_>) -> usize {
     FOLD_SLICE_ROWS.min(work.ctx.config.store_limits.commit_rows_max / 8)
 }

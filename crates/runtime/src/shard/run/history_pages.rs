@@ -11,11 +11,11 @@ use abide_workflow::history::HistoryEvent;
 
 use crate::run::EntryChange;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// Writes the page of a turn, or several pages if it is too large for one row.
 pub(in crate::shard) fn write_pages(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     history: &[HistoryEvent],
     events: Vec<u8>,
@@ -64,7 +64,7 @@ pub(in crate::shard) fn write_pages(
 }
 
 /// Writes the settled calls on pages of their own: with a page full of events they would be too large for one row.
-fn write_settled_calls(work: &mut Work<'_>, run: &mut ResidentRun) {
+fn write_settled_calls(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     let bytes_max = page_bytes_max(work);
     let (mut some, mut bytes) = (Vec::new(), 0);
     for record in std::mem::take(&mut run.settled_calls) {
@@ -84,7 +84,7 @@ fn write_settled_calls(work: &mut Work<'_>, run: &mut ResidentRun) {
 }
 
 fn write_page(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     first_event: u64,
     events_count: u32,
@@ -136,7 +136,7 @@ pub(in crate::shard) fn part_change(part: PartChange) -> EntryChange {
 }
 
 /// The most bytes of one history page.
-fn page_bytes_max(work: &Work<'_>) -> usize {
+fn page_bytes_max(work: &UnitOfWork<'_>) -> usize {
     let value = work.ctx.config.store_limits.value_bytes_max;
     value - value / 64
 }

@@ -6,5 +6,4 @@ pub(super) mod fold;
 pub(super) mod history_pages;
 pub(super) mod run_rows;
 pub(super) mod run_state;
-pub(super) mod run_status;
 pub(super) mod view;

@@ -9,10 +9,14 @@ use abide_workflow::PartChange;
 use crate::run_message::{self, RunMessage};
 use crate::shard::run::history_pages::{self, part_change};
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 
 /// A turn that was cut short leaves a row in the inbox, so that recovery goes on with the run.
-pub(in crate::shard) fn write_continuation(work: &mut Work<'_>, run: &mut ResidentRun, unfinished: bool) {
+pub(in crate::shard) fn write_continuation(
+    work: &mut UnitOfWork<'_>,
+    run: &mut ResidentRun,
+    unfinished: bool,
+) {
     run.unfinished = unfinished;
     match (unfinished, run.continuation_row) {
         (true, None) => {
@@ -35,7 +39,7 @@ pub(in crate::shard) fn write_continuation(work: &mut Work<'_>, run: &mut Reside
 }
 
 /// Writes the instance row with the time and the last page of now, without delay.
-pub(in crate::shard) fn write_instance_row(work: &mut Work<'_>, run: &mut ResidentRun) {
+pub(in crate::shard) fn write_instance_row(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     run.row.last_page = run.last_page;
     run.row.updated_at = work.ctx.now.wall;
     let key = instances::key(run.instance.origin().instance_id.as_str());
@@ -45,12 +49,12 @@ pub(in crate::shard) fn write_instance_row(work: &mut Work<'_>, run: &mut Reside
 
 /// Writes a run before its first turn: its parts, its row, and the continuation row that makes recovery run the turn.
 pub(in crate::shard) fn write_initial_state(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     parts: Vec<PartChange>,
 ) {
     history_pages::write_pages(work, run, &[], Vec::new(), parts.into_iter().map(part_change).collect());
     write_continuation(work, run, true);
     write_instance_row(work, run);
-    work.has_instance_rows();
+    work.note_newest_rows();
 }

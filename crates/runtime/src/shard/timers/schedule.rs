@@ -3,7 +3,7 @@
 //!
 //! Work that has just become due starts at once. Overdue work, after a restart or a jump of the clock, starts at a
 //! limited rate and does not delay fresh work. The schedule does not read timers from the store
-//! ([`timers`](crate::shard::timers) does) and does not know what the work does.
+//! ([`timer_window`](crate::shard::timers::timer_window) does) and does not know what the work does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -192,7 +192,7 @@ impl DueQueue {
         }
     }
 
-    /// When the next work is due: at its time, or when there may be capacity for it again.
+    /// When due work that had no room, or no token of the rate limit, is started.
     pub(in crate::shard) fn paused_until(&self) -> Option<Timestamp> {
         self.paused_until
     }
@@ -204,7 +204,7 @@ impl DueKey {
         match self.work {
             DueWork::Recovered { .. } => None,
             DueWork::OfRun(run_id, RunWork::Attempt(command)) => {
-                Some(WorkItem::AttemptCall { run_id, command })
+                Some(WorkItem::TakeUpCall { run_id, command })
             }
             DueWork::OfRun(run_id, RunWork::Timer(purpose, command)) => {
                 let timer = TimerKey { due_at: self.at, run_id, purpose, command };

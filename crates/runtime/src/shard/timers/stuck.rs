@@ -16,11 +16,11 @@ use crate::shard::run::history_pages;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers;
 use crate::shard::timers::schedule::DueKey;
-use crate::shard::unit_of_work::{Step, Work};
+use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Sets the stuck timer of a run that may take long, and deletes that of an ended run.
 pub(in crate::shard) fn update_stuck_timer(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     changes: &mut Vec<EntryChange>,
 ) {
@@ -47,16 +47,16 @@ pub(in crate::shard) fn update_stuck_timer(
 }
 
 /// An attempt of the run takes long: sets its stuck timer.
-pub(in crate::shard) fn watch_slow_run(work: &mut Work<'_>, run: &mut ResidentRun) {
+pub(in crate::shard) fn watch_slow_run(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     let mut changes = Vec::new();
     update_stuck_timer(work, run, &mut changes);
     if !changes.is_empty() {
         history_pages::write_pages(work, run, &[], Vec::new(), changes);
-        work.has_instance_rows();
+        work.note_newest_rows();
     }
 }
 
-fn delete_stuck_timer(work: &mut Work<'_>, run_id: RunId, watch: StuckWatch) {
+fn delete_stuck_timer(work: &mut UnitOfWork<'_>, run_id: RunId, watch: StuckWatch) {
     if let StuckWatch::Due(due_at) = watch {
         let key = TimerKey { due_at, run_id, purpose: TimerPurpose::StuckCheck, command: None };
         work.add(Step::Unschedule(DueKey::of_timer(&key)));
@@ -65,7 +65,7 @@ fn delete_stuck_timer(work: &mut Work<'_>, run_id: RunId, watch: StuckWatch) {
 }
 
 /// The run is stuck: reports it to the operator, once, with the things its branches wait for.
-pub(in crate::shard) fn on_stuck_timer(work: &mut Work<'_>, run: &mut ResidentRun, timer: &TimerKey) {
+pub(in crate::shard) fn on_stuck_timer(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, timer: &TimerKey) {
     let watch = StuckWatch::Due(timer.due_at);
     if run.has_ended() || run.bookkeeping.stuck_watch != Some(watch) {
         return timers::delete_timer(work, timer);
@@ -73,7 +73,7 @@ pub(in crate::shard) fn on_stuck_timer(work: &mut Work<'_>, run: &mut ResidentRu
     delete_stuck_timer(work, run.row.run_id, watch);
     let change = run.bookkeeping.set_stuck_watch(Some(StuckWatch::Reported));
     history_pages::write_pages(work, run, &[], Vec::new(), vec![change]);
-    work.has_instance_rows();
+    work.note_newest_rows();
     let instance_id = run.instance.origin().instance_id.clone();
     let waiting_for = describe_waits(run);
     work.notify_on_commit(OperatorEvent::Stuck { instance_id, waiting_for });

@@ -14,11 +14,11 @@ use crate::run_message::{ChildStart, RunMessage};
 use crate::shard::calls::{cancel, retry, work_keys};
 use crate::shard::messages::outbox;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::{calls, timers};
 
 pub(in crate::shard) fn apply_command(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     command: Command,
     changes: &mut Vec<EntryChange>,
@@ -58,7 +58,7 @@ pub(in crate::shard) fn apply_command(
 }
 
 fn start_child(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     id: CommandId,
     child: StartChild,
@@ -80,7 +80,11 @@ fn start_child(
 }
 
 /// The run has ended: its parent gets a message, the operator an event.
-fn on_run_ended(work: &mut Work<'_>, run: &mut ResidentRun, message: impl FnOnce(CommandId) -> Message) {
+fn on_run_ended(
+    work: &mut UnitOfWork<'_>,
+    run: &mut ResidentRun,
+    message: impl FnOnce(CommandId) -> Message,
+) {
     if let Some(parent) = run.instance.origin().parent.clone() {
         let message = message(parent.command);
         if fault_injected!(work.ctx, ChildEndDoubled) {

@@ -13,11 +13,11 @@ use crate::shard::instances::{index_runs, start};
 use crate::shard::run::run_rows;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers;
-use crate::shard::unit_of_work::Work;
+use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, QueuedMessage};
 
 /// The next run, if this turn continued as new.
-pub(in crate::shard) fn take_next_run(work: &Work<'_>, turn: &mut Turn) -> Option<Instance> {
+pub(in crate::shard) fn take_next_run(work: &UnitOfWork<'_>, turn: &mut Turn) -> Option<Instance> {
     let next = *turn.next_run.take()?;
     if fault_injected!(work.ctx, EventLostAtContinue) {
         return Some(Instance::pending(next.origin().clone(), work.ctx.now.wall));
@@ -28,7 +28,7 @@ pub(in crate::shard) fn take_next_run(work: &Work<'_>, turn: &mut Turn) -> Optio
 /// Replaces the run by the next one, in the batch that ends it. The turns of the next run follow as for any run.
 /// Returns the run that ended, as it was.
 pub(in crate::shard) fn continue_as_new(
-    work: &mut Work<'_>,
+    work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
     next: Instance,
     parts: Vec<PartChange>,

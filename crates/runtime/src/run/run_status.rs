@@ -16,7 +16,7 @@ pub(crate) fn row_status(status: Status) -> RunStatus {
 }
 
 /// Returns whether a run with this status has ended.
-pub(in crate::shard) fn is_terminal(status: RunStatus) -> bool {
+pub(crate) fn is_terminal(status: RunStatus) -> bool {
     use RunStatus::{Completed, Failed, Parked, Pending, Purged, Running, Suspended, Terminated};
     match status {
         Completed | Failed | Terminated | Purged => true,
