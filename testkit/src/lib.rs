@@ -1,3 +1,6 @@
 //! What tests, the simulator, the rigs and the benchmarks share. For development only: no shipped crate uses it.
 //!
 //! It knows neither the server's configuration nor any workload: its users bring both.
+
+pub mod shard_driver;
+pub mod virtual_time;
