@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use abide_ids::{Digest, KeyDigest};
-use abide_runtime::{Event, RequestError, RequestId, Shard, ShardReply, ShardRequest, StartRequest};
+use abide_runtime::{Event, RequestError, RequestId, ShardReply, ShardRequest, StartRequest};
 use abide_store::tables::instances::RunStatus;
+use abide_testkit::shard_driver::{ShardDriver, poll_ready};
 use abide_workflow::{InstanceId, Message};
 
 use crate::clients::{ClientStep, SimClient};
-use crate::cluster::{Cluster, poll_ready};
+use crate::cluster::Cluster;
 use crate::sim_event::{ShardAddress, SimEvent};
 use crate::workload::{self, WorkloadKind};
 
@@ -57,8 +58,8 @@ impl Cluster {
         self.clients[number].pending_request = Some(request_id);
         let shard = self.shards.shard_of_instance(&id).number() as usize;
         // The node that owns the shard, if there is one; otherwise any node, which refuses.
-        let owner =
-            self.nodes.iter().position(|node| node.up && node.shards.get(shard).is_some_and(Shard::is_owned));
+        let owns = |driver: &ShardDriver| driver.shard().is_owned();
+        let owner = self.nodes.iter().position(|node| node.up && node.shards.get(shard).is_some_and(owns));
         let any = usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or(0);
         let node = owner.filter(|_| self.dice.below(10) > 0).unwrap_or(any);
         let ownership = self.nodes[node].ownerships.get(shard).copied().unwrap_or(0);

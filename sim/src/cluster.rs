@@ -2,10 +2,8 @@
 //!
 //! Failures of nodes are in [`crate::nodes`]; failures of the store and of activities are in [`crate::effects`].
 
-use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use abide_runtime::definitions::Definitions;
 use abide_runtime::effect_executor::StoreIo;
@@ -14,7 +12,9 @@ use abide_runtime::{Effect, Event, OperatorEvent};
 use abide_store::memory::{BackendProfile, MemoryStore, SeededRng};
 use abide_store::rows::Scan;
 use abide_store::tables::{TableId, expiries};
-use abide_workflow::{Duration, Timestamp};
+use abide_testkit::shard_driver::poll_ready;
+use abide_testkit::virtual_time::VirtualTime;
+use abide_workflow::Timestamp;
 
 use crate::Scenario;
 use crate::activities::SimActivities;
@@ -42,9 +42,7 @@ pub struct Cluster {
     pub(crate) shards: ShardCount,
     pub(crate) store_io: StoreIo<MemoryStore>,
     pub(crate) nodes: Vec<SimNode>,
-    pub(crate) queue: BTreeMap<(u64, u64), SimEvent>,
-    pub(crate) event_count: u64,
-    pub(crate) now_ms: u64,
+    pub(crate) time: VirtualTime<SimEvent>,
     pub(crate) dice: SeededRng,
     pub(crate) activities: SimActivities,
     pub(crate) clients: Vec<SimClient>,
@@ -88,9 +86,7 @@ impl Cluster {
             shards,
             store_io,
             nodes: Vec::new(),
-            queue: BTreeMap::new(),
-            event_count: 0,
-            now_ms: 0,
+            time: VirtualTime::default(),
             dice: SeededRng::new(scenario.seed),
             activities: SimActivities::default(),
             clients: Vec::new(),
@@ -113,21 +109,20 @@ impl Cluster {
     /// Adds a line to the trace if this instance is traced.
     pub(crate) fn trace_instance(&mut self, id: &str, what: impl FnOnce() -> String) {
         if id == self.traced_instance {
-            self.instance_trace.push(format!("{:>9} {}", self.now_ms, what()));
+            self.instance_trace.push(format!("{:>9} {}", self.time.now_ms(), what()));
         }
     }
 
     pub(crate) fn schedule_in(&mut self, by_ms: u64, sim_event: SimEvent) {
-        self.event_count += 1;
-        self.queue.insert((self.now_ms + by_ms, self.event_count), sim_event);
+        self.time.schedule_in(Duration::from_millis(by_ms), sim_event);
     }
 
     /// Runs until the cluster is quiescent, or for too long.
     pub fn run(&mut self) {
         let end = self.scenario.storm_ms + QUIESCENCE_MAX_MS;
         let mut next_check = self.scenario.storm_ms;
-        while let Some(((at, _), sim_event)) = self.queue.pop_first() {
-            self.now_ms = at;
+        while let Some((_, sim_event)) = self.time.advance() {
+            let at = self.time.now_ms();
             if at > end || self.violations.len() > 20 {
                 break;
             }
@@ -140,18 +135,18 @@ impl Cluster {
             self.add_to_trace(&sim_event);
             self.handle(sim_event);
         }
-        self.counts.simulated_ms = self.now_ms;
+        self.counts.simulated_ms = self.time.now_ms();
     }
 
     fn add_to_trace(&mut self, sim_event: &SimEvent) {
         let (what, at, detail) = sim_event.digest();
-        for number in [self.now_ms, what, at.node as u64, at.incarnation, at.shard as u64, detail] {
+        for number in [self.time.now_ms(), what, at.node as u64, at.incarnation, at.shard as u64, detail] {
             self.trace = (self.trace ^ number).wrapping_mul(0x100_0000_01b3).rotate_left(17);
         }
     }
 
     pub(crate) fn is_storm(&self) -> bool {
-        self.scenario.faults && self.now_ms < self.scenario.storm_ms
+        self.scenario.faults && self.time.now_ms() < self.scenario.storm_ms
     }
 
     /// Every client has finished its script, every run has ended, the public table is up to date, and rows with a short
@@ -165,8 +160,10 @@ impl Cluster {
             return false;
         }
         // Rows to be deleted immediately sort before all rows with a later expiry.
-        let mut left =
-            vec![TableId::Outbox.scan(), expiries::due_before(expiries::DUE_AT_ONCE.plus(Duration(1)))];
+        let mut left = vec![
+            TableId::Outbox.scan(),
+            expiries::due_before(expiries::DUE_AT_ONCE.plus(abide_workflow::Duration(1))),
+        ];
         if self.scenario.short_retention {
             left.extend([TableId::Instance.scan(), TableId::Expiry.scan()]);
         }
@@ -181,8 +178,9 @@ impl Cluster {
     fn handle(&mut self, sim_event: SimEvent) {
         match sim_event {
             SimEvent::Wake(at, stamp) => {
-                let current = self.node(at).and_then(|node| node.wakes.get(at.shard)) == Some(&stamp);
-                if current && !self.defer_if_paused(at, |at| SimEvent::Wake(at, stamp)) {
+                let driver = self.node(at).and_then(|node| node.shards.get(at.shard));
+                let is_next = driver.is_some_and(|driver| driver.is_next_wake(stamp));
+                if is_next && !self.defer_if_paused(at, |at| SimEvent::Wake(at, stamp)) {
                     self.deliver_event(at, Event::Tick);
                 }
             }
@@ -191,8 +189,8 @@ impl Cluster {
                     return;
                 }
                 let paused = self.nodes[at.node].paused_until;
-                if paused > self.now_ms {
-                    self.schedule_in(paused - self.now_ms, SimEvent::Deliver(at, event));
+                if paused > self.time.now_ms() {
+                    self.schedule_in(paused - self.time.now_ms(), SimEvent::Deliver(at, event));
                 } else {
                     self.nodes[at.node].outstanding = self.nodes[at.node].outstanding.saturating_sub(1);
                     self.deliver_event(at, event);
@@ -231,8 +229,8 @@ impl Cluster {
 
     fn defer_if_paused(&mut self, at: ShardAddress, again: impl FnOnce(ShardAddress) -> SimEvent) -> bool {
         let paused = self.nodes[at.node].paused_until;
-        if paused > self.now_ms {
-            self.schedule_in(paused - self.now_ms, again(at));
+        if paused > self.time.now_ms() {
+            self.schedule_in(paused - self.time.now_ms(), again(at));
             return true;
         }
         false
@@ -241,14 +239,8 @@ impl Cluster {
     /// Delivers an event to a shard and begins its effects.
     pub(crate) fn deliver_event(&mut self, at: ShardAddress, event: Event) {
         let now = self.now(at.node);
-        let Some(shard) = self.nodes[at.node].shards.get_mut(at.shard) else { return };
-        shard.handle(event, now);
-        let effects = shard.flush(now);
-        let wake = shard.next_wake_ms().max(1);
-        self.event_count += 1;
-        let stamp = self.event_count;
-        self.nodes[at.node].wakes[at.shard] = stamp;
-        self.schedule_in(wake, SimEvent::Wake(at, stamp));
+        let Some(driver) = self.nodes[at.node].shards.get_mut(at.shard) else { return };
+        let effects = driver.handle(event, now, &mut self.time, |stamp| SimEvent::Wake(at, stamp));
         for effect in effects {
             self.digest.add(at.node, at.shard, &effect);
             if self.is_storm() && self.crashes_before(&effect) {
@@ -299,13 +291,5 @@ impl Cluster {
                 instance.stuck
             ));
         }
-    }
-}
-
-/// The result of a future that never waits: the reference store answers immediately.
-pub(crate) fn poll_ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the reference store answers immediately"),
     }
 }

@@ -12,8 +12,9 @@ use abide_runtime::{Effect, Event};
 use abide_store::public::PublicWrite;
 use abide_store::rows::{CommitOutcome, StoreError};
 use abide_store::tables::{decode, heads};
+use abide_testkit::shard_driver::execute_now;
 
-use crate::cluster::{Cluster, poll_ready};
+use crate::cluster::Cluster;
 use crate::sim_event::{ShardAddress, SimEvent};
 
 impl Cluster {
@@ -46,21 +47,18 @@ impl Cluster {
             let head = self.store.read_now(own, &heads::key());
             fence.expected_version = head.ok().flatten().map(|row| row.version);
         }
-        let commits = matches!(effect, Effect::Commit(..));
-        let batch = if let Effect::Commit(_, batch) = &effect { Some(batch.clone()) } else { None };
-        let message_target = if let Effect::SendMessages(target, _) = &effect { Some(*target) } else { None };
         if let Effect::WritePublicIndex(_, writes) = &effect {
             self.check_public_writes(at, shard, writes);
         }
-        let Ok(mut event) = poll_ready(self.store_io.execute(shard, effect)) else { return };
-        if let (Event::CommitFinished(_, CommitOutcome::Committed(_)), Some(batch)) = (&event, &batch) {
+        let Ok(mut outcome) = execute_now(&self.store_io, shard, effect) else { return };
+        if let Some(batch) = &outcome.committed {
             self.counts.commits += 1;
             crate::model::on_commit(self, shard, batch);
         }
         // Executed, but the result is lost.
         if roll < 30 {
-            match &mut event {
-                Event::CommitFinished(_, outcome) if commits => *outcome = unknown_outcome(),
+            match &mut outcome.event {
+                Event::CommitFinished(_, outcome) => *outcome = unknown_outcome(),
                 Event::MessagesSent(_, outcome) | Event::InboundDeleted(outcome) => {
                     *outcome = unknown_outcome()
                 }
@@ -68,8 +66,8 @@ impl Cluster {
                 _ => {}
             }
         }
-        self.schedule_in(wait, SimEvent::Deliver(at, event));
-        if let Some(target) = message_target {
+        self.schedule_in(wait, SimEvent::Deliver(at, outcome.event));
+        if let Some(target) = outcome.messages_to {
             self.notify_inbound(target);
         }
     }

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use abide_runtime::lease::{LeaseTimes, Monotonic};
+use abide_runtime::lease::LeaseTimes;
 use abide_runtime::{Effect, Event, Now, Shard, ShardConfig, StopReason};
 use abide_store::rows::PrivateRows;
-use abide_workflow::Timestamp;
+use abide_testkit::shard_driver::ShardDriver;
+use abide_testkit::virtual_time::VirtualClock;
 
 use crate::cluster::{Cluster, EPOCH_MS};
 use crate::sim_event::{ShardAddress, SimEvent};
@@ -17,13 +18,11 @@ use crate::sim_event::{ShardAddress, SimEvent};
 pub(crate) struct SimNode {
     pub(crate) incarnation: u64,
     pub(crate) up: bool,
-    booted_ms: u64,
     pub(crate) paused_until: u64,
     /// While the node drains: the number of shards it has not released yet.
     draining: Option<usize>,
-    skew_ms: i64,
-    pub(crate) shards: Vec<Shard>,
-    pub(crate) wakes: Vec<u64>,
+    clock: VirtualClock,
+    pub(crate) shards: Vec<ShardDriver>,
     pub(crate) ownerships: Vec<u64>,
     pub(crate) outstanding: u64,
 }
@@ -53,10 +52,7 @@ impl Cluster {
     }
 
     pub(crate) fn now(&self, node: usize) -> Now {
-        let node = &self.nodes[node];
-        let wall = EPOCH_MS + i64::try_from(self.now_ms).unwrap_or(i64::MAX) + node.skew_ms;
-        let mono = Duration::from_millis(self.now_ms.saturating_sub(node.booted_ms));
-        Now { wall: Timestamp(wall), mono: Monotonic(mono) }
+        self.nodes[node].clock.now(self.time.now())
     }
 
     pub(crate) fn boot(&mut self, node: usize) {
@@ -66,13 +62,12 @@ impl Cluster {
         let most = if self.scenario.short_retention { 30_000 } else { 3_600_000 };
         let skew = i64::try_from(self.dice.below(2 * most)).unwrap_or(0) - most.cast_signed();
         let skewed = self.scenario.faults && self.dice.below(3) == 0;
+        let skew = if skewed { skew } else { 0 };
         let shards = self.scenario.shards as usize;
         self.nodes[node] = SimNode {
             incarnation,
             up: true,
-            booted_ms: self.now_ms,
-            skew_ms: if skewed { skew } else { 0 },
-            wakes: vec![0; shards],
+            clock: VirtualClock { wall_at_start_ms: EPOCH_MS + skew, booted_at: self.time.now() },
             ownerships: vec![0; shards],
             ..SimNode::default()
         };
@@ -90,7 +85,7 @@ impl Cluster {
         }
     }
 
-    fn new_shard(&self, node: usize, shard: usize) -> Shard {
+    fn new_shard(&self, node: usize, shard: usize) -> ShardDriver {
         let mut config = ShardConfig::new(
             format!("node-{node}-{}", self.nodes[node].incarnation),
             self.nodes[node].incarnation,
@@ -106,7 +101,7 @@ impl Cluster {
             config.idempotency_window = abide_workflow::Duration::seconds(300);
             config.sweep_interval = Duration::from_secs(10);
         }
-        Shard::new(self.shard_id(shard), config, self.now(node))
+        ShardDriver::new(Shard::new(self.shard_id(shard), config, self.now(node)))
     }
 
     pub(crate) fn maybe_crash(&mut self, node: usize) {
@@ -148,13 +143,7 @@ impl Cluster {
             SimEvent::Execute(at, _) | SimEvent::DeliverCall(at, ..) => at.node == node,
             _ => false,
         };
-        let lost: Vec<(u64, u64)> =
-            self.queue.iter().filter(|(_, sim_event)| of_node(sim_event)).map(|(key, _)| *key).collect();
-        for key in lost {
-            if self.dice.below(2) == 0 {
-                self.queue.remove(&key);
-            }
-        }
+        self.time.retain(|sim_event| !of_node(sim_event) || self.dice.below(2) > 0);
         self.shut_down(node);
     }
 
@@ -172,10 +161,10 @@ impl Cluster {
         let length = 1_000 + self.dice.below(20_000);
         self.counts.faults += 1;
         self.counts.faults_in_flight += u64::from(self.nodes[node].outstanding > 0);
-        self.nodes[node].paused_until = self.now_ms + length;
+        self.nodes[node].paused_until = self.time.now_ms() + length;
         // Half of the time its monotonic clock stops too, as on a suspended machine.
         if self.dice.below(2) == 0 {
-            self.nodes[node].booted_ms += length;
+            self.nodes[node].clock.booted_at += Duration::from_millis(length);
         }
         let next = 30_000 + self.dice.below(180_000);
         self.schedule_in(next, SimEvent::Pause(node));

@@ -6,10 +6,11 @@ use abide_runtime::run::RunReader;
 use abide_store::public::{PublicKey, PublicQuery, PublicRow, PublicTables};
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::public_instances::{self, SCHEMA};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::InstanceId;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, poll_ready};
+use crate::cluster::Cluster;
 use crate::model::ModelRun;
 use crate::run_history::RunEnd;
 

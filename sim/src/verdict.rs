@@ -8,10 +8,11 @@ use abide_runtime::fsck;
 use abide_runtime::request::StartedRun;
 use abide_store::rows::Scan;
 use abide_store::tables::TableId;
+use abide_testkit::shard_driver::poll_ready;
 use serde_json::{Value, json};
 
 use crate::clients::{ClientStep, SimClient};
-use crate::cluster::{Cluster, poll_ready};
+use crate::cluster::Cluster;
 use crate::counts::SimCounts;
 use crate::model::ModelInstance;
 use crate::public_index_check;

@@ -5,4 +5,6 @@
 pub mod effect_ledger;
 pub mod http_client;
 pub mod process;
+pub mod shard_driver;
 pub mod verdict;
+pub mod virtual_time;

@@ -18,11 +18,11 @@ use abide_store::tables::history_pages::{self, HistoryPageRow};
 use abide_store::tables::instances::{self, InstanceRow};
 use abide_store::tables::timers::{self, TimerKey};
 use abide_store::tables::{TableId, decode, public_instances};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{CommandId, Duration, InstanceId, Outcome, Plan, RunNumber, Timestamp};
 use serde_json::Value;
 
 use super::normalised_history::{NormalisedHistory, RUN_SCOPE};
-use crate::cluster::poll_ready;
 
 /// The wall clock at the start of every case.
 pub(super) const EPOCH_MS: i64 = 1_767_225_600_000;

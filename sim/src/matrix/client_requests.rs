@@ -28,10 +28,10 @@ impl CaseProcess<'_> {
                     .push(format!("{} has {unanswered} unanswered attempts without a crash", call.activity));
             }
         }
-        match self.activities.on_attempt(call, self.now_us, results_applied) {
+        match self.activities.on_attempt(call, self.time.now_us(), results_applied) {
             Ok(scripted) => {
                 let key = call.metadata.idempotency_key.clone();
-                let at_us = scripted.at_us.max(self.now_us + STORE_US);
+                let at_us = scripted.at_us.max(self.time.now_us() + STORE_US);
                 self.schedule_at(at_us, ProcessEvent::CallResult(shard, id, key, scripted.result));
             }
             Err(reason) => self.violations.push(reason),

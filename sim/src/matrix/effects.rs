@@ -1,11 +1,10 @@
 //! Executes the effects of a process's shards, and counts the crash points that it reaches.
 
 use abide_runtime::{Effect, Event, OperatorEvent, StopReason};
-use abide_store::rows::CommitOutcome;
+use abide_testkit::shard_driver::execute_now;
 
 use super::crash_points::MatrixCrashPoint;
 use super::process::{CaseProcess, ProcessEvent, STORE_US};
-use crate::cluster::poll_ready;
 
 impl CaseProcess<'_> {
     /// Begins an effect of a shard. Returns true if the process crashed.
@@ -43,23 +42,19 @@ impl CaseProcess<'_> {
     /// An effect reaches the store.
     pub(super) fn execute_effect(&mut self, shard: usize, effect: Effect) {
         let id = self.case_store.shard(shard);
-        let batch = if let Effect::Commit(_, batch) = &effect { Some(batch.clone()) } else { None };
-        let target = if let Effect::SendMessages(target, _) = &effect { Some(*target) } else { None };
-        let event = match poll_ready(self.case_store.store_io.execute(id, effect)) {
-            Ok(event) => event,
+        let outcome = match execute_now(&self.case_store.store_io, id, effect) {
+            Ok(outcome) => outcome,
             Err(effect) => return self.violations.push(format!("no executor for {effect:?}")),
         };
-        match (&event, &batch) {
-            (Event::CommitFinished(_, CommitOutcome::Committed(_)), Some(batch)) => {
-                self.case_store.record_commit(id, batch);
-            }
+        match (&outcome.event, &outcome.committed) {
+            (_, Some(batch)) => self.case_store.record_commit(id, batch),
             // There is no other writer, and nothing from an earlier incarnation is in flight.
-            (Event::CommitFinished(_, outcome), _) => {
+            (Event::CommitFinished(_, outcome), None) => {
                 self.violations.push(format!("a commit had the outcome {outcome:?}"));
             }
             _ => {}
         }
-        let point = match &event {
+        let point = match &outcome.event {
             Event::CommitFinished(..) => Some(MatrixCrashPoint::AfterCommit),
             Event::MessagesSent(..) => Some(MatrixCrashPoint::AfterRunMessage),
             Event::InboundDeleted(_) => Some(MatrixCrashPoint::AfterInboundDelete),
@@ -69,8 +64,8 @@ impl CaseProcess<'_> {
         if point.is_some_and(|point| self.crash_at(point)) {
             return;
         }
-        self.schedule_in(STORE_US, ProcessEvent::Deliver(shard, event));
-        if let Some(target) = target {
+        self.schedule_in(STORE_US, ProcessEvent::Deliver(shard, outcome.event));
+        if let Some(target) = outcome.messages_to {
             self.schedule_in(STORE_US, ProcessEvent::Deliver(target.number() as usize, Event::InboundHinted));
         }
     }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use abide_dispatch::AttemptResult;
 use abide_runtime::event::AttemptId;
 use abide_runtime::fault_injection::Fault;
-use abide_runtime::lease::Monotonic;
 use abide_runtime::{Effect, Event, Now, Shard, ShardConfig};
 use abide_store::rows::PrivateRows;
+use abide_testkit::shard_driver::ShardDriver;
+use abide_testkit::virtual_time::{VirtualClock, VirtualTime};
 use abide_workflow::{InstanceId, Timestamp};
 
 use super::case_activities::{CaseActivities, ResultScript};
@@ -28,8 +29,8 @@ pub(super) const STORE_US: u64 = 1;
 pub(super) const START_US: u64 = 1_000_000;
 /// A shard whose next wake is at least this far away, in milliseconds, is idle.
 const IDLE_MS: u64 = 5_000;
-/// How long before the next due time an idle process is woken, in milliseconds.
-const LOOKAHEAD_MS: u64 = 1_000;
+/// How long before the next due time an idle process is woken.
+const LOOKAHEAD: Duration = Duration::from_secs(1);
 /// A shard that is woken so often in a row without any effect is in a busy loop.
 const IDLE_WAKES_MAX: u32 = 50;
 /// No case has more events than this.
@@ -45,12 +46,9 @@ pub(super) struct CaseProcess<'c> {
     pub(super) activities: CaseActivities,
     pub(super) client: CaseClient,
     pub(super) id: InstanceId,
-    shards: Vec<Shard>,
-    wakes: Vec<Wake>,
-    booted_us: u64,
-    queue: BTreeMap<(u64, u64), ProcessEvent>,
-    sequence: u64,
-    pub(super) now_us: u64,
+    shards: Vec<CaseShard>,
+    clock: VirtualClock,
+    pub(super) time: VirtualTime<ProcessEvent>,
     /// The crashes to come, one in each incarnation.
     crashes: VecDeque<PlannedCrash>,
     injected_fault: Option<Fault>,
@@ -62,13 +60,19 @@ pub(super) struct CaseProcess<'c> {
     pub(super) violations: Vec<String>,
 }
 
-/// The next wake of a shard.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wake {
-    stamp: u64,
+/// A shard, and whether it has anything to do.
+#[derive(Debug)]
+struct CaseShard {
+    driver: ShardDriver,
     idle: bool,
     /// How often in a row it was woken soon and had no effects.
     idle_wakes: u32,
+}
+
+impl CaseShard {
+    fn new(shard: Shard) -> Self {
+        Self { driver: ShardDriver::new(shard), idle: false, idle_wakes: 0 }
+    }
 }
 
 /// A scheduled event.
@@ -98,11 +102,8 @@ impl<'c> CaseProcess<'c> {
             client: CaseClient::new(&case.stimuli),
             id: InstanceId::new(INSTANCE).map_err(|error| error.to_string())?,
             shards: Vec::new(),
-            wakes: Vec::new(),
-            booted_us: 0,
-            queue: BTreeMap::new(),
-            sequence: 0,
-            now_us: 0,
+            clock: VirtualClock { wall_at_start_ms: EPOCH_MS, booted_at: Duration::ZERO },
+            time: VirtualTime::default(),
             crashes: crashes.iter().copied().collect(),
             injected_fault: fault,
             reached: Vec::new(),
@@ -117,36 +118,34 @@ impl<'c> CaseProcess<'c> {
     /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            let Some(((at, _), process_event)) = self.queue.pop_first() else { return };
+            let Some((due, process_event)) = self.time.advance() else { return };
             if matches!(process_event, ProcessEvent::Wake(..)) && self.is_idle() {
-                match self.next_due_us() {
+                match self.next_due() {
                     None => return,
-                    Some(due) if due > at + IDLE_MS * 1_000 => {
-                        self.skip_to(due - LOOKAHEAD_MS * 1_000);
+                    Some(next) if next > due + Duration::from_millis(IDLE_MS) => {
+                        self.skip_to(next.saturating_sub(LOOKAHEAD));
                         continue;
                     }
                     Some(_) => {}
                 }
             }
-            self.now_us = at;
             self.handle(process_event);
         }
         self.violations.push("it never became quiescent".to_owned());
     }
 
     pub(super) fn schedule_at(&mut self, at_us: u64, process_event: ProcessEvent) {
-        self.sequence += 1;
-        self.queue.insert((at_us.max(self.now_us), self.sequence), process_event);
+        self.time.schedule_at(Duration::from_micros(at_us), process_event);
     }
 
     /// Cancels an attempt: its result is dropped.
     pub(super) fn cancel(&mut self, id: &AttemptId) {
         let cancelled = |process_event: &ProcessEvent| matches!(process_event, ProcessEvent::CallResult(_, known, ..) if known == id);
-        self.queue.retain(|_, process_event| !cancelled(process_event));
+        self.time.retain(|process_event| !cancelled(process_event));
     }
 
     pub(super) fn schedule_in(&mut self, by_us: u64, process_event: ProcessEvent) {
-        self.schedule_at(self.now_us + by_us, process_event);
+        self.time.schedule_in(Duration::from_micros(by_us), process_event);
     }
 
     /// True if no shard has anything to do and the store has nothing under way.
@@ -154,21 +153,21 @@ impl<'c> CaseProcess<'c> {
         let busy = |process_event: &ProcessEvent| {
             matches!(process_event, ProcessEvent::Execute(..) | ProcessEvent::Deliver(..))
         };
-        self.wakes.iter().all(|wake| wake.idle) && !self.queue.values().any(busy)
+        self.shards.iter().all(|shard| shard.idle)
+            && !self.time.upcoming().any(|(_, process_event)| busy(process_event))
     }
 
     /// The time of the next event that is not a wake, or of the next due row in the store.
-    fn next_due_us(&self) -> Option<u64> {
-        let wakes = |process_event: &ProcessEvent| matches!(process_event, ProcessEvent::Wake(..));
-        let queued =
-            self.queue.iter().find(|(_, process_event)| !wakes(process_event)).map(|((at, _), _)| *at);
-        let stored = self.case_store.next_due_ms().map(|ms| ms * 1_000);
-        queued.into_iter().chain(stored).min()
+    fn next_due(&self) -> Option<Duration> {
+        let is_wake = |process_event: &ProcessEvent| matches!(process_event, ProcessEvent::Wake(..));
+        let queued = self.time.upcoming().find(|(_, process_event)| !is_wake(process_event));
+        let stored = self.case_store.next_due_ms().map(Duration::from_millis);
+        queued.map(|(due, _)| due).into_iter().chain(stored).min()
     }
 
     /// Skips idle time.
-    fn skip_to(&mut self, at_us: u64) {
-        self.now_us = self.now_us.max(at_us);
+    fn skip_to(&mut self, at: Duration) {
+        self.time.advance_to(at);
         let incarnation = self.reached.len();
         for shard in 0..self.shards.len() {
             if self.reached.len() == incarnation {
@@ -183,15 +182,13 @@ impl<'c> CaseProcess<'c> {
     }
 
     fn now(&self) -> Now {
-        let wall = EPOCH_MS + i64::try_from(self.now_us / 1_000).unwrap_or(i64::MAX);
-        let mono = Duration::from_micros(self.now_us - self.booted_us);
-        Now { wall: Timestamp(wall), mono: Monotonic(mono) }
+        self.clock.now(self.time.now())
     }
 
     fn boot(&mut self) {
         self.reached.push(BTreeMap::new());
         let incarnation = self.reached.len() as u64;
-        self.booted_us = self.now_us;
+        self.clock.booted_at = self.time.now();
         let shards = self.case_store.shards;
         let node = format!("life-{incarnation}");
         let mut config = ShardConfig::new(node, incarnation, shards, &self.case_store.store.capabilities());
@@ -202,8 +199,7 @@ impl<'c> CaseProcess<'c> {
         // Runs are evicted soon, so that the next event finds a run that must be loaded from the store.
         config.idle_max = Duration::from_secs(1);
         let now = self.now();
-        self.shards = shards.shards().map(|id| Shard::new(id, config.clone(), now)).collect();
-        self.wakes = vec![Wake::default(); self.shards.len()];
+        self.shards = shards.shards().map(|id| CaseShard::new(Shard::new(id, config.clone(), now))).collect();
         for shard in 0..self.shards.len() {
             self.deliver_event(shard, Event::Tick);
         }
@@ -225,7 +221,7 @@ impl<'c> CaseProcess<'c> {
     fn crash_and_reboot(&mut self) {
         self.crashes.pop_front();
         self.open_calls_at_crash.push(self.case_store.unsettled_calls());
-        self.queue.retain(|_, process_event| matches!(process_event, ProcessEvent::ClientRequest));
+        self.time.retain(|process_event| matches!(process_event, ProcessEvent::ClientRequest));
         if self.client.is_waiting() {
             let seen_now = self.count_wanted_in_history();
             self.client.on_reply_lost(seen_now);
@@ -237,7 +233,7 @@ impl<'c> CaseProcess<'c> {
     fn handle(&mut self, process_event: ProcessEvent) {
         match process_event {
             ProcessEvent::Wake(shard, stamp) => {
-                if self.wakes[shard].stamp == stamp {
+                if self.shards[shard].driver.is_next_wake(stamp) {
                     self.deliver_event(shard, Event::Tick);
                 }
             }
@@ -262,21 +258,18 @@ impl<'c> CaseProcess<'c> {
         let follows_commit = matches!(event, Event::CommitFinished(..));
         let ticks = matches!(event, Event::Tick);
         let fires = ticks
-            && self.shards[shard].is_working()
+            && self.shards[shard].driver.shard().is_working()
             && self.case_store.timer_is_due(self.case_store.shard(shard), now.wall);
         let target = &mut self.shards[shard];
-        target.handle(event, now);
-        let effects = target.flush(now);
-        let wake_ms = target.next_wake_ms().max(1);
+        let wake = |stamp| ProcessEvent::Wake(shard, stamp);
+        let effects = target.driver.handle(event, now, &mut self.time, wake);
+        let wake_ms = target.driver.next_wake_ms();
         let nothing = ticks && effects.is_empty() && wake_ms < IDLE_MS;
-        let idle_wakes = if nothing { self.wakes[shard].idle_wakes + 1 } else { 0 };
-        if idle_wakes == IDLE_WAKES_MAX {
+        target.idle_wakes = if nothing { target.idle_wakes + 1 } else { 0 };
+        target.idle = wake_ms >= IDLE_MS || target.idle_wakes >= IDLE_WAKES_MAX;
+        if target.idle_wakes == IDLE_WAKES_MAX {
             self.violations.push(format!("shard {shard} is woken again and again and does nothing"));
         }
-        self.sequence += 1;
-        let idle = wake_ms >= IDLE_MS || idle_wakes >= IDLE_WAKES_MAX;
-        self.wakes[shard] = Wake { stamp: self.sequence, idle, idle_wakes };
-        self.schedule_in(wake_ms * 1_000, ProcessEvent::Wake(shard, self.wakes[shard].stamp));
         if fires && self.crash_at(MatrixCrashPoint::TimerFired) {
             return;
         }

@@ -9,6 +9,7 @@ use abide_runtime::{Event, OperatorEvent, RequestError, ShardReply, ShardRequest
 use abide_store::rows::{Batch, CommitOutcome, StoreLimits};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::{TableId, decode, encode, heads, inbox};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{CommandId, Message};
 use serde_json::json;
 
@@ -197,8 +198,7 @@ fn a_stuck_run_is_reported_once_with_the_things_it_waits_for() {
     let states = json!({"Start": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "timeout": "PT5H", "timeoutNext": "End", "next": "End"}, "End": {"type": "succeed"}});
     let definition = json!({"$schema": "workflow-schema-v1.json", "id": "slow", "version": "1.0.0", "startAt": "Start",
         "configuration": {"stuckAfter": "PT1H"}, "states": states});
-    crate::harness::block_on(harness.definitions.publish(&definition.to_string(), None, Timestamp(0)))
-        .unwrap();
+    poll_ready(harness.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
     harness.start("slow", "a");
     harness.advance_clock(3_590_000);
     harness.crash();

@@ -6,10 +6,11 @@ use abide_runtime::{RequestError, ShardReply, ShardRequest};
 use abide_store::rows::{Batch, CommitOutcome};
 use abide_store::tables::expiries::{ExpiryRow, ExpiryTarget};
 use abide_store::tables::{TableId, decode, encode};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{Duration, RunNumber};
 use serde_json::json;
 
-use crate::harness::{ShardHarness, block_on, instance_id, task_state};
+use crate::harness::{ShardHarness, instance_id, task_state};
 
 /// A workflow with one call.
 fn publish(harness: &ShardHarness) {
@@ -28,8 +29,8 @@ fn calls(harness: &ShardHarness, run: u32) -> Option<Vec<IdempotencyKey>> {
     let partition = harness.partition();
     let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
     let reader = CallReader { run_reader: reader, partition: &partition };
-    let run = block_on(reader.find_run(&instance_id("a"), Some(RunNumber(run)))).unwrap()?;
-    let settled = block_on(reader.settled_calls(&run, SettledCallCursor::FIRST, usize::MAX)).unwrap();
+    let run = poll_ready(reader.find_run(&instance_id("a"), Some(RunNumber(run)))).unwrap()?;
+    let settled = poll_ready(reader.settled_calls(&run, SettledCallCursor::FIRST, usize::MAX)).unwrap();
     Some(settled.calls.into_iter().map(|(_, call)| call.idempotency_key).collect())
 }
 
@@ -116,7 +117,7 @@ fn purging_an_instance_purges_its_earlier_runs() {
     );
     let public = abide_store::tables::public_instances::key("a", RunNumber(2));
     let schema = &abide_store::tables::public_instances::SCHEMA;
-    let row = block_on(abide_store::public::PublicTables::get(&*harness.store, schema, &public)).unwrap();
+    let row = poll_ready(abide_store::public::PublicTables::get(&*harness.store, schema, &public)).unwrap();
     assert!(row.is_none(), "{row:?}");
     harness.check();
 }
@@ -146,7 +147,7 @@ fn runs_started_after_a_purge_are_not_mistaken_for_those_before_it() {
 /// The request that purges an earlier run.
 fn earlier(harness: &ShardHarness, run: u32) -> ShardRequest {
     let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
-    let found = block_on(reader.find_run(&harness.partition(), &instance_id("a"), Some(RunNumber(run))))
+    let found = poll_ready(reader.find_run(&harness.partition(), &instance_id("a"), Some(RunNumber(run))))
         .unwrap()
         .unwrap();
     ShardRequest::PurgeEarlierRun {
@@ -252,7 +253,7 @@ fn damage_in_an_earlier_run_concerns_that_run_only() {
     let key = harness.keys(TableId::EarlierRun).remove(0);
     harness.store.inject_damage(&partition, key.clone(), key);
     let reader = RunReader { store: &*harness.store, definitions: &*harness.definitions };
-    let find = |run| block_on(reader.find_run(&partition, &instance_id("a"), Some(RunNumber(run))));
+    let find = |run| poll_ready(reader.find_run(&partition, &instance_id("a"), Some(RunNumber(run))));
     assert!(matches!(find(1), Err(RunReadError::Unreadable(_))));
     assert!(find(2).unwrap().is_some());
 }

@@ -10,9 +10,10 @@ use abide_runtime::{Event, RequestError, ShardReply, ShardRequest};
 use abide_store::rows::{Batch, CommitOutcome};
 use abide_store::tables::idempotency::SCOPE_ENTITY_OPERATION;
 use abide_store::tables::{TableId, entities};
+use abide_testkit::shard_driver::poll_ready;
 use serde_json::{Value, json};
 
-use crate::harness::{ShardHarness, block_on, request_idempotency};
+use crate::harness::{ShardHarness, request_idempotency};
 
 fn entity() -> EntityId {
     EntityId::new("device", "dev-1").unwrap()
@@ -47,8 +48,8 @@ fn output(reply: ShardReply) -> Value {
 fn events(harness: &ShardHarness) -> Vec<Value> {
     let partition = harness.partition();
     let reader = EntityReader { store: &*harness.store, partition: &partition };
-    let Some(view) = block_on(reader.view(&entity())).unwrap() else { return Vec::new() };
-    let page = block_on(reader.events(&view, 0, 1_000)).unwrap();
+    let Some(view) = poll_ready(reader.view(&entity())).unwrap() else { return Vec::new() };
+    let page = poll_ready(reader.events(&view, 0, 1_000)).unwrap();
     page.events.iter().map(|event| serde_json::from_str(event.event.get()).unwrap()).collect()
 }
 

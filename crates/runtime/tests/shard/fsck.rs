@@ -7,13 +7,14 @@ use abide_store::rows::{Batch, CommitOutcome, Key};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::history_pages::{self, HistoryPageRow};
 use abide_store::tables::{TableId, decode, encode, instances};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::CommandId;
 use serde_json::json;
 
-use crate::harness::{ShardHarness, block_on, task_state};
+use crate::harness::{ShardHarness, task_state};
 
 fn report(harness: &ShardHarness) -> FsckReport {
-    block_on(abide_runtime::fsck::check(&*harness.store, &harness.definitions, harness.config.shard_count))
+    poll_ready(abide_runtime::fsck::check(&*harness.store, &harness.definitions, harness.config.shard_count))
         .unwrap()
 }
 
@@ -77,7 +78,7 @@ fn a_workflow_whose_own_timeout_is_not_set_is_found() {
         json!({"$schema": "workflow-schema-v1.json", "id": "limited", "version": "1.0.0", "startAt": "Start",
         "configuration": {"timeout": "PT9H"}, "states": {"Start": task_state("End"), "End": {"type": "succeed"}}})
         .to_string();
-    block_on(harness.definitions.publish(&definition, None, Timestamp(0))).unwrap();
+    poll_ready(harness.definitions.publish(&definition, None, Timestamp(0))).unwrap();
     harness.start("limited", "a");
     harness.advance_clock(1_000);
     harness.check();

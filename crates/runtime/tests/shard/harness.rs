@@ -2,9 +2,7 @@
 //! them.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use abide_dispatch::{AttemptResult, CallAttempt, CallFailure};
@@ -12,7 +10,6 @@ use abide_ids::{Digest, KeyDigest};
 use abide_runtime::definitions::Definitions;
 use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::event::AttemptId;
-use abide_runtime::lease::Monotonic;
 use abide_runtime::placement::ShardCount;
 use abide_runtime::run::StoredRun;
 use abide_runtime::{
@@ -26,6 +23,8 @@ use abide_store::tables::dead_letters::{self, DeadLetterRow};
 use abide_store::tables::history_pages::{self, HistoryPageRow, SettledCall};
 use abide_store::tables::instances::RunStatus;
 use abide_store::tables::{TableId, decode};
+use abide_testkit::shard_driver::{execute_now, poll_ready};
+use abide_testkit::virtual_time::VirtualClock;
 use abide_workflow::{InstanceId, Message, Timestamp};
 use serde_json::{Value, json};
 
@@ -75,7 +74,7 @@ impl ShardHarness {
         let mut config = ShardConfig::new("node-1".to_owned(), 1, shards, &store.capabilities());
         change(&mut config);
         let store_io = StoreIo::new(Arc::clone(&store), Arc::clone(&definitions), shards).unwrap();
-        let now = Now { wall: Timestamp(EPOCH_MS), mono: Monotonic(Duration::ZERO) };
+        let now = VirtualClock { wall_at_start_ms: EPOCH_MS, ..VirtualClock::default() }.now(Duration::ZERO);
         let shard = Shard::new(shards.shards().next().unwrap(), config.clone(), now);
         let mut harness = Self {
             store,
@@ -105,8 +104,9 @@ impl ShardHarness {
     }
 
     pub(crate) fn now(&self) -> Now {
-        let wall = Timestamp(EPOCH_MS + self.wall_clock_ahead_ms + i64::try_from(self.now_ms).unwrap());
-        Now { wall, mono: Monotonic(Duration::from_millis(self.now_ms)) }
+        let wall_at_start_ms = EPOCH_MS + self.wall_clock_ahead_ms;
+        let clock = VirtualClock { wall_at_start_ms, booted_at: Duration::ZERO };
+        clock.now(Duration::from_millis(self.now_ms))
     }
 
     /// Handles an event, and everything that follows from it at once.
@@ -160,8 +160,8 @@ impl ShardHarness {
     }
 
     fn execute_effect(&mut self, effect: Effect) {
-        let event = block_on(self.store_io.execute(self.shard.id(), effect)).unwrap();
-        self.shard.handle(event, self.now());
+        let outcome = execute_now(&self.store_io, self.shard.id(), effect).unwrap();
+        self.shard.handle(outcome.event, self.now());
     }
 
     /// Time passes, and the shard wakes whenever it asks to.
@@ -197,7 +197,7 @@ impl ShardHarness {
         let definition = json!({"$schema": "workflow-schema-v1.json", "id": id, "version": "1.0.0",
             "configuration": configuration,
             "startAt": states.get("Start").map_or(start.as_str(), |_| "Start"), "states": states});
-        block_on(self.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
+        poll_ready(self.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
     }
 
     /// As [`Self::start_request`], with an input.
@@ -218,7 +218,7 @@ impl ShardHarness {
     ) -> ShardRequest {
         ShardRequest::Start(Box::new(StartRequest {
             instance_id: instance_id(id),
-            plan: block_on(self.definitions.resolve(workflow, None)).unwrap(),
+            plan: poll_ready(self.definitions.resolve(workflow, None)).unwrap(),
             input: json!({"id": id}).into(),
             event: None,
             correlation_id: id.to_owned(),
@@ -278,7 +278,7 @@ impl ShardHarness {
 
     /// The reason why an instance is parked.
     pub(crate) fn park_reason(&self, id: &str) -> Option<String> {
-        let row = block_on(self.store_io.run_reader().instance_row(&self.partition(), &instance_id(id)))
+        let row = poll_ready(self.store_io.run_reader().instance_row(&self.partition(), &instance_id(id)))
             .unwrap()
             .unwrap()?;
         row.park_reason.filter(|_| row.status == RunStatus::Parked)
@@ -297,7 +297,7 @@ impl ShardHarness {
 
     pub(crate) fn run(&self, id: &str) -> Option<StoredRun> {
         let partition = self.partition();
-        block_on(self.store_io.run_reader().load_run(&partition, &instance_id(id))).unwrap().unwrap()
+        poll_ready(self.store_io.run_reader().load_run(&partition, &instance_id(id))).unwrap().unwrap()
     }
 
     pub(crate) fn status(&self, id: &str) -> String {
@@ -323,7 +323,7 @@ impl ShardHarness {
     }
 
     pub(crate) fn dead_letters(&self) -> Vec<DeadLetterRow> {
-        let page = block_on(self.store.query(&dead_letters::SCHEMA, &PublicQuery::default())).unwrap();
+        let page = poll_ready(self.store.query(&dead_letters::SCHEMA, &PublicQuery::default())).unwrap();
         page.rows.iter().map(|row| DeadLetterRow::from_public_row(row).unwrap()).collect()
     }
 
@@ -337,7 +337,7 @@ impl ShardHarness {
     /// Asserts that fsck finds nothing wrong in the store.
     pub(crate) fn check(&self) {
         let shards = self.config.shard_count;
-        let report = block_on(abide_runtime::fsck::check(&*self.store, &self.definitions, shards)).unwrap();
+        let report = poll_ready(abide_runtime::fsck::check(&*self.store, &self.definitions, shards)).unwrap();
         assert_eq!(report.findings, Vec::new());
     }
 }
@@ -357,11 +357,4 @@ pub(crate) fn failure(retryable: bool) -> AttemptResult {
 
 pub(crate) fn task_state(next: &str) -> Value {
     json!({"type": "task", "activity": "work", "input": {"id": "$.input.id"}, "output": "$.state.x", "next": next})
-}
-
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("the reference store must respond at once"),
-    }
 }

@@ -6,10 +6,11 @@ use abide_runtime::{ShardReply, ShardRequest};
 use abide_store::memory::MemoryStore;
 use abide_store::rows::Batch;
 use abide_store::tables::TableId;
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::Message;
 use serde_json::{Value, json};
 
-use crate::harness::{ShardHarness, block_on, instance_id, task_state};
+use crate::harness::{ShardHarness, instance_id, task_state};
 
 fn loops(harness: &ShardHarness) {
     let states = json!({
@@ -26,7 +27,7 @@ fn page(
 ) -> Result<HistoryPage, RunReadError> {
     let definitions: &Definitions<MemoryStore> = &harness.definitions;
     let reader = RunReader { store: &*harness.store, definitions };
-    block_on(reader.history(&harness.partition(), &instance_id("a"), from, events)).map(Option::unwrap)
+    poll_ready(reader.history(&harness.partition(), &instance_id("a"), from, events)).map(Option::unwrap)
 }
 
 fn sequences(page: &HistoryPage) -> Vec<u64> {

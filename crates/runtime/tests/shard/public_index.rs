@@ -6,13 +6,14 @@ use abide_store::public::{PublicRow, PublicTables, PublicWrite};
 use abide_store::rows::Batch;
 use abide_store::tables::TableId;
 use abide_store::tables::public_instances::{self, SCHEMA};
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{Duration, Message};
 use serde_json::{Value, json};
 
-use crate::harness::{ShardHarness, block_on, failure, instance_id, task_state};
+use crate::harness::{ShardHarness, failure, instance_id, task_state};
 
 fn row(harness: &ShardHarness, id: &str, run: u32) -> Option<PublicRow> {
-    block_on(harness.store.get(&SCHEMA, &public_instances::key(id, RunNumber(run)))).unwrap()
+    poll_ready(harness.store.get(&SCHEMA, &public_instances::key(id, RunNumber(run)))).unwrap()
 }
 
 fn status(harness: &ShardHarness, id: &str, run: u32) -> Option<String> {
@@ -190,7 +191,7 @@ fn a_write_that_arrives_after_a_purge_is_removed_when_the_tombstone_expires() {
     harness.advance_clock(1_000);
     assert_eq!(row(&harness, "a", 1), None);
     // A delayed write of a previous owner.
-    block_on(harness.store.put(&SCHEMA, vec![PublicWrite::Put(shown)])).unwrap();
+    poll_ready(harness.store.put(&SCHEMA, vec![PublicWrite::Put(shown)])).unwrap();
     harness.advance_clock(8 * 24 * 3_600_000);
     assert_eq!(row(&harness, "a", 1), None);
 }

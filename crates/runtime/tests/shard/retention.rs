@@ -4,9 +4,10 @@ use abide_ids::RunNumber;
 use abide_runtime::{RequestError, ShardReply, ShardRequest};
 use abide_store::public::PublicTables;
 use abide_store::tables::{TableId, public_instances};
+use abide_testkit::shard_driver::poll_ready;
 use serde_json::json;
 
-use crate::harness::{ShardHarness, block_on, instance_id, task_state};
+use crate::harness::{ShardHarness, instance_id, task_state};
 
 fn one(harness: &mut ShardHarness, id: &str) {
     harness.publish("one", &json!({"Start": task_state("End"), "End": {"type": "succeed"}}));
@@ -15,7 +16,7 @@ fn one(harness: &mut ShardHarness, id: &str) {
 
 fn public(harness: &ShardHarness, id: &str, run: u32) -> Option<String> {
     let key = public_instances::key(id, RunNumber(run));
-    let row = block_on(harness.store.get(&public_instances::SCHEMA, &key)).unwrap()?;
+    let row = poll_ready(harness.store.get(&public_instances::SCHEMA, &key)).unwrap()?;
     row.text("Status").map(str::to_owned)
 }
 

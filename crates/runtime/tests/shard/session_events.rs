@@ -6,6 +6,7 @@ use abide_runtime::{Event, OperatorEvent, ShardReply, ShardRequest};
 use abide_store::rows::Batch;
 use abide_store::tables::TableId;
 use abide_store::tables::idempotency::SCOPE_CLOUD_EVENT;
+use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{Message, Outcome};
 use serde_json::{Value, json};
 
@@ -230,8 +231,7 @@ fn a_run_replaced_by_an_event_right_after_a_crash_is_indexed_and_found_until_its
     let status = |harness: &ShardHarness| {
         let key = abide_store::tables::public_instances::key(ID, RunNumber(1));
         let schema = &abide_store::tables::public_instances::SCHEMA;
-        let row =
-            crate::harness::block_on(abide_store::public::PublicTables::get(&*harness.store, schema, &key));
+        let row = poll_ready(abide_store::public::PublicTables::get(&*harness.store, schema, &key));
         row.unwrap().and_then(|row| row.text("Status").map(str::to_owned))
     };
     assert_eq!(
