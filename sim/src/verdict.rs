@@ -67,8 +67,10 @@ pub fn judge(cluster: &Cluster) -> SimVerdict {
 
 /// The retention of every row is over: only the heads (shard ownership) and the inbound watermarks may be left.
 fn check_nothing_left(cluster: &Cluster, violations: &mut Vec<String>) {
-    for partition in
-        cluster.shards.shards().filter_map(|shard| Some([shard.partition().ok()?, shard.inbox().ok()?]))
+    for partition in cluster
+        .shards
+        .shards()
+        .filter_map(|shard| Some([shard.partition().ok()?, shard.inbound_partition().ok()?]))
     {
         for partition in partition {
             let page = cluster.store.scan_now(&partition, Scan::all());

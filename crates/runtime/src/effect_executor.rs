@@ -33,7 +33,7 @@ pub struct StoreIo<S> {
 #[derive(Debug)]
 struct ShardPartitions {
     own: Partition,
-    inbox: Partition,
+    inbound: Partition,
 }
 
 impl<S: Store> StoreIo<S> {
@@ -42,8 +42,9 @@ impl<S: Store> StoreIo<S> {
         definitions: Arc<Definitions<S>>,
         shards: ShardCount,
     ) -> Result<Self, PartitionError> {
-        let partitions =
-            |shard: ShardId| Ok(ShardPartitions { own: shard.partition()?, inbox: shard.inbox()? });
+        let partitions = |shard: ShardId| {
+            Ok(ShardPartitions { own: shard.partition()?, inbound: shard.inbound_partition()? })
+        };
         Ok(Self {
             store,
             definitions,
@@ -70,14 +71,14 @@ impl<S: Store> StoreIo<S> {
 
     /// Executes an effect and returns the resulting event. Returns the effect itself if it does not concern the store.
     pub async fn execute(&self, shard: ShardId, effect: Effect) -> Result<Event, Effect> {
-        let Some(ShardPartitions { own, inbox }) = self.partitions.get(shard.number() as usize) else {
+        let Some(ShardPartitions { own, inbound }) = self.partitions.get(shard.number() as usize) else {
             return Err(effect);
         };
         Ok(match effect {
             Effect::ReadHead => Event::HeadRead(self.store.read(own, &heads::key()).await),
             Effect::Commit(id, batch) => Event::CommitFinished(id, self.store.commit(own, batch).await),
             Effect::Scan(purpose, scan) => {
-                let partition = if purpose == ScanPurpose::Inbound { inbox } else { own };
+                let partition = if purpose == ScanPurpose::Inbound { inbound } else { own };
                 Event::Scanned(purpose, scan_past_damage(&*self.store, partition, scan).await)
             }
             Effect::LookUpInstance(id, depth) => {
@@ -98,12 +99,12 @@ impl<S: Store> StoreIo<S> {
             }
             Effect::SendMessages(target, batch) => {
                 let outcome = match self.partitions.get(target.number() as usize) {
-                    Some(partitions) => self.store.commit(&partitions.inbox, batch).await,
+                    Some(partitions) => self.store.commit(&partitions.inbound, batch).await,
                     None => CommitOutcome::Unavailable { reason: format!("no such shard: {target}") },
                 };
                 Event::MessagesSent(target, outcome)
             }
-            Effect::DeleteInbound(batch) => Event::InboundDeleted(self.store.commit(inbox, batch).await),
+            Effect::DeleteInbound(batch) => Event::InboundDeleted(self.store.commit(inbound, batch).await),
             other => return Err(other),
         })
     }

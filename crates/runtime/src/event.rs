@@ -47,9 +47,9 @@ pub enum Event {
     AttemptWithdrawn(AttemptId),
     /// The public rows were written, or not.
     PublicIndexWritten(Result<(), String>),
-    /// Messages were put into another shard's inbox partition, or not.
+    /// Messages were put into another shard's inbound partition, or not.
     MessagesSent(ShardId, CommitOutcome),
-    /// Inbound messages that were already accepted were deleted from the inbox partition, or not.
+    /// Inbound messages that were already accepted were deleted from the inbound partition, or not.
     InboundDeleted(CommitOutcome),
     /// There may be inbound messages.
     InboundHinted,
@@ -66,7 +66,7 @@ pub enum Effect {
     ReadHead,
     /// Commit to the shard's own partition: [`Event::CommitFinished`].
     Commit(CommitId, Arc<Batch>),
-    /// Scan the shard's own partition, or its inbox partition for inbound messages: [`Event::Scanned`].
+    /// Scan the shard's own partition, or its inbound partition for inbound messages: [`Event::Scanned`].
     Scan(ScanPurpose, Scan),
     /// Read an instance: [`Event::InstanceLookedUp`].
     LookUpInstance(InstanceId, LookupDepth),
@@ -94,9 +94,9 @@ pub enum Effect {
     Reply(RequestId, ShardReply),
     /// Write to a public table: [`Event::PublicIndexWritten`].
     WritePublicIndex(&'static TableSchema, Vec<PublicWrite>),
-    /// Commit to the inbox partition of another shard: [`Event::MessagesSent`].
+    /// Commit to the inbound partition of another shard: [`Event::MessagesSent`].
     SendMessages(ShardId, Batch),
-    /// Commit to the shard's own inbox partition: [`Event::InboundDeleted`].
+    /// Commit to the shard's own inbound partition: [`Event::InboundDeleted`].
     DeleteInbound(Batch),
     /// Log and count an operator event.
     Notify(OperatorEvent),
@@ -190,7 +190,7 @@ pub enum ScanPurpose {
     Expiries,
     /// Rows of a run that is being deleted.
     RunDeletion,
-    /// Messages from other shards, in the inbox partition.
+    /// Messages from other shards, in the inbound partition.
     Inbound,
     /// All instances, to find those that are damaged.
     Instances,

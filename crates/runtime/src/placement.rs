@@ -66,7 +66,7 @@ impl ShardId {
     }
 
     /// The partition where other shards put messages for this one.
-    pub fn inbox(self) -> Result<Partition, PartitionError> {
+    pub fn inbound_partition(self) -> Result<Partition, PartitionError> {
         Partition::new(&format!("inbox/{:04}", self.0))
     }
 }
@@ -92,7 +92,7 @@ mod tests {
         let numbers: Vec<u32> = ["", "a", "device-7", "ü"].iter().map(|key| shards.shard_of(key).0).collect();
         assert_eq!(numbers, [4, 10, 3, 4]);
         assert_eq!(ShardId(7).partition().unwrap().name(), "shard/0007");
-        assert_eq!(ShardId(7).inbox().unwrap().name(), "inbox/0007");
+        assert_eq!(ShardId(7).inbound_partition().unwrap().name(), "inbox/0007");
     }
 
     #[test]

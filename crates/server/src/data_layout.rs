@@ -1,8 +1,9 @@
 //! The layout of a data folder, written once to `abide.json` beside the store.
 //!
-//! A different number of shards would look for every instance in the wrong shard, so it is rejected. The file is
-//! created after the store, because the store accepts no folder with foreign files as a new one, and before anything is
-//! written into the store. Knows nothing about the store's own files.
+//! A different number of shards would look for every instance in the wrong shard, so it is rejected. The server creates
+//! the file after the store, because the store accepts no folder with foreign files as a new one, and before anything
+//! is written into the store. A backup gets it once its copy of the store is complete. Knows nothing about the store's
+//! own files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -47,7 +48,8 @@ impl Layout {
         serde_json::from_str(&text).map_err(|error| LayoutError::Damaged { file, reason: error.to_string() })
     }
 
-    /// Writes the layout of a new store, or verifies that an existing store has it.
+    /// Writes the layout if the folder has none, or verifies that it has this one. A folder without the file is taken
+    /// for new.
     pub(crate) fn write_or_verify(self, folder: &Path) -> Result<(), LayoutError> {
         let file = folder.join(FILE);
         let failed = |source| LayoutError::Io { file: file.clone(), source };
@@ -70,7 +72,8 @@ impl Layout {
     }
 
     /// Writes a temporary file and renames it when it is on disk, so that a crash leaves either no file or a complete
-    /// one. There is no concurrent writer: the store's lock is held.
+    /// one. There is no concurrent writer: the server holds the store's lock, and nothing else uses an unfinished
+    /// backup.
     fn write(self, folder: &Path, file: &Path) -> io::Result<()> {
         let temporary = file.with_extension("json.new");
         let mut written = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;

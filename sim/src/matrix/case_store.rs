@@ -64,7 +64,7 @@ impl CaseStore {
     /// Deletes everything but the definitions: the next run begins in an empty store, and nothing is compiled again.
     pub(super) fn clear(&mut self) -> Result<(), String> {
         for shard in self.shards.shards() {
-            let partitions = [shard.partition(), shard.inbox()];
+            let partitions = [shard.partition(), shard.inbound_partition()];
             for partition in partitions {
                 let partition = partition.map_err(|error| error.to_string())?;
                 loop {

@@ -74,7 +74,7 @@ pub async fn check<S: PrivateRows>(
             index_pending: BTreeSet::new(),
         };
         check.check_shard().await?;
-        for row in check.read_rows(&shard.inbox()?).await? {
+        for row in check.read_rows(&shard.inbound_partition()?).await? {
             check.check_inbound(&row);
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct Entities {
     reply_expiry: Option<ReplyExpiry>,
 }
 
-/// Idle entities kept in memory.
+/// The most entries of the idle queue.
 const IDLE_MAX: usize = 4_096;
 
 impl Entities {
@@ -167,7 +167,8 @@ impl Entities {
         self.lookup_retries.front().map(|(at, ..)| *at)
     }
 
-    /// Evicts the oldest idle entities when there are too many.
+    /// Evicts durable entities from the front of the idle queue when it is too long. One of them may have been used
+    /// since it was queued.
     pub(super) fn evict_idle(&mut self, ctx: &Context) {
         for _ in 0..self.idle.len().saturating_sub(IDLE_MAX) {
             let Some(entity) = self.idle.pop_front() else { return };

@@ -199,7 +199,7 @@ fn arrive(harness: &ShardHarness, number: u64, child: &str) {
     let arrival = InboundRow { instance_id: child.to_owned(), message, sent_at: Timestamp(0) };
     let batch =
         Batch::checked().create(inbound::key("shard/9", abide_ids::Sequence(number)), encode(&arrival));
-    let inbox = harness.shard.id().inbox().unwrap();
+    let inbox = harness.shard.id().inbound_partition().unwrap();
     assert!(matches!(harness.store.commit_now(&inbox, &batch), CommitOutcome::Committed(_)));
 }
 
@@ -210,7 +210,7 @@ fn messages_behind_one_that_cannot_be_read_are_accepted() {
     for number in 1..=5 {
         arrive(&harness, number, &format!("c-{number}"));
     }
-    let inbox = harness.shard.id().inbox().unwrap();
+    let inbox = harness.shard.id().inbound_partition().unwrap();
     harness.store.inject_damage(
         &inbox,
         inbound::key("shard/9", abide_ids::Sequence(2)),

@@ -190,7 +190,7 @@ fn a_child_requested_without_an_item_starts_and_its_calls_have_none() {
     });
     let arrival = InboundRow { instance_id: "c".to_owned(), message, sent_at: Timestamp(0) };
     let batch = Batch::checked().create(inbound::key("shard/9", abide_ids::Sequence(1)), encode(&arrival));
-    let inbox = harness.shard.id().inbox().unwrap();
+    let inbox = harness.shard.id().inbound_partition().unwrap();
     assert!(matches!(harness.store.commit_now(&inbox, &batch), CommitOutcome::Committed(_)));
     harness.send_event(abide_runtime::Event::InboundHinted);
     assert_eq!(parents(&complete_all(&mut harness)), ["none"]);

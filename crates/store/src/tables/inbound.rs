@@ -1,6 +1,6 @@
 //! Inbound messages: messages for a shard, written by nodes that do not own it.
 //!
-//! They are in the shard's inbox partition, not in the shard's own, because only the owner may write to the shard's
+//! They are in the shard's inbound partition, not in the shard's own, because only the owner may write to the shard's
 //! own. The owner takes them over in the order of their numbers, records the number in [`super::inbound_watermarks`] in
 //! the same commit, and deletes them here afterwards. A row that is read again after a crash has a number that was
 //! already taken over. The content of a message is not known here.

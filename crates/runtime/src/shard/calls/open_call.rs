@@ -100,6 +100,7 @@ impl OpenCall {
         let journal = journal_of(&row);
         let (input, input_bytes) = match &row.input {
             CallInput::Inline(bytes) => (serde_json::from_slice(bytes).unwrap_or_default(), bytes.len()),
+            // No server has written it yet.
             CallInput::Stored(_) => (serde_json::Value::Null, 0),
         };
         let texts = (row.activity.into_owned(), row.step.into_owned());
@@ -118,7 +119,7 @@ impl OpenCall {
         }
     }
 
-    /// The row of the call, a call of the run with this origin.
+    /// The row of the call, which a run with this origin made. `input` is its input as JSON.
     pub(in crate::shard) fn to_row<'c>(&'c self, origin: &'c RunOrigin, input: Vec<u8>) -> CallRow<'c> {
         let record = self.journal.record();
         CallRow {

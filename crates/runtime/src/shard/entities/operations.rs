@@ -22,7 +22,7 @@ use crate::run_message::{self, RunMessage};
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::context::Context;
 use crate::shard::entities::entity_slot::{EntityRowState, EntitySlot, QueuedOperation};
-use crate::shard::messages::outbox;
+use crate::shard::messages::put_in_inbox;
 use crate::shard::unit_of_work::UnitOfWork;
 
 /// Stored replies that share one expiry row.
@@ -104,7 +104,7 @@ pub(in crate::shard) fn run_operation(
     work.note_newest_rows();
     work.reply_on_commit(item.request_id, ShardReply::Operated(Box::new(operated)));
     if let Some(event) = &request.session_event {
-        outbox::put_in_inbox(work, event.instance_id.clone(), RunMessage::SessionEvent(event.clone()));
+        put_in_inbox(work, event.instance_id.clone(), RunMessage::SessionEvent(event.clone()));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::run_message::RunMessage;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::{index_runs, start};
-use crate::shard::messages::outbox;
+use crate::shard::messages::send_run_message;
 use crate::shard::requests::idempotency;
 use crate::shard::run::run_rows;
 use crate::shard::run::run_state::ResidentRun;
@@ -171,11 +171,7 @@ pub(in crate::shard) fn terminate_unreadable(
     if let Some(parent) = row.parent.as_deref().and_then(stored_parent_link) {
         let failure = Failure::permanent("Terminated", reason);
         let message = Message::ChildFailed { command: parent.command, failure };
-        outbox::send_run_message(
-            work,
-            parent.instance_id.clone(),
-            RunMessage::ChildEnded { parent, message },
-        );
+        send_run_message(work, parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
     }
     work.add(Step::CancelAttemptsOf(row.run_id));
     let notice = OperatorEvent::RunEnded { status: Status::Terminated, duration_ms: 0 };

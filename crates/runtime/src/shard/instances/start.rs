@@ -24,7 +24,7 @@ use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
 use crate::shard::instances::index_runs;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState, unavailable_refusal};
-use crate::shard::messages::outbox;
+use crate::shard::messages::send_run_message;
 use crate::shard::public_index::PublicIndex;
 use crate::shard::requests::idempotency;
 use crate::shard::run::run_state::{FirstTurnAction, ResidentRun};
@@ -208,7 +208,7 @@ fn begin_child(
     slot.state = SlotState::Run(Box::new(run));
 }
 
-/// The child cannot be started: its parent gets the failure, in the commit that deletes the request.
+/// The child cannot be started: one unit deletes the inbox row that asked for it and sends the failure to the parent.
 fn refuse_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Failure) {
     let Some(PendingChild { inbox_sequence: sequence, start, .. }) = slot.pending_child.take() else {
         return;
@@ -216,7 +216,7 @@ fn refuse_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Fai
     work.delete(inbox::key(sequence));
     let message = Message::ChildFailed { command: start.parent.command, failure };
     let parent = start.parent;
-    outbox::send_run_message(work, parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
+    send_run_message(work, parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
 }
 
 /// The plan of a pending child was looked up, or could not be.

@@ -1,8 +1,8 @@
-//! Accepts messages from other shards: moves them from the inbox partition to the inbox of this shard, each exactly
+//! Accepts messages from other shards: moves them from the inbound partition to the inbox of this shard, each exactly
 //! once.
 //!
 //! ```text
-//!  scan the inbox partition ──> commit: inbox rows + watermark per source ──> delete from the inbox partition
+//!  scan the inbound partition ──> commit: inbox rows + watermark per source ──> delete from the inbound partition
 //! ```
 //!
 //! The watermark is the last number accepted from a source; messages up to it are duplicates. It does not know what a
@@ -23,10 +23,10 @@ use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::shard::component::Component;
 use crate::shard::context::Context;
-use crate::shard::messages::outbox;
+use crate::shard::messages::send::put_in_inbox;
 use crate::shard::unit_of_work::UnitOfWork;
 
-/// The progress of reading the inbox partition.
+/// The progress of reading the inbound partition.
 #[derive(Debug, Default)]
 pub(in crate::shard) struct InboundReader {
     /// There may be new messages.
@@ -178,7 +178,7 @@ impl InboundReader {
         let watermark = InboundWatermarkRow { last_number: number, updated_at: work.ctx.now.wall };
         work.put(inbound_watermarks::key(&source), encode(&watermark));
         self.watermarks.insert(source, number);
-        outbox::put_in_inbox(work, addressed.instance_id, addressed.message);
+        put_in_inbox(work, addressed.instance_id, addressed.message);
         Ok(())
     }
 

@@ -4,3 +4,6 @@
 
 pub(super) mod inbound;
 pub(super) mod outbox;
+mod send;
+
+pub(super) use send::{put_in_inbox, send_run_message};

@@ -1,9 +1,7 @@
-//! Acquires a shard, renews its lease, and drains it: the steps from one phase of ownership to the next.
+//! Acquires a shard and renews its lease: the steps from watching to working, and back.
 //!
 //! It does not send commits ([`commit_pipeline`](crate::shard::commit::commit_pipeline)) and does not decide when a
-//! lease has expired ([`crate::lease`]). A draining shard accepts nothing new, finishes the work in flight, and
-//! releases itself with its last commit, so that it is taken over at once. Draining does not withdraw attempts in
-//! flight; the driver does (the shard task of the node, or the simulator), and the shard records each result.
+//! lease has expired ([`crate::lease`]).
 
 use abide_ids::Sequence;
 use abide_store::rows::{Row, RowVersion, StoreError};
@@ -116,19 +114,5 @@ impl Context {
         if let OwnershipPhase::Recovering(owned) = &self.phase {
             self.phase = OwnershipPhase::Working(owned.clone());
         }
-    }
-
-    /// From now on the shard accepts nothing new. A shard that is not owned has nothing to drain.
-    pub(in crate::shard) fn begin_drain(&mut self) -> Result<(), StopReason> {
-        match &self.phase {
-            OwnershipPhase::Recovering(owned) | OwnershipPhase::Working(owned) => {
-                self.phase = OwnershipPhase::Draining(owned.clone());
-                // There must be at least one commit more: the last one releases the shard.
-                self.commits.mark_urgent();
-            }
-            OwnershipPhase::Draining(_) => {}
-            _ => return Err(StopReason::Drained),
-        }
-        Ok(())
     }
 }

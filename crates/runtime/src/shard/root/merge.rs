@@ -1,7 +1,7 @@
 //! Merges units of work: each step goes to the batch or to the component it is for. And runs what waited for a commit.
 //!
-//! This is the only place where one component's work reaches another. It decides nothing but
-//! what depends on the component itself: whether a timer is in its window, whether an expiry row is done.
+//! Steps of a unit reach other components only here. It decides nothing but what the receiver alone knows: whether a
+//! timer is in the window, an attempt in flight, an expiry row done.
 
 use crate::event::{AttemptId, Effect};
 use crate::request::ShardReply;
@@ -80,6 +80,7 @@ impl Shard {
                 }
             }
         }
+        // Only now: processing an item merges units of its own, which may close this batch.
         for (id, item) in enqueued {
             self.enqueue(&id, item);
         }

@@ -12,7 +12,7 @@ use crate::fault_check::fault_injected;
 use crate::run::EntryChange;
 use crate::run_message::{ChildStart, RunMessage};
 use crate::shard::calls::{cancel, retry, work_keys};
-use crate::shard::messages::outbox;
+use crate::shard::messages::send_run_message;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::{calls, timers};
@@ -36,7 +36,7 @@ pub(in crate::shard) fn apply_command(
             if let Some((child_id, change)) = run.bookkeeping.clear_child(child) {
                 changes.push(change);
                 let reason = "the parent run ended or moved on".to_owned();
-                outbox::send_run_message(
+                send_run_message(
                     work,
                     child_id,
                     RunMessage::TerminateChild { parent: parent_link(run, child), reason },
@@ -76,7 +76,7 @@ fn start_child(
     };
     let execution = origin.execution_id().to_string();
     let (item, _) = work_keys(&origin.workflow, &execution, &child.step);
-    outbox::send_run_message(work, child.instance_id, RunMessage::StartChildOf { item, start });
+    send_run_message(work, child.instance_id, RunMessage::StartChildOf { item, start });
 }
 
 /// The run has ended: its parent gets a message, the operator an event.
@@ -89,13 +89,9 @@ fn on_run_ended(
         let message = message(parent.command);
         if fault_injected!(work.ctx, ChildEndDoubled) {
             let again = RunMessage::ChildEnded { parent: parent.clone(), message: message.clone() };
-            outbox::send_run_message(work, parent.instance_id.clone(), again);
+            send_run_message(work, parent.instance_id.clone(), again);
         }
-        outbox::send_run_message(
-            work,
-            parent.instance_id.clone(),
-            RunMessage::ChildEnded { parent, message },
-        );
+        send_run_message(work, parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
     }
     let took_ms = work.ctx.now.wall.since(run.instance.started_at()).0;
     let notice = OperatorEvent::RunEnded { status: run.instance.status(), duration_ms: took_ms };
