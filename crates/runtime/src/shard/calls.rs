@@ -88,10 +88,11 @@ pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, com
         }
     };
     call.record_sent(sent);
-    write_call(work, run, command);
     if fault_injected!(work.ctx, AttemptLost) {
-        return;
+        call.in_flight = false;
+        return write_call(work, run, command);
     }
+    write_call(work, run, command);
     let Some(call) = run.calls.get(&command) else { return };
     let (id, attempt) = attempt_of(run.row.run_id, run.instance.origin(), call, work.ctx.now.wall);
     let timeout_ms = call.journal.record().attempt_timeout_ms;
