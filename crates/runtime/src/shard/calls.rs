@@ -14,7 +14,7 @@ pub(super) mod reconciliation;
 pub(super) mod retry;
 
 use abide_dispatch::call_journal::{
-    CONSECUTIVE_UNANSWERED_MAX, FailedFinal, FinalReason, JournalRecord, UnsettledCall,
+    CONSECUTIVE_UNANSWERED_MAX, FailedFinal, FinalReason, JournalRecord, PendingCall, UnsettledCall,
 };
 use abide_dispatch::identity::{CallIdentity, FanOutStep, IdempotencyKey};
 use abide_dispatch::{CallAttempt, Metadata};
@@ -52,7 +52,7 @@ pub(super) fn start_call(
     let parent_item = fanned_out.or_else(|| run.row.parent_item_key.as_deref().copied());
     let timeout = start.attempt_timeout.unwrap_or(ShardConfig::ATTEMPT_TIMEOUT);
     let record = JournalRecord::new(work.ctx.now.wall, start.deadline, timeout.0, fencing_token);
-    let journal = UnsettledCall::pending(record);
+    let journal = UnsettledCall::Pending(PendingCall::new(record));
     let mut call = OpenCall::new((command, key), (start.activity, start.step.path), journal, start.input);
     call.parent_item_key = parent_item;
     call.secret_pointers = start.secret_pointers;

@@ -21,7 +21,7 @@ pub(super) struct ComponentReads<'s> {
 
 /// A component; see above.
 pub(super) trait Component {
-    /// Does what is due. Called after every event while the shard works, so it must be cheap if nothing is.
+    /// Does what is due. Called at every flush while the shard works, so it must be cheap if nothing is.
     fn drive(&mut self, work: &mut UnitOfWork<'_>);
 
     /// When it must be driven even without an event.

@@ -296,7 +296,10 @@ impl Shard {
             let mut work = UnitOfWork::new(&mut self.ctx);
             component.drive(&mut work);
             let unit = work.finish();
-            self.merge(unit);
+            // At most flushes no component has anything to do.
+            if !unit.is_empty() {
+                self.merge(unit);
+            }
         }
     }
 

@@ -85,7 +85,7 @@ pub(super) fn expire_run(
     work.add(Step::ExpiryHandled(expiry.clone()));
 }
 
-/// Purges an ended run in the open batch. The tombstone keeps its run number for a time, so that a new run is not
+/// Purges an ended run. The tombstone keeps its run number for a time, so that a new run is not
 /// mistaken for this one.
 pub(super) fn purge_run(work: &mut UnitOfWork<'_>, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
     let ended = EndedRun {
@@ -128,7 +128,7 @@ pub(super) fn purge_earlier_row(work: &mut UnitOfWork<'_>, row: &Row, before: Ru
     }
 }
 
-/// Purges an earlier run in the open batch.
+/// Purges an earlier run.
 pub(super) fn purge_earlier_run(work: &mut UnitOfWork<'_>, earlier: &EndedRun) {
     let EndedRun { instance_id, run_id: run, run_number, .. } = earlier;
     if let Some(run_number) = run_number {

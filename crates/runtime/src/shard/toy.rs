@@ -93,6 +93,7 @@ mod tests {
         tick(&mut shard, &store_io, 0);
         assert!(shard.is_working());
         assert_eq!(stored(), None);
+        assert!(shard.next_wake_ms() < 61_000, "it asked for {} ms", shard.next_wake_ms());
         for (seconds, count) in [(60, 1), (61, 1), (120, 2)] {
             tick(&mut shard, &store_io, seconds);
             assert_eq!(stored(), Some(vec![count]), "after {seconds} s");

@@ -43,38 +43,47 @@ use crate::shard::work_item::{MessageSource, WorkItem};
 pub(super) struct TurnUndo {
     /// Where the turn begins in its unit. Before it are the actions of the run's start, which happen all the same.
     pub(super) mark: Mark,
-    row: RowBefore,
+    before: RunBefore,
     consumed: Vec<(Message, MessageSource)>,
+    /// How many messages the turn left. The messages after these are its own: failures of calls that it could not send.
+    messages_left: usize,
     /// The run that this turn ended, if it continued as new.
     ended: Option<Box<ResidentRun>>,
 }
 
-/// The fields of the instance row that a turn may change.
+/// The fields that a turn may change and that a parked run needs. The others go with the run: a run whose turn was
+/// dropped leaves memory, and is loaded again when it is resumed.
 #[derive(Debug)]
-struct RowBefore {
+struct RunBefore {
     status: RunStatus,
     folded_page: PageNumber,
-    last_page: PageNumber,
+    row_last_page: PageNumber,
     updated_at: Timestamp,
     park_reason: Option<String>,
+    last_page: PageNumber,
     continuation_row: Option<Sequence>,
 }
 
 impl TurnUndo {
-    /// Gives the run back its messages and its row.
+    /// Gives the run back what it needs to be parked: its messages, its row and its place in the store.
     pub(super) fn restore(self, run: &mut ResidentRun) {
         if let Some(ended) = self.ended {
             *run = *ended;
         }
+        run.messages.truncate(self.messages_left);
+        run.sources.truncate(self.messages_left);
         for (message, source) in self.consumed.into_iter().rev() {
             run.messages.push_front(message);
             run.sources.push_front(source);
         }
-        let RowBefore { status, folded_page, last_page, updated_at, park_reason, continuation_row } =
-            self.row;
-        (run.row.status, run.row.folded_page, run.row.last_page) = (status, folded_page, last_page);
-        (run.row.updated_at, run.row.park_reason) = (updated_at, park_reason);
-        (run.last_page, run.continuation_row) = (last_page, continuation_row);
+        let before = self.before;
+        run.row.status = before.status;
+        run.row.folded_page = before.folded_page;
+        run.row.last_page = before.row_last_page;
+        run.row.updated_at = before.updated_at;
+        run.row.park_reason = before.park_reason;
+        run.last_page = before.last_page;
+        run.continuation_row = before.continuation_row;
     }
 }
 
@@ -98,15 +107,17 @@ pub(super) fn run_turn(
     start::apply_first_turn_actions(work, run);
     let mut undo = TurnUndo {
         mark: work.mark(),
-        row: RowBefore {
+        before: RunBefore {
             status: run.row.status,
             folded_page: run.row.folded_page,
+            row_last_page: run.row.last_page,
             last_page: run.last_page,
             updated_at: run.row.updated_at,
             park_reason: run.row.park_reason.clone(),
             continuation_row: run.continuation_row,
         },
         consumed: run.messages.drain(..turn.consumed).zip(run.sources.drain(..turn.consumed)).collect(),
+        messages_left: run.messages.len(),
         ended: None,
     };
     let mut changes: Vec<EntryChange> = turn.changes.drain(..).map(part_change).collect();

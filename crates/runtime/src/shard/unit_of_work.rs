@@ -8,8 +8,9 @@
 //!
 //! What follows a commit, such as messages, timers and replies, is in the unit too, so a dropped turn leaves nothing
 //! behind; [`TurnUndo`](crate::shard::turn::TurnUndo) restores its run. Merging replays the steps in their order: a row
-//! that is created and deleted in one unit never reaches the store. A unit does not know what its rows mean, and does
-//! not decide which batch it joins.
+//! that is created and deleted in one unit never reaches the store. Other units always fit, and the component that
+//! fills one may note in its own memory what it has taken. A unit does not know what its rows mean, and does not decide
+//! which batch it joins.
 
 use abide_dispatch::CallAttempt;
 use abide_ids::{KeyDigest, RunId, Sequence};
@@ -43,6 +44,9 @@ pub(super) struct FilledUnit {
     /// The unit has the newest rows of the instance it was filled for.
     pub(super) has_newest_rows: bool,
 }
+
+/// Most units have no more steps, so their list grows once.
+const USUAL_STEPS: usize = 16;
 
 /// A place in a unit, to which it can be cut back.
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +197,10 @@ impl FilledUnit {
         self.bytes
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Returns whether some commit can hold the unit.
     pub(super) fn fits_in_commit(&self, limits: StoreLimits) -> bool {
         fits(self.rows, self.bytes, limits)
@@ -206,6 +214,9 @@ impl FilledUnit {
     }
 
     pub(super) fn add(&mut self, step: Step) {
+        if self.steps.capacity() == 0 {
+            self.steps.reserve(USUAL_STEPS);
+        }
         self.steps.push(step);
     }
 

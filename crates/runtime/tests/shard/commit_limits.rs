@@ -61,6 +61,48 @@ fn a_turn_that_no_commit_can_hold_parks_its_run_and_no_other() {
 }
 
 #[test]
+fn a_client_is_not_told_of_an_end_that_a_dropped_turn_would_have_brought() {
+    let mut harness = overloaded();
+    let awaiting = harness
+        .request_without_waiting(ShardRequest::AwaitEnd { instance_id: instance_id("a"), run_number: None });
+    assert!(harness.reply_to(awaiting).is_none());
+    harness.raise("a", "go");
+    let reply = harness.reply_to(awaiting);
+    assert!(matches!(&reply, Some(ShardReply::Refused(RequestError::Parked { .. }))), "{reply:?}");
+    harness.check();
+}
+
+/// The turn that is dropped starts a call that cannot be sent: its failure is a message of the turn itself.
+#[test]
+fn a_failure_that_a_dropped_turn_reported_to_itself_is_dropped_with_it() {
+    let mut harness = ShardHarness::with(|config| {
+        config.run_limits.turn.bytes_max = 64 * MIB as u64;
+        config.resolves_secrets = false;
+    });
+    let secret = json!({"type": "task", "activity": "work", "next": "Done",
+        "input": {"token": {"secretRef": "env:TOKEN"}, "x": "$.input.x", "i": "$.item"}});
+    let each = json!({"startAt": "Do", "states": {"Do": secret, "Done": {"type": "succeed"}}});
+    let map = json!({"type": "map", "items": "$.input.items", "iterator": each, "next": "End"});
+    harness.publish("wide", &json!({"Start": map, "End": {"type": "succeed"}}));
+    let items: Vec<u32> = (0..40).collect();
+    harness.start_with("wide", "a", json!({"items": items, "x": "x".repeat(900_000)}));
+    assert!(harness.park_reason("a").unwrap().contains("more than one commit"));
+    harness.config.run_limits.turn.bytes_max = MIB as u64;
+    harness.crash();
+    assert!(matches!(
+        harness.send_message("a", Message::Resume { reason: String::new() }),
+        ShardReply::Accepted
+    ));
+    harness.advance_clock(60_000);
+    let failures = harness.settled_calls("a").len();
+    let calls: std::collections::BTreeSet<_> =
+        harness.settled_calls("a").iter().map(|call| call.idempotency_key).collect();
+    assert_eq!(failures, calls.len(), "no call failed twice");
+    assert_eq!(harness.status("a"), "Failed");
+    harness.check();
+}
+
+#[test]
 fn a_client_learns_that_a_run_is_parked_only_when_that_is_durable() {
     let mut harness = overloaded();
     let away = || Some(CommitOutcome::Unavailable { reason: "away".to_owned() });
@@ -104,7 +146,7 @@ fn a_first_turn_that_no_commit_can_hold_leaves_a_parked_run() {
     harness.publish("wide", &json!({"Start": map, "End": {"type": "succeed"}}));
     let items: Vec<u32> = (0..40).collect();
     harness.start_with("wide", "a", json!({"items": items, "x": "x".repeat(900_000)}));
-    assert!(harness.park_reason("a").is_some());
+    assert!(harness.park_reason("a").is_some() && harness.calls.is_empty());
     assert_eq!((&harness.stopped, harness.status("a").as_str()), (&None, "Pending"));
     harness.check();
     harness.crash();
@@ -115,8 +157,8 @@ fn a_first_turn_that_no_commit_can_hold_leaves_a_parked_run() {
 }
 
 /// A run whose first turn no commit can hold: a child and many large calls, under limits that allow all of it at once.
-/// Returns how many instances have a row after that turn and what follows from it.
-fn instances_after_a_dropped_turn(change: impl FnOnce(&mut ShardConfig)) -> usize {
+/// Returns how many instances, calls and timers have a row after that turn and what follows from it.
+fn rows_after_a_dropped_turn(change: impl FnOnce(&mut ShardConfig)) -> [usize; 3] {
     let mut harness = ShardHarness::with(|config| {
         config.run_limits.turn.bytes_max = 64 * MIB as u64;
         change(config);
@@ -137,19 +179,19 @@ fn instances_after_a_dropped_turn(change: impl FnOnce(&mut ShardConfig)) -> usiz
     harness.start_with("wide", "a", json!({"items": items, "x": "x".repeat(900_000)}));
     harness.advance_clock(10_000);
     assert!(harness.park_reason("a").unwrap().contains("more than one commit"));
-    harness.keys(TableId::Instance).len()
+    [TableId::Instance, TableId::Call, TableId::Timer].map(|table| harness.keys(table).len())
 }
 
 #[test]
-fn a_dropped_turn_starts_no_child() {
-    assert_eq!(instances_after_a_dropped_turn(|_| {}), 1);
+fn a_dropped_turn_starts_no_child_and_no_call() {
+    assert_eq!(rows_after_a_dropped_turn(|_| {}), [1, 0, 0]);
 }
 
 #[cfg(feature = "faults")]
 #[test]
 fn a_child_started_by_a_dropped_turn_is_noticed() {
     let leaks = |config: &mut ShardConfig| config.fault = Some(Fault::DroppedTurnLeaks);
-    assert_eq!(instances_after_a_dropped_turn(leaks), 2);
+    assert_eq!(rows_after_a_dropped_turn(leaks), [2, 1, 0]);
 }
 
 /// The largest payload that the limits allow.

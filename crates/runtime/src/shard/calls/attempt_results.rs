@@ -68,7 +68,6 @@ pub(in crate::shard) fn withdraw_attempt(
     command: CommandId,
     attempt: u32,
 ) {
-    let _run_id = run.row.run_id;
     let Some(call) = run.calls.get_mut(&command) else { return };
     let UnsettledCall::Sent(sent) = call.journal.clone() else { return };
     if call.has_result || sent.record.attempt != attempt {

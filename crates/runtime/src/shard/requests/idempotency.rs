@@ -83,7 +83,7 @@ impl UncommittedReplies {
     }
 }
 
-/// The reply to a request whose work is in the open batch. It is stored in the same batch if the request has a key.
+/// The reply to a request whose work is. It is stored in the same batch if the request has a key.
 pub(in crate::shard) fn complete_request(
     work: &mut UnitOfWork<'_>,
     done: IdempotentReply,
@@ -115,7 +115,7 @@ pub(in crate::shard) fn idempotency_record(
     }
 }
 
-/// Stores a reply in the open batch, with its expiry.
+/// Stores a reply in this unit, with its expiry.
 pub(in crate::shard) fn store_reply(work: &mut UnitOfWork<'_>, key: KeyDigest, record: IdempotencyRow) {
     work.put(idempotency::key(idempotency::SCOPE_IDEMPOTENCY_KEY, &key), encode(&record));
     let target =

@@ -120,7 +120,10 @@ impl Shard {
             self.process_queue(id, &mut slot);
             let SlotState::Run(run) = &mut slot.state else { break };
             let outcome = self.run_turns(id, run);
-            self.reply_to_end_waiters(run);
+            // The interpreter state after a dropped turn may show an end that never happens.
+            if outcome.is_ok() {
+                self.reply_to_end_waiters(run);
+            }
             let mut needs_turn = run.needs_turn();
             if let Err(Unrunnable { reason, unit }) = outcome
                 && let SlotState::Run(run) = std::mem::replace(&mut slot.state, SlotState::Unknown)

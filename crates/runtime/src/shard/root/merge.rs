@@ -29,7 +29,10 @@ impl Shard {
 
     /// Merges a unit of work into the open batch, or into a new one if it does not fit. Returns the batch's number.
     pub(in crate::shard) fn merge(&mut self, unit: FilledUnit) -> BatchNumber {
-        self.ctx.commits.reserve(unit.rows(), unit.bytes());
+        // A unit without rows needs no room: it must not close a batch that is half full.
+        if unit.rows() > 0 {
+            self.ctx.commits.reserve(unit.rows(), unit.bytes());
+        }
         let batch = self.ctx.commits.batch_number();
         let mut enqueued = Vec::new();
         for step in unit.into_steps() {

@@ -45,7 +45,9 @@ impl Shard {
                 self.ctx.effects.extend(rows.filter_map(|row| stale_attempt(row, self.ctx.now.wall)));
                 return None;
             }
-            (Fault::TerminateDropped, Event::RequestReceived(request_id, request)) if terminates(request) => {
+            (Fault::TerminateDropped, Event::RequestReceived(request_id, request))
+                if terminates(request) && self.is_working() =>
+            {
                 self.ctx.reply(*request_id, ShardReply::Accepted);
                 return None;
             }
@@ -58,17 +60,23 @@ impl Shard {
     pub(in crate::shard) fn plant_in_effects(&self, mut effects: Vec<Effect>) -> Vec<Effect> {
         let Some(fault) = self.ctx.config.fault else { return effects };
         for effect in &mut effects {
-            if let Effect::Commit(_, batch) = effect {
-                // The shard keeps its own batch, for the case that it must be committed again.
-                let Batch { writes, .. } = Arc::make_mut(batch);
-                writes.retain_mut(|write| plant_in_write(fault, write));
+            match effect {
+                Effect::Commit(_, batch) => {
+                    // The shard keeps its own batch, for the case that it must be committed again.
+                    let Batch { writes, .. } = Arc::make_mut(batch);
+                    writes.retain_mut(|write| plant_in_write(fault, write));
+                }
+                Effect::StartAttempt(_, call) if fault == Fault::AttemptNotPersisted && call.probe_first => {
+                    call.metadata.retry_attempt = call.metadata.retry_attempt.saturating_sub(1);
+                }
+                _ => {}
             }
         }
         let acquires = fault == Fault::StaleRecovery
             && matches!(self.ctx.phase, OwnershipPhase::Acquiring(..))
             && effects.iter().any(|effect| matches!(effect, Effect::Commit(..)));
         if acquires {
-            effects.push(Effect::Scan(ScanPurpose::Calls, calls::all()));
+            effects.insert(0, Effect::Scan(ScanPurpose::Calls, calls::all()));
         }
         effects
     }

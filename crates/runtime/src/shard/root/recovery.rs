@@ -29,7 +29,9 @@ impl Shard {
                 ScanPurpose::Calls => self.recover_call(&row),
                 ScanPurpose::Inbox => self.recover_message(&row),
                 ScanPurpose::Outbox => self.recover_outbox_row(&row),
-                _ => self.components.inbound.recover(&row),
+                ScanPurpose::Watermarks => self.components.inbound.recover(&row),
+                // Recovery makes no other scan.
+                _ => Ok(()),
             };
             if let Err(reason) = recovered {
                 self.report_unreadable_rows(purpose, vec![(row.key, reason)]);
