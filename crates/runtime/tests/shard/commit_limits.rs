@@ -72,36 +72,6 @@ fn a_client_is_not_told_of_an_end_that_a_dropped_turn_would_have_brought() {
     harness.check();
 }
 
-/// The turn that is dropped starts a call that cannot be sent: its failure is a message of the turn itself.
-#[test]
-fn a_failure_that_a_dropped_turn_reported_to_itself_is_dropped_with_it() {
-    let mut harness = ShardHarness::with(|config| {
-        config.run_limits.turn.bytes_max = 64 * MIB as u64;
-        config.resolves_secrets = false;
-    });
-    let secret = json!({"type": "task", "activity": "work", "next": "Done",
-        "input": {"token": {"secretRef": "env:TOKEN"}, "x": "$.input.x", "i": "$.item"}});
-    let each = json!({"startAt": "Do", "states": {"Do": secret, "Done": {"type": "succeed"}}});
-    let map = json!({"type": "map", "items": "$.input.items", "iterator": each, "next": "End"});
-    harness.publish("wide", &json!({"Start": map, "End": {"type": "succeed"}}));
-    let items: Vec<u32> = (0..40).collect();
-    harness.start_with("wide", "a", json!({"items": items, "x": "x".repeat(900_000)}));
-    assert!(harness.park_reason("a").unwrap().contains("more than one commit"));
-    harness.config.run_limits.turn.bytes_max = MIB as u64;
-    harness.crash();
-    assert!(matches!(
-        harness.send_message("a", Message::Resume { reason: String::new() }),
-        ShardReply::Accepted
-    ));
-    harness.advance_clock(60_000);
-    let failures = harness.settled_calls("a").len();
-    let calls: std::collections::BTreeSet<_> =
-        harness.settled_calls("a").iter().map(|call| call.idempotency_key).collect();
-    assert_eq!(failures, calls.len(), "no call failed twice");
-    assert_eq!(harness.status("a"), "Failed");
-    harness.check();
-}
-
 #[test]
 fn a_client_learns_that_a_run_is_parked_only_when_that_is_durable() {
     let mut harness = overloaded();
