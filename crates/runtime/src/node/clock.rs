@@ -23,7 +23,8 @@ impl NodeClock {
     #[expect(clippy::disallowed_methods, reason = "the composition root reads the clock")]
     pub fn now(&self) -> Now {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall = Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX));
+        let wall_ms = since.as_secs().saturating_mul(1_000).saturating_add(since.subsec_millis().into());
+        let wall = Timestamp(i64::try_from(wall_ms).unwrap_or(i64::MAX));
         Now { wall, mono: Monotonic(self.started_at.elapsed()) }
     }
 }

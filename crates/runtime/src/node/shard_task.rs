@@ -96,12 +96,13 @@ impl<S: Store> ShardTask<S> {
         incoming: &mut mpsc::UnboundedReceiver<ShardTaskMessage>,
         attempts: &mut RunningAttempts<T>,
     ) -> StopReason {
-        let mut shard = Shard::new(self.id, self.config.clone(), self.clock.now());
+        // The clocks are read once a round. A round is short; if one is not, the fence still protects the data.
+        let mut now = self.clock.now();
+        let mut shard = Shard::new(self.id, self.config.clone(), now);
         let mut replies = PendingReplies::default();
         let mut ready: Vec<Event> = vec![Event::Tick];
-        let mut clients_checked_at = self.clock.now();
+        let mut clients_checked_at = now;
         loop {
-            let now = self.clock.now();
             if now.mono.0.saturating_sub(clients_checked_at.mono.0) > CLIENT_CHECK_INTERVAL {
                 clients_checked_at = now;
                 let abandoned = replies.take_abandoned();
@@ -112,7 +113,7 @@ impl<S: Store> ShardTask<S> {
             for event in ready.drain(..) {
                 shard.handle(event, now);
             }
-            let effects = shard.flush(self.clock.now());
+            let effects = shard.flush(now);
             self.metrics.record_shard(self.id, &shard);
             replies.reply_index_waiters(&shard);
             for effect in effects {
@@ -123,7 +124,7 @@ impl<S: Store> ShardTask<S> {
             if !ready.is_empty() {
                 // Immediate results may cause more immediate results: other messages are received in between.
                 tokio::task::yield_now().await;
-                let now = self.clock.now();
+                now = self.clock.now();
                 for _ in 0..EVENTS_PER_ROUND {
                     let Ok(next) = incoming.try_recv() else { break };
                     Self::receive(next, &mut shard, &mut replies, attempts, now);
@@ -131,11 +132,12 @@ impl<S: Store> ShardTask<S> {
                 continue;
             }
             let wake = Duration::from_millis(shard.next_wake_ms());
-            match tokio::time::timeout(wake, incoming.recv()).await {
+            let received = tokio::time::timeout(wake, incoming.recv()).await;
+            now = self.clock.now();
+            match received {
                 Err(_) => ready.push(Event::Tick),
                 Ok(None) => return StopReason::Drained,
                 Ok(Some(first)) => {
-                    let now = self.clock.now();
                     Self::receive(first, &mut shard, &mut replies, attempts, now);
                     for _ in 1..EVENTS_PER_ROUND {
                         let Ok(next) = incoming.try_recv() else { break };

@@ -120,20 +120,25 @@ impl Entities {
             run_operation(&mut work, &mut self.reply_expiry, slot, &item);
             return Some(work.finish());
         }
-        if slot.queue.is_empty() {
-            slot.lookup_retried = false;
-            self.idle.push_back(entity.clone());
-        }
         None
     }
 
-    /// The last operation of the entity is in this batch.
-    pub(super) fn note_written(&mut self, entity: &EntityId, batch: BatchNumber) {
-        let Some(slot) = self.slots.get_mut(entity) else { return };
-        slot.written_batch = batch;
-        if let Some((key, reply)) = slot.unmerged_reply.take() {
-            slot.remember_reply(key, reply, batch);
+    /// The unit of the entity's last operation is merged, and has written into this batch, if anything. True if there
+    /// are more operations.
+    pub(super) fn on_merged(&mut self, entity: &EntityId, written: Option<BatchNumber>) -> bool {
+        let Some(slot) = self.slots.get_mut(entity) else { return false };
+        if let Some(batch) = written {
+            slot.written_batch = batch;
+            if let Some((key, reply)) = slot.unmerged_reply.take() {
+                slot.remember_reply(key, reply, batch);
+            }
         }
+        if slot.queue.is_empty() {
+            slot.lookup_retried = false;
+            self.idle.push_back(entity.clone());
+            return false;
+        }
+        true
     }
 
     /// An entity that had no room before, if there is room now.

@@ -289,16 +289,16 @@ impl Shard {
         self.stop_if_drained();
     }
 
-    /// Drives the components, each with a unit of work of its own.
+    /// Drives the components, each with a unit of work of its own. At most flushes none of them has anything to do.
     fn drive_components(&mut self) {
+        let mut work = UnitOfWork::new(&mut self.ctx);
         let mut places = 0..;
         while let Some(component) = places.next().and_then(|place| self.components.get_mut(place)) {
-            let mut work = UnitOfWork::new(&mut self.ctx);
             component.drive(&mut work);
-            let unit = work.finish();
-            // At most flushes no component has anything to do.
-            if !unit.is_empty() {
+            if !work.is_empty() {
+                let unit = work.finish();
                 self.merge(unit);
+                work = UnitOfWork::new(&mut self.ctx);
             }
         }
     }
@@ -356,10 +356,10 @@ impl Shard {
     /// Runs the operations of an entity, as far as possible now.
     fn process_entity(&mut self, entity: &EntityId) {
         while let Some(unit) = self.entities.run_next(&mut self.ctx, entity) {
-            let written = unit.has_newest_rows;
+            let has_newest_rows = unit.has_newest_rows;
             let batch = self.merge(unit);
-            if written {
-                self.entities.note_written(entity, batch);
+            if !self.entities.on_merged(entity, has_newest_rows.then_some(batch)) {
+                return;
             }
         }
     }

@@ -106,7 +106,7 @@ impl PublicIndex {
         };
         let written_revision = latest.and_then(|latest| latest.written_revision);
         self.latest.insert(marker, LatestState { revision: item.revision, written_revision, removed, error });
-        commits.on_commit(OnCommit::PublishToIndex(marker, item));
+        commits.on_commit(OnCommit::PublishToIndex(marker, Box::new(item)));
     }
 
     /// The failure in the latest state of a run with a marker; none if there is no marker.

@@ -177,7 +177,10 @@ fn consume_messages(
                 Some(MessageRefusal::RunEnded { .. }) => {
                     let id = run.instance.origin().instance_id.clone();
                     let message = RunMessage::SessionEvent(session_event.clone());
-                    work.add(Step::QueueMessage(id, WorkItem::RunMessage { sequence: *sequence, message }));
+                    work.add(Step::QueueMessage(
+                        id,
+                        Box::new(WorkItem::RunMessage { sequence: *sequence, message }),
+                    ));
                 }
                 Some(refusal) => {
                     session_events::dead_letter_event(work, *sequence, session_event, &refusal.to_string());

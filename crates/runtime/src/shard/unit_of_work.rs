@@ -75,9 +75,9 @@ pub(super) enum Step {
     },
     /// A work item for an instance of this shard, whose inbox row is in this unit. It is queued with the other messages
     /// that turns have sent.
-    QueueMessage(InstanceId, WorkItem),
+    QueueMessage(InstanceId, Box<WorkItem>),
     /// A work item for an instance, processed right after the merge.
-    Enqueue(InstanceId, WorkItem),
+    Enqueue(InstanceId, Box<WorkItem>),
     /// A change of the public index.
     Index(Box<IndexChange>),
     /// The marker of a run is deleted.
@@ -174,6 +174,10 @@ impl<'c> UnitOfWork<'c> {
         self.unit.has_newest_rows = true;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.unit.steps.is_empty()
+    }
+
     pub(super) fn row_count(&self) -> usize {
         self.unit.rows
     }
@@ -195,10 +199,6 @@ impl FilledUnit {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
     }
 
     /// Returns whether some commit can hold the unit.

@@ -96,6 +96,6 @@ fn reconcile_call(work: &mut UnitOfWork<'_>, attempts: &AttemptsInFlight, row: &
     let id = AttemptId { instance_id, run_id: run, command, attempt: row.attempt };
     // A run in memory may be ahead of this row; it checks its own state before it sends an attempt.
     if forgotten && !attempts.contains(&id) {
-        work.add(Step::Enqueue(id.instance_id, WorkItem::TakeUpCall { run_id: run, command }));
+        work.add(Step::Enqueue(id.instance_id, Box::new(WorkItem::TakeUpCall { run_id: run, command })));
     }
 }

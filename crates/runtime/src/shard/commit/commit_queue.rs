@@ -50,7 +50,7 @@ pub(in crate::shard) enum OnCommit {
     /// Work that is due later and has no timer row.
     Schedule(DueKey, InstanceId),
     /// A write to the public index.
-    PublishToIndex(MarkerId, IndexWrite),
+    PublishToIndex(MarkerId, Box<IndexWrite>),
     /// The instance need not stay in memory any more.
     Evict(InstanceId),
     /// The queue of the instance can be processed now.

@@ -38,5 +38,5 @@ pub(in crate::shard) fn put_in_inbox(work: &mut UnitOfWork<'_>, id: InstanceId, 
     };
     work.create(inbox::key(sequence), encode(&row));
     work.mark_urgent();
-    work.add(Step::QueueMessage(id, WorkItem::RunMessage { sequence, message }));
+    work.add(Step::QueueMessage(id, Box::new(WorkItem::RunMessage { sequence, message })));
 }

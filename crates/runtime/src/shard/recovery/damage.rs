@@ -115,7 +115,7 @@ impl Component for DamageTracker {
             match live_instance(&row.key, &row.value) {
                 Ok(Some(id)) => {
                     self.checks_pending += 1;
-                    work.add(Step::Enqueue(id, WorkItem::CheckDamage));
+                    work.add(Step::Enqueue(id, Box::new(WorkItem::CheckDamage)));
                 }
                 Ok(None) => {}
                 Err(reason) => self.on_unreadable_row(work.ctx, ScanPurpose::Instances, &row.key, reason),

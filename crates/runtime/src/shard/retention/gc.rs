@@ -218,7 +218,7 @@ impl GarbageCollector {
         }
         self.open_expiries.insert(expiry.clone(), ended.len());
         for (id, ended) in ended {
-            work.add(Step::Enqueue(id, WorkItem::Expire { ended, expiry: expiry.clone() }));
+            work.add(Step::Enqueue(id, Box::new(WorkItem::Expire { ended, expiry: expiry.clone() })));
         }
     }
 

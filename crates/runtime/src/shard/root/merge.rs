@@ -21,7 +21,7 @@ impl Shard {
                 }
             }
             OnCommit::Schedule(due, id) => self.due.schedule.add(due, id),
-            OnCommit::PublishToIndex(marker, item) => self.index.enqueue(marker, item, self.ctx.now.mono),
+            OnCommit::PublishToIndex(marker, item) => self.index.enqueue(marker, *item, self.ctx.now.mono),
             OnCommit::Evict(id) => self.instances.evict_if_done(&self.ctx, &id),
             OnCommit::ProcessInstance(id) => self.process_instance(&id),
         }
@@ -45,7 +45,7 @@ impl Shard {
                 Step::SendMessage { target, number, bytes } => {
                     self.outbox.queue(target, number, bytes, batch)
                 }
-                Step::QueueMessage(id, item) => self.instances.posted.push_back((id, item)),
+                Step::QueueMessage(id, item) => self.instances.posted.push_back((id, *item)),
                 Step::Enqueue(id, item) => enqueued.push((id, item)),
                 Step::Index(change) => self.index.apply(*change, &mut self.ctx.commits),
                 Step::ForgetMarker(run_id) => self.index.forget_marker(run_id),
@@ -85,7 +85,7 @@ impl Shard {
         }
         // Only now: processing an item merges units of its own, which may close this batch.
         for (id, item) in enqueued {
-            self.enqueue(&id, item);
+            self.enqueue(&id, *item);
         }
         batch
     }
