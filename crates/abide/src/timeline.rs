@@ -147,7 +147,7 @@ fn describe_note(note: &Note) -> Option<String> {
             format!("the workflow timed out after {timeout} at {}", states.join(", "))
         }
         Note::EscalationNotifyFailed { error: failure } => {
-            format!("notifying the escalation channel failed: {}", format_failure(failure))
+            format!("the escalation's notify failed: {}", format_failure(failure))
         }
         Note::RecoveryStarted { state } => format!("recovery begins at {state}"),
         Note::RecoveryFailed { error: failure } => format!("recovery failed: {}", format_failure(failure)),

@@ -259,8 +259,8 @@ impl<S: PrivateRows> Definitions<S> {
     }
 }
 
-/// Checks if a change that was not committed may be tried again. True if its outcome is unknown and only the rows can
-/// tell; false after a conflict.
+/// Decides how to go on after a commit that did not succeed. An error ends the attempts. Otherwise the rows are read
+/// again: true if the change may have been applied, false after a conflict.
 fn is_outcome_unknown(outcome: CommitOutcome) -> Result<bool, StoreError> {
     match outcome {
         CommitOutcome::Unknown { .. } => Ok(true),

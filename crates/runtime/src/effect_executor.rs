@@ -109,6 +109,7 @@ impl<S: Store> StoreIo<S> {
         })
     }
 
+    /// Reads the row of an entity and, if the operation has a key, the reply stored under it.
     async fn look_up_entity(
         &self,
         partition: &Partition,

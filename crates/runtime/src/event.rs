@@ -148,7 +148,7 @@ pub type StoredReplyLookup = Result<Option<IdempotencyRow>, String>;
 pub enum EntityLookup {
     /// Its row and the stored reply of an earlier copy of the operation, as far as they exist.
     Found(Option<EntityRow>, Option<IdempotencyRow>),
-    /// The entity exists but cannot be read.
+    /// The row of the entity, or the stored reply, cannot be read.
     Damaged(String),
     /// The store is unavailable: the lookup should be retried.
     Unavailable(String),

@@ -65,7 +65,8 @@ impl ShardId {
         Partition::new(&self.to_string())
     }
 
-    /// The partition where other shards put messages for this one.
+    /// The partition where other shards put messages for this one. Its stored name begins with `inbox`, but the inbox
+    /// table is in the shard's own partition.
     pub fn inbound_partition(self) -> Result<Partition, PartitionError> {
         Partition::new(&format!("inbox/{:04}", self.0))
     }

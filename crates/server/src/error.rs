@@ -140,7 +140,7 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, ApiErrorCode::RateLimited, message)
     }
 
-    /// Adds a detail with a code of its own for clients to match on.
+    /// Sets the only detail, with a code of its own for clients to match on. It gets the target the error has now.
     fn with_detail(self, code: &str, message: &str, hint: &str) -> Self {
         let target = self.target.clone().unwrap_or_default();
         let detail = ApiErrorDetail {

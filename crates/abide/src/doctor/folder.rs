@@ -61,7 +61,7 @@ fn check_layout(data: &Path) -> DoctorFinding {
         let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         json.get("shards")
             .and_then(serde_json::Value::as_u64)
-            .ok_or_else(|| "it has no number of shards".to_owned())
+            .ok_or_else(|| "the field \"shards\" is missing or is not a number".to_owned())
     });
     match parsed {
         Ok(shards) => DoctorFinding::ok("layout", format!("{shards} shards")),

@@ -158,7 +158,8 @@ fn unresolved_secret(work: &UnitOfWork<'_>, call: &OpenCall) -> Option<Failure> 
     Some(Failure::permanent(code::SECRET_UNAVAILABLE, message))
 }
 
-/// The idempotency key of a step, and the key of the item of this run that fanned out into it.
+/// The idempotency key of a step, and the key of the innermost map or parallel around it, which all its items or
+/// branches share; none outside of any.
 pub(super) fn work_keys(
     pipeline: &str,
     execution_id: &str,
@@ -173,7 +174,7 @@ pub(super) fn work_keys(
         CallIdentity { pipeline, step: step_path, execution_id, visit, redrive, lineage }.idempotency_key()
     };
     let own = key_of(&step.path, step.visit, step.redrive, &lineage);
-    // The item is the fan-out itself: the map or parallel, without the steps below it.
+    // The map or parallel itself, not one of its items: its last index is left out.
     let parent = step
         .fan_out_path
         .as_deref()

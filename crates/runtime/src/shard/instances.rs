@@ -29,7 +29,7 @@ pub(super) struct Instances {
     pub(super) posted: VecDeque<(InstanceId, WorkItem)>,
     /// Instances whose lookup failed, and when to look them up again.
     pub(super) lookup_retries: VecDeque<(Monotonic, InstanceId)>,
-    /// Runs that need a turn and had no room in a batch.
+    /// Runs that need a turn, but too many batches wait or other runs come first.
     pub(super) ready_runs: VecDeque<InstanceId>,
     /// Runs that are idle in memory, longest idle first.
     pub(super) idle_runs: VecDeque<IdleRun>,

@@ -43,7 +43,7 @@ pub(super) const LIST: OperationSpec = OperationSpec {
 };
 pub(super) const SHOW: OperationSpec = OperationSpec {
     id: "showActivity",
-    about: "Shows an activity: the version in force, or one that was declared through the API.",
+    about: "Shows the version of an activity that is in force, or a given one that was declared through the API.",
     query: &[VERSION],
     ..ACTIVITY
 };

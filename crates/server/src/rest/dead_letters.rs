@@ -21,12 +21,16 @@ const KEY: FieldKind = FieldKind::Text { chars_min: 1, chars_max: PublicKey::BYT
 const FROM: Field = Field::optional(
     "fromDate",
     FieldKind::Timestamp,
-    "Only messages whose last failure was at this time or later.",
+    "Only dead letters whose last failure was at this time or later.",
 );
-const TO: Field =
-    Field::optional("toDate", FieldKind::Timestamp, "Only messages whose last failure was before this time.");
+const TO: Field = Field::optional(
+    "toDate",
+    FieldKind::Timestamp,
+    "Only dead letters whose last failure was before this time.",
+);
 
-const ENGINE: Field = Field::required("engine", KEY, "The engine that dead-lettered the message.");
+const ENGINE: Field =
+    Field::required("engine", KEY, "The source of the dead letter: for a call, the id of the workflow.");
 const ROW_KEY: Field = Field::required("rowKey", KEY, "The key of the dead letter within the engine.");
 
 const QUERY: [Field; 7] = [

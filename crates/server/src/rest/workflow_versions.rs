@@ -200,11 +200,12 @@ pub(super) async fn retire<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
 }
 
 /// Marks the version as retired, so that no new run uses it. Only then, when the public table has every run that was
-/// acknowledged before, it counts the live runs, and withdraws the mark if there are any. It runs as a task of its own,
-/// because a client that disconnects must not leave the mark behind.
+/// acknowledged before, it counts the live runs, and withdraws the mark if there are any or they cannot be counted. It
+/// runs as a task of its own, because a client that disconnects must not leave the mark behind.
 ///
 /// It misses a start that had chosen the version before the mark and was not durable when the public table was queried.
-/// Such a run continues normally, on a retired version. A server that dies in between leaves the mark.
+/// Such a run continues normally, on a retired version. The mark stays if the server dies in between, or if the
+/// store fails or times out.
 async fn retire_unless_live<S: Store>(app: App<S>, id: String, version: Version) -> Result<(), ApiError> {
     let definitions = app.node().definitions();
     let retirement = app.with_timeout(definitions.retire(&id, &version, app.now())).await??;

@@ -1,7 +1,7 @@
 //! Processes the results of attempts: from the event that reports one to the commit that settles its call.
 //!
-//! The outcome is recorded in the call's row; the turn of the run decides whether there is another attempt. This file
-//! starts no attempt.
+//! The outcome is noted in the open call; the turn of the run decides whether there is another attempt, and writes or
+//! deletes the row. This file starts no attempt.
 
 use abide_dispatch::AttemptResult;
 use abide_dispatch::call_journal::{AttemptOutcome, FinalFailureKind, UnsettledCall};
@@ -81,7 +81,7 @@ pub(in crate::shard) fn withdraw_attempt(
     work.note_newest_rows();
 }
 
-/// Records the result in the row of its call. An attempt that ran into the deadline of the step ends the step, not
+/// Notes the result in the open call, in memory; the turn that consumes it writes or deletes the row. An attempt that ran into the deadline of the step ends the step, not
 /// only the attempt.
 pub(in crate::shard) fn record_result(
     work: &mut UnitOfWork<'_>,

@@ -25,7 +25,8 @@ pub(in crate::shard) struct OpenCall {
     pub(in crate::shard) activity: String,
     /// The path of the state that made the call.
     pub(in crate::shard) step: String,
-    /// The key of the enclosing fan-out item, if there is one.
+    /// The key of the innermost map or parallel around the call; in a child outside of any, of the state that started
+    /// the child.
     pub(in crate::shard) parent_item_key: Option<IdempotencyKey>,
     /// The places in the input that refer to secrets.
     pub(in crate::shard) secret_pointers: Vec<String>,
@@ -43,7 +44,7 @@ pub(in crate::shard) struct OpenCall {
     pub(in crate::shard) first_failure_at: Option<Timestamp>,
     pub(in crate::shard) past_attempts: Vec<PastAttempt>,
 
-    /// This owner has an attempt in flight.
+    /// An attempt was started since the run was loaded. One started before that is known only to the attempts in flight.
     pub(in crate::shard) in_flight: bool,
     /// A result waits for a turn of the run.
     pub(in crate::shard) has_result: bool,
@@ -95,7 +96,7 @@ impl OpenCall {
         }
     }
 
-    /// A stored call. It is not in flight until this owner sends an attempt.
+    /// A stored call. Whether an attempt of it is in flight is not known here.
     pub(in crate::shard) fn from_row(idempotency_key: IdempotencyKey, row: CallRow<'_>) -> Self {
         let journal = journal_of(&row);
         let (input, input_bytes) = match &row.input {

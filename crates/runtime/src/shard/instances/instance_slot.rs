@@ -26,7 +26,7 @@ pub(in crate::shard) struct InstanceSlot {
     pub(in crate::shard) state: SlotState,
     /// Work items that wait until enough of the instance is loaded.
     pub(in crate::shard) queue: VecDeque<WorkItem>,
-    /// How many of them recovery found and are not yet due. They do not count as queued.
+    /// How many of them recovery queued since the slot was last processed. They do not count as queued.
     pub(in crate::shard) recovered_items: usize,
     /// The idempotency key that was looked up, and the reply stored under it. Valid until the request with the key is
     /// handled.

@@ -1,4 +1,5 @@
-//! Loads instances: applies the result of a lookup to the slot, and builds the run in memory.
+//! Applies the result of a lookup to the slot, and builds the run in memory. The driver reads the rows, in
+//! [`run::load`](crate::run::RunReader).
 //!
 //! A run that cannot be read is parked here, with the reason in its row. Reading the rows is the driver's task;
 //! deciding what must be looked up is [`instance_queue`](crate::shard::root::instance_queue)'s.
@@ -21,7 +22,8 @@ use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 
 impl ResidentRun {
-    /// Builds a run from its stored rows. Its calls are not in flight until this owner sends an attempt.
+    /// Builds a run from its stored rows. Attempts that were started before the run was evicted are not marked in its
+    /// calls.
     pub(in crate::shard) fn from_stored(stored: StoredRun) -> Self {
         let mut run = Self::new(stored.row, stored.plan, stored.instance, BatchNumber::NONE);
         run.unfinished = false;

@@ -9,7 +9,8 @@ use crate::shard::context::Context;
 use crate::shard::ownership::OwnershipPhase;
 
 impl Context {
-    /// From now on the shard accepts nothing new. A shard that is not owned has nothing to drain.
+    /// From now on the shard accepts nothing new. An error if it is not owned: it has nothing to drain and stops at
+    /// once.
     pub(in crate::shard) fn begin_drain(&mut self) -> Result<(), StopReason> {
         match &self.phase {
             OwnershipPhase::Recovering(owned) | OwnershipPhase::Working(owned) => {

@@ -141,8 +141,11 @@ impl Shard {
         self.retain_slot(id, slot);
     }
 
+    /// Processes items from the front of the queue until one must wait: for a lookup, a durable row, or the turns of
+    /// the run.
     fn process_queue(&mut self, id: &InstanceId, slot: &mut InstanceSlot) {
         slot.blocked = false;
+        // Items that recovery queued count only from now on.
         self.instances.queued += std::mem::take(&mut slot.recovered_items);
         while let Some(item) = slot.queue.front() {
             let depth = item.lookup_depth();
@@ -169,8 +172,7 @@ impl Shard {
                     slot.state = SlotState::LookingUp(depth);
                     return;
                 }
-                // The run is needed and only the row is known: look it up again. Not if this owner wrote the row: the
-                // store may still have the old one.
+                // The run is needed and only the row is known: look it up again, unless there is no run behind the row.
                 SlotState::Row(Some(row))
                     if depth == LookupDepth::Run && !has_no_run(row.status, slot.written_batch) =>
                 {

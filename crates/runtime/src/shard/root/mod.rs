@@ -1,5 +1,6 @@
-//! The root of the shard: the only files that see all components. They admit requests, process the queues of
-//! instances, merge units of work, and hand scanned pages to those who asked for them.
+//! The root of the shard, together with `shard/mod.rs`: only these files see all components. `mod.rs` takes events, fires
+//! due work and sends commits. The files here admit requests, process the queues of instances, merge units of work, and
+//! hand out scanned pages.
 //!
 //! The root decides nothing that a component can decide.
 

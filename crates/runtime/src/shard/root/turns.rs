@@ -26,7 +26,7 @@ pub(in crate::shard) struct Unrunnable {
 }
 
 impl Shard {
-    /// Runs the turns that had no room in a batch before, as far as there is room now.
+    /// Runs the turns that were put off, as long as not too many batches wait.
     pub(in crate::shard) fn run_ready_turns(&mut self) {
         self.process_posted();
         let mut rounds = self.instances.ready_runs.len();
