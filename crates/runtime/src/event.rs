@@ -201,7 +201,7 @@ pub enum ScanPurpose {
 /// Something to be counted, and logged if an operator should know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperatorEvent {
-    /// The shard is owned by this node and is working.
+    /// This node owns the shard; recovery begins.
     Owned {
         fencing_token: u64,
     },

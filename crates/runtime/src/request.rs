@@ -132,7 +132,7 @@ pub struct StartRequest {
     pub entity_id: Option<String>,
     /// Recognises a repetition of this request.
     pub idempotency: Option<RequestIdempotency>,
-    /// The id of a second reply, sent when the run has ended.
+    /// The id of a second reply, sent when the run has ended. Callers leave it empty; the driver fills it in.
     pub await_end: Option<RequestId>,
 }
 

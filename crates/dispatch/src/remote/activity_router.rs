@@ -1,6 +1,7 @@
 //! The registry of remote activities by name, and the router that finds an activity in process or in the registry.
 //!
-//! Activities may be replaced while calls are in progress; a call keeps the activity that it started with. Knows
+//! Activities may be replaced while calls are in progress; a call keeps the activity that it started with. The
+//! router also puts secrets into the input and redacts them from the result, for activities in process too. Knows
 //! nothing about where declarations are stored.
 
 use std::collections::BTreeMap;

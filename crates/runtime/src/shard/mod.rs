@@ -6,9 +6,9 @@
 //!    └──────────── the driver executes the effects and reports their results ───────┘
 //! ```
 //!
-//! [`Shard::handle`] applies an event to memory and runs the turns it makes possible, as far as the open batch has
-//! room. [`Shard::flush`] runs the rest and sends the next commit. The effects of a change are released only once the
-//! change is durable (docs/adr/0010).
+//! [`Shard::handle`] applies an event to memory and runs the turns it makes possible, until too many batches wait.
+//! [`Shard::flush`] runs the rest and sends the next commit. The effects of a change are released only once the change
+//! is durable (docs/adr/0010).
 //!
 //! A shard owns no clock, no task and no socket, and draws no random numbers: the same events at the same times give
 //! the same effects.

@@ -1,7 +1,8 @@
 //! Reads the unfinished work of the previous owner: unsettled calls, inbox messages, outbox rows, and watermarks.
 //!
-//! The scans are repeated until they succeed. The root hands each row to the component it belongs to; the work they
-//! find is scheduled like all other due work, so a restart causes no stampede and takes no capacity from clients.
+//! The scans are repeated until they succeed. The root hands each row to the component it belongs to. Calls, inbox
+//! messages and runs to be indexed are scheduled like all other due work, so a restart causes no stampede and takes no
+//! capacity from clients; outbox messages are sent at once.
 //! Timers are not recovered here but read by [`timer_window`](crate::shard::timers::timer_window). Requests wait until
 //! the scans are complete.
 

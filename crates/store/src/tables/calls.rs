@@ -1,10 +1,10 @@
 //! Calls: one row per activity call that is not settled, its journal record.
 //!
 //! A record is durable before anything is sent, and an attempt is counted before it may happen, so a crash can only
-//! make the count too high. The record has everything that an attempt needs. After a crash a call is still sent
-//! through its run, which is loaded for it, because the row may be out of date by then. The commit that records the end of a call deletes its row; the history page of that turn
-//! has the settled call from then on. The table does not know which transitions are legal; the state machine of the
-//! call journal does.
+//! make the count too high. The record has everything that an attempt needs. After a crash a call is still sent through
+//! its run, which is loaded for it, because the row may be out of date by then. The commit that records the end of a
+//! call deletes its row; the history page of that turn has the settled call from then on. The table does not know which
+//! transitions are legal; the state machine of the call journal does.
 
 use std::borrow::Cow;
 

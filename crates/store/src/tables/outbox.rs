@@ -2,7 +2,8 @@
 //!
 //! A row is deleted once its target has stored the message durably; until then it is sent again. Numbers grow per
 //! target and are never reused, so the target can drop repeats by the last number it took over. The content of a
-//! message is not known here.
+//! message is not known here. Rows for [`PUBLIC_INDEX_TARGET`] are no messages: they are the markers of the public
+//! index.
 
 use abide_ids::{Sequence, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -81,8 +81,8 @@ pub(in crate::shard) fn withdraw_attempt(
     work.note_newest_rows();
 }
 
-/// Notes the result in the open call, in memory; the turn that consumes it writes or deletes the row. An attempt that ran into the deadline of the step ends the step, not
-/// only the attempt.
+/// Notes the result in the open call, in memory; the turn that consumes it writes or deletes the row. An attempt that
+/// ran into the deadline of the step ends the step, not only the attempt.
 pub(in crate::shard) fn record_result(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

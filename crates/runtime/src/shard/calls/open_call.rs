@@ -44,7 +44,8 @@ pub(in crate::shard) struct OpenCall {
     pub(in crate::shard) first_failure_at: Option<Timestamp>,
     pub(in crate::shard) past_attempts: Vec<PastAttempt>,
 
-    /// An attempt was started since the run was loaded. One started before that is known only to the attempts in flight.
+    /// An attempt was started since the run was loaded. One started before that is known only to the attempts in
+    /// flight.
     pub(in crate::shard) in_flight: bool,
     /// A result waits for a turn of the run.
     pub(in crate::shard) has_result: bool,

@@ -1,8 +1,8 @@
-//! Sends run messages: into the inbox of this shard, or through the outbox to another shard.
+//! Delivers messages to other shards. [`send`](crate::shard::messages::send_run_message) wrote the outbox row.
 //!
-//! A message to another shard is sent when its outbox row is durable, in order, one batch per target at a time. Its row
-//! is deleted when the target's inbox partition has it. Sending twice is harmless: the target keeps a watermark per
-//! source. The receiving side is [`inbound`](crate::shard::messages::inbound).
+//! A message is delivered once its row is durable, in order, one batch per target at a time. The row is deleted when
+//! the target's inbound partition has the message. Sending twice is harmless: the target keeps a watermark per source.
+//! The receiving side is [`inbound`](crate::shard::messages::inbound).
 
 use std::collections::{BTreeMap, VecDeque};
 
