@@ -251,6 +251,7 @@ pub enum StopReason {
     Lost,
     /// The shard was drained and released.
     Drained,
-    /// The store rejected a batch that must be valid: a bug in this program. The shard must be acquired again.
+    /// The shard cannot go on: the store rejected a batch that must be valid, the shard could not be read when it was
+    /// acquired, or its task panicked. It must be acquired again.
     Broken(String),
 }

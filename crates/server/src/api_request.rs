@@ -172,7 +172,7 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// The bytes of a JSON body. They are moved out: a second call returns none.
+    /// The bytes of a body declared as JSON, not parsed yet. They are moved out: a second call returns none.
     pub(crate) async fn json_bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
         self.check_content_type()?;
         let bytes = self.read_body(bytes_max).await?;

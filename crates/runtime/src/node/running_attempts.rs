@@ -30,7 +30,7 @@ pub(super) struct RunningAttempts<T> {
     task_sender: mpsc::UnboundedSender<ShardTaskMessage>,
     metrics: Arc<Metrics>,
     running: HashMap<AttemptId, RunningAttempt>,
-    /// The node is shutting down: nothing new is sent.
+    /// The node is shutting down: no new attempt is started.
     pub(super) draining: bool,
     /// The ownership of the shard under which attempts are made.
     pub(super) ownership_epoch: u64,
@@ -95,8 +95,8 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
         None
     }
 
-    /// Sends nothing new from now on. Attempts that wait for a target limit, a rate limit or a permit are withdrawn;
-    /// those that may have been sent go on.
+    /// Starts nothing new from now on. Attempts that wait for a target limit, a rate limit or a permit are withdrawn;
+    /// those that hold a permit go on, and one that is only probing may still send its work.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Event> {
         self.draining = true;
         self.running.extract_if(|_, running| running.send_gate.withdraw()).map(|(id, running)| {
@@ -146,9 +146,9 @@ impl SendGate {
         self.decide(Self::SENDING) != Err(Self::WITHDRAWN)
     }
 
-    /// The attempt was not sent and waits again.
+    /// The work was not sent, at most a probe for it, and the attempt waits for a permit again.
     fn return_to_waiting(&self) {
-        // An attempt that was withdrawn in the meantime stays withdrawn.
+        // Cannot fail: a drain does not withdraw an attempt that holds a permit.
         let _ = self.0.compare_exchange(Self::SENDING, Self::WAITING, Ordering::AcqRel, Ordering::Acquire);
     }
 

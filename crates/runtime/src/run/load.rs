@@ -193,6 +193,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         Ok(pages)
     }
 
+    /// The plan that the run was started with. If the stored definition has another hash, the run is unreadable.
     async fn plan(&self, row: &InstanceRow) -> Result<Arc<Plan>, LoadError> {
         let version = Version::parse(&row.version)
             .map_err(|_| LoadError::Unreadable(format!("invalid version {:?}", row.version)))?;

@@ -68,8 +68,9 @@ pub(in crate::shard) fn park(
     slot.state = SlotState::Unreadable { row: Some(Box::new(row)), last_page, last_event: None, reason };
 }
 
-/// The first turn of the run failed. The run is written as it was before, and its client gets the reply to the
-/// start.
+/// The first turn of the run failed, so nothing of it is stored yet. Writes the run as it was before that turn, does
+/// what the commit of the first turn would have done besides, such as the reply to the start, and leaves a continuation
+/// row, so that the turn runs again when the run is resumed.
 fn write_before_first_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     let origin = run.instance.origin().clone();
     run.instance = Instance::pending(origin, run.row.created_at);

@@ -49,7 +49,8 @@ enum DamageCheckStage {
     Checking(Option<Scan>),
 }
 
-/// Reported places that are remembered. No more are reported above this.
+/// Reported places that are remembered. Above this, further damage is ignored: it is not reported, causes no check, and
+/// its timers are not kept in memory.
 const REPORTED_MAX: usize = 1_000;
 /// Runs checked per page.
 const RUNS_PER_SLICE: usize = 50;

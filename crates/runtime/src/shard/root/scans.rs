@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    /// Gives the page to the component that takes it.
+    /// Gives the page, or the error, to the component that takes it, and merges its unit of work.
     pub(in crate::shard) fn on_component_scan(
         &mut self,
         purpose: ScanPurpose,
