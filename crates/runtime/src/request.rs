@@ -104,7 +104,7 @@ impl ShardRequest {
         }
     }
 
-    /// True if the reply is a run that was started.
+    /// True if the reply stored for this request is a [`StartedRun`]; otherwise it is an [`IdempotentReply`].
     pub(crate) fn starts_run(&self) -> bool {
         match self {
             Self::Start(_) | Self::Restart { .. } | Self::GetStoredReply { .. } => true,

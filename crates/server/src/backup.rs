@@ -107,6 +107,7 @@ fn lock(folder: &Path) -> Result<File, BackupError> {
     }
 }
 
+/// Copies folders and regular files, durably; skips anything else, such as symbolic links.
 fn copy_folder(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(), BackupError> {
     fs::create_dir_all(to).map_err(|source| io_error(to, source))?;
     for entry in fs::read_dir(from).map_err(|source| io_error(from, source))? {

@@ -118,7 +118,8 @@ impl ApiError {
         Self { log_detail: Some(detail.to_string()), ..error }
     }
 
-    /// An input that does not match its schema. The mismatches point into the input, which is at `within` in the body.
+    /// An input that does not match the definition's input schema. The mismatches point into the input; `within` is put
+    /// before them, as in the body of a start in the `rest` API.
     pub(crate) fn schema_mismatch(within: &str, mismatches: Vec<Mismatch>) -> Self {
         let detail = |mismatch: Mismatch| ApiErrorDetail {
             code: mismatch.keyword,

@@ -43,8 +43,9 @@ pub(super) async fn purge_instance<S: Store>(
     }
 }
 
-/// Purges the ended instances that match. `createdTimeFrom` is required, so that an empty filter cannot purge
-/// everything.
+/// Purges the last runs of ended instances that match; unlike [`purge_instance`], it leaves their earlier runs. A
+/// request examines a bounded number of rows per status. If it fails, what it has purged stays purged.
+/// `createdTimeFrom` is required, so that an empty filter cannot purge everything.
 pub(super) async fn purge_matching<S: Store>(app: &App<S>, request: &mut ApiRequest) -> DurableResult {
     let filter = DurableInstanceFilter::from_parameters(&QueryParameters::from_request(request))?;
     if filter.from.is_none() {
@@ -63,7 +64,7 @@ pub(super) async fn purge_matching<S: Store>(app: &App<S>, request: &mut ApiRequ
     }
 }
 
-/// Purges the ended instances that match; returns their number.
+/// Purges the last runs of ended instances that match, not their earlier runs; returns their number.
 async fn purge_filtered<S: Store>(
     app: &App<S>,
     filter: &DurableInstanceFilter,

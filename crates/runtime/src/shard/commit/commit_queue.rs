@@ -244,7 +244,8 @@ impl CommitQueue {
         None
     }
 
-    /// Takes the next batch to commit: a full one, an urgent one, or any if `all`.
+    /// Takes the next batch to commit, unless a commit is in flight: the oldest full batch, else the open one if it is
+    /// urgent or, with `all`, not empty. The caller sends it and sets `in_flight`.
     pub(in crate::shard) fn take_next(&mut self, all: bool) -> Option<(RowWrites, Vec<OnCommit>)> {
         if self.in_flight.is_some() {
             return None;

@@ -301,7 +301,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Deletes the replies that have expired. One may have been stored anew since.
+    /// Deletes those of the scanned replies that have expired. One may have been stored anew since its expiry row was
+    /// written; the newer expiry row then deletes it.
     fn delete_expired_replies(&mut self, work: &mut UnitOfWork<'_>, page: ScanPage) {
         for row in page.rows {
             let old = decode::<IdempotencyRow>(&row.value)
