@@ -2,8 +2,8 @@
 //! cannot be sent.
 //!
 //! The row of a call is durable before an attempt is sent, and counts the attempt. The turn of the run decides whether
-//! there is another one ([`retry`](crate::shard::calls::retry)). The result of an attempt is processed in
-//! [`attempt_results`](crate::shard::calls::attempt_results).
+//! there is another one ([`retry`]). The result of an attempt is processed in
+//! [`attempt_results`].
 
 pub(super) mod attempt_results;
 pub(super) mod attempts_in_flight;

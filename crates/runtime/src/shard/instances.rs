@@ -1,7 +1,7 @@
 //! The instances in the memory of a shard, and the queues of those that need something.
 //!
-//! Only data, with the counts that go with it: [`instance_queue`](crate::shard::root::instance_queue) processes the
-//! items, [`eviction`](crate::shard::instances::eviction) decides what leaves memory.
+//! Only data, with the counts that go with it: `root::instance_queue` processes the
+//! items, [`eviction`] decides what leaves memory.
 
 pub(super) mod eviction;
 pub(super) mod index_runs;

@@ -6,8 +6,8 @@
 //!     └──── another node was first ──┘      (an owner whose lease expires is Stopped at once)
 //! ```
 //!
-//! Only the state: [`acquisition`](crate::shard::ownership::acquisition) and
-//! [`drain`](crate::shard::ownership::drain) move it. A node acts as the owner only after
+//! Only the state: [`acquisition`] and
+//! [`drain`] move it. A node acts as the owner only after
 //! the commit that acquires the shard is durable.
 
 pub(super) mod acquisition;

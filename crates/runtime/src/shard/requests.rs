@@ -1,8 +1,8 @@
 //! Handles the requests of clients: messages and control operations, restart, purge, and waiting for the end of a run.
 //!
 //! A reply is sent only when the state it describes is durable. Starting a run is in
-//! [`start`](crate::shard::instances::start), repeated requests are in
-//! [`idempotency`](crate::shard::requests::idempotency), operations on entities in
+//! [`start`], repeated requests are in
+//! [`idempotency`], operations on entities in
 //! [`entities`](crate::shard::entities).
 
 pub(super) mod end_waiters;

@@ -1,7 +1,7 @@
 //! Ends the life of ended runs: by time (retention), or on request (purge).
 //!
 //! A run is purged in one commit: from then on nothing leads to it, neither its public row nor its run number. Its
-//! other rows are left to [`gc`](crate::shard::retention::gc), and so are the earlier runs of a purged instance, which
+//! other rows are left to [`gc`], and so are the earlier runs of a purged instance, which
 //! follow one after the other. The instance row stays as a tombstone for a time, so that a new run does not get the
 //! number of the purged one.
 

@@ -1,8 +1,8 @@
 //! Writes the timers of a run: one row each, which makes it fire, or fire again after a restart.
 //!
 //! A timer may fire only after its row is durable. The timers of the next minute are kept in memory by
-//! [`timer_window`](crate::shard::timers::timer_window), and due work of every kind, call attempts
-//! included, is in the [`schedule`](crate::shard::timers::schedule); `shard/mod.rs` fires it.
+//! [`timer_window`], and due work of every kind, call attempts
+//! included, is in the [`schedule`]; `shard/mod.rs` fires it.
 
 pub(super) mod schedule;
 pub(super) mod stuck;

@@ -1,7 +1,7 @@
 //! The pieces of work that queues hold for instances, and the messages among them with their sources.
 //!
-//! Only data: [`instance_queue`](crate::shard::root::instance_queue) takes the items in order, and
-//! [`apply_item`](crate::shard::root::apply_item) applies them. The source of a message
+//! Only data: `root::instance_queue` takes the items in order, and
+//! `root::apply_item` applies them. The source of a message
 //! decides what else happens in the commit that consumes it.
 
 use abide_dispatch::call_journal::AttemptOutcome;

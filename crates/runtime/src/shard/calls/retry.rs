@@ -2,7 +2,7 @@
 //! due, was orphaned by the previous owner, or is missing.
 //!
 //! It decides *when* the next attempt is made, never *whether* there is one: the turn of the run decides that.
-//! [`calls`](crate::shard::calls) records and sends the attempt.
+//! [`calls`] records and sends the attempt.
 
 use abide_dispatch::call_journal::UnsettledCall;
 use abide_store::tables::calls::{AttemptEnd, NotBefore};

@@ -1,6 +1,6 @@
 //! An instance in the memory of a shard: the state known of it, and the work items queued for it.
 //!
-//! It runs nothing: [`instance_queue`](crate::shard::root::instance_queue) processes the items,
+//! It runs nothing: `root::instance_queue` processes the items,
 //! [`load`](crate::shard::instances::load) fills in the state. The run itself is in
 //! [`run_state`](crate::shard::run::run_state).
 

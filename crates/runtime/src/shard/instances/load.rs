@@ -2,7 +2,7 @@
 //! [`run::load`](crate::run::RunReader).
 //!
 //! A run that cannot be read is parked here, with the reason in its row. Reading the rows is the driver's task;
-//! deciding what must be looked up is [`instance_queue`](crate::shard::root::instance_queue)'s.
+//! deciding what must be looked up is `root::instance_queue`'s.
 
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::InstanceId;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The expiry row goes last, so that a collection may stop anywhere and start again. Ended runs are not deleted here
-//! but handed to [`retention`](crate::shard::retention), which decides whether their time has come and schedules the
+//! but handed to [`retention`], which decides whether their time has come and schedules the
 //! deletion of their rows.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,7 +1,7 @@
 //! Writes the rows of a run that several kinds of work touch: its instance row, continuation row and initial state.
 //!
 //! It does not know why a row changes. The pages of a run are written in
-//! [`history_pages`](crate::shard::run::history_pages).
+//! [`history_pages`].
 
 use abide_store::tables::{encode, inbox, instances};
 use abide_workflow::PartChange;
