@@ -2,7 +2,8 @@
 //! force.
 //!
 //! The rows of one partition, which any node may write, are each created once. The meaning of a declaration is not
-//! known here: it is JSON text, and equal declarations have equal text.
+//! known here: it is JSON text, and equal declarations have equal text. The server's activity catalogue is the only
+//! caller: it checks a declaration before it is stored, and keeps those in force in memory for the calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,6 +98,8 @@ impl<S: PrivateRows> ActivityDeclarations<S> {
         page.rows.first().map(|row| Ok(read_row(&row.key, &row.value)?)).transpose()
     }
 
+    /// One version of an activity, in force or not; the version that removed it has no text. An error if it cannot be
+    /// read.
     pub async fn version(
         &self,
         name: &str,
@@ -107,7 +110,8 @@ impl<S: PrivateRows> ActivityDeclarations<S> {
         Ok(declaration.transpose().map_err(|unreadable| unreadable.reason)?)
     }
 
-    /// All declarations. Costs one read for every activity ever declared, however many versions it has.
+    /// All declarations, for the start of the server, for the API and for the limit of activities. Costs one read for
+    /// every activity ever declared, however many versions it has.
     pub async fn list(&self) -> Result<DeclarationList, DeclareError> {
         let mut declarations = DeclarationScan::default();
         let mut scan = activity_declarations::all();
@@ -131,7 +135,8 @@ impl<S: PrivateRows> ActivityDeclarations<S> {
         Ok(declarations.into_list())
     }
 
-    /// Reads from the other end until the scan meets the damage from that side, too.
+    /// Adds the activities before the damage that stopped [`Self::list`], whose scan comes from the end. Reads from the
+    /// start until the scan meets damage from that side, too; what lies between two damaged places is not found.
     async fn scan_up_to_damage(&self, declarations: &mut DeclarationScan) -> Result<(), DeclareError> {
         let mut scan = activity_declarations::all();
         loop {
@@ -162,7 +167,8 @@ impl<S: PrivateRows> ActivityDeclarations<S> {
         }
     }
 
-    /// Declares an activity, or removes it: adds a version, unless the last one is the same.
+    /// Declares an activity, or removes it if there is no text: adds a version, unless the last one is the same. The
+    /// caller has checked the declaration and puts it in force afterwards.
     pub async fn declare(
         &self,
         name: &str,

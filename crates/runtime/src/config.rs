@@ -13,7 +13,7 @@ use crate::entity::EntityKinds;
 use crate::lease::LeaseTimes;
 use crate::placement::ShardCount;
 
-/// Set when a shard is created; does not change afterwards.
+/// The same for all shards of a node, and for every ownership of a shard until the node ends.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
     /// The name of this incarnation of the node; never reused.
@@ -21,7 +21,8 @@ pub struct ShardConfig {
     /// Different in every incarnation: commit ids start with it.
     pub incarnation: u64,
     pub shard_count: ShardCount,
-    /// True if no other process can use the store: then a takeover need not wait for a lease to expire.
+    /// True if no other process can use the store: then a takeover need not wait for a lease to expire, an owner renews
+    /// no lease, and no message comes from another node.
     pub exclusive: bool,
     /// The rows and bytes one commit can hold.
     pub store_limits: StoreLimits,
@@ -32,9 +33,10 @@ pub struct ShardConfig {
     pub retention: Duration,
     /// The time a repeated request is recognised, and a purged id is remembered.
     pub idempotency_window: Duration,
-    /// Overdue work this shard starts per second after a restart.
+    /// Overdue work this shard starts per second, so that a restart causes no stampede.
     pub recovery_per_second: u32,
-    /// Requests and messages that may be queued in this shard for a read from the store.
+    /// Work items that may be queued for the instances and entities of this shard. Above it, requests are refused as
+    /// busy; above half of it, due work waits.
     pub queued_max: usize,
     /// The most events an entity may hold.
     pub entity_events_max: u64,
@@ -53,7 +55,7 @@ pub struct ShardConfig {
     pub lazy_commit_delay: StdDuration,
     /// The interval at which expired rows are looked for.
     pub sweep_interval: StdDuration,
-    /// The interval at which call records are compared with the calls in flight.
+    /// The interval at which call records are compared with the attempts in flight.
     pub reconcile_interval: StdDuration,
     /// Targets of remote activities.
     pub targets: ActivityTargets,
@@ -75,7 +77,8 @@ impl ActivityTargets {
         Self(Some(Arc::new(of)))
     }
 
-    /// The current target of an activity, cut to [`Self::TARGET_BYTES_MAX`].
+    /// The current target of an activity, cut to [`Self::TARGET_BYTES_MAX`]. The shard asks before each attempt and
+    /// stores the answer in the call record, only to show it: the transport finds the target by itself.
     pub(crate) fn target_of(&self, activity: &str) -> Option<String> {
         let mut target = self.0.as_ref().and_then(|of| of(activity))?;
         target.truncate(target.floor_char_boundary(Self::TARGET_BYTES_MAX));
@@ -131,10 +134,10 @@ impl ShardConfig {
     }
 }
 
-/// Limits of runs and turns that let the rows of one turn fit into one commit. Each message and each command touches at
-/// most one row of its own. Of the bytes, in sixteenths: 2 come in and go out, each written up to three times (in the
-/// history, in the state, and in the row of a call or of the next run); 4 are changed data; 4 are events handed to a
-/// next run.
+/// Limits of runs and turns that let the rows of one turn nearly always fit into one commit; a turn that does not fit
+/// parks its run. Each message and each command touches at most one row of its own. Of the bytes, in sixteenths: 2 come
+/// in and go out, each written up to three times (in the history, in the state, and in the row of a call or of the next
+/// run); 4 are changed data; 4 are events handed to a next run.
 fn run_limits_for(store: &StoreLimits) -> Limits {
     let limits = Limits::default();
     let rows = store.commit_rows_max / 4;

@@ -1,20 +1,24 @@
 //! Named points where a test build can be made to abort, as if the process lost its power there.
 //!
 //! `ABIDE_CRASH_AT=after-commit:17` aborts the process the seventeenth time it reaches that point. In other builds a
-//! crash point does nothing.
+//! crash point does nothing. The points are in the tokio driver, for the rigs; the simulator has crash points of its
+//! own.
 
-/// The crash points, in the order in which work passes them.
+/// The crash points, in the order in which work passes them. Those after a commit, messages or public rows are passed
+/// with any outcome, before the shard learns of it, and only if the store did not finish at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashPoint {
     BeforeCommit,
     AfterCommit,
     BeforeReply,
+    /// Before an attempt is started; it may still have to wait for its permit.
     BeforeCall,
+    /// After the transport returned, before the shard learns of the result.
     AfterCall,
     /// Before messages to another shard are sent.
     BeforeSend,
     AfterSend,
-    /// Before rows of the public index are written.
+    /// Before public rows are written.
     BeforeIndex,
     AfterIndex,
 }

@@ -63,7 +63,8 @@ impl<S: PrivateRows> Definitions<S> {
         })
     }
 
-    /// Publishes a definition, resolved against these activities. The first version of an id becomes its default.
+    /// Publishes a definition, resolved against these activities, which are stored with it. The first version of an id
+    /// becomes its default. A published version is left as it is.
     pub async fn publish(
         &self,
         text: &str,
@@ -107,7 +108,7 @@ impl<S: PrivateRows> Definitions<S> {
         Err(DefinitionError::Busy { id })
     }
 
-    /// Makes a published version the default.
+    /// Makes a published version the default: new runs that ask for no version use it. Live runs keep theirs.
     pub async fn set_default(
         &self,
         id: &str,
@@ -140,7 +141,8 @@ impl<S: PrivateRows> Definitions<S> {
         Err(DefinitionError::Busy { id: id.to_owned() })
     }
 
-    /// The plan for a new run: of the default version, or of the highest version in the range that is not retired.
+    /// The plan for a new run: of the default version, or of the highest version in the range that is not retired. The
+    /// server calls it for the starts of clients; the driver of a shard, for children and for runs that events start.
     pub async fn resolve(&self, id: &str, range: Option<&VersionReq>) -> Result<Arc<Plan>, DefinitionError> {
         if range.is_some() || self.store.capabilities().shared {
             return self.resolve_uncached(id, range).await;
@@ -158,6 +160,8 @@ impl<S: PrivateRows> Definitions<S> {
         Ok(plan)
     }
 
+    /// Forgets the cached default after a commit that may have changed it, whatever its outcome. The generation keeps a
+    /// [`Self::resolve`] that began before from caching what it has read.
     fn invalidate_default(&self, id: &str) {
         let mut defaults = self.default_plan_cache.lock().unwrap_or_else(PoisonError::into_inner);
         self.cache_generation.fetch_add(1, Ordering::SeqCst);
@@ -186,8 +190,9 @@ impl<S: PrivateRows> Definitions<S> {
         self.load_plan(id, &version.ok_or_else(not_found)?).await
     }
 
-    /// The plan of a published version, compiled from the stored definition and the activities stored with it. Retired
-    /// versions have one too. The digest covers the definition, not the activities.
+    /// The plan of a published version, compiled from the stored definition and the activities stored with it, and then
+    /// cached. Runs are loaded with it, so retired versions have one too. The digest covers the definition, not the
+    /// activities.
     pub async fn load_plan(&self, id: &str, version: &Version) -> Result<Arc<Plan>, DefinitionError> {
         let cache_key = (id.to_owned(), version.clone());
         if let Some(plan) = self.plan_cache.lock().unwrap_or_else(PoisonError::into_inner).get(&cache_key) {
@@ -235,7 +240,7 @@ impl<S: PrivateRows> Definitions<S> {
         Ok(ids)
     }
 
-    /// All published versions of a definition, with their stored rows.
+    /// All published versions of a definition, retired ones included, with their stored rows.
     pub async fn versions(&self, id: &str) -> Result<Vec<(Version, DefinitionRow)>, DefinitionError> {
         let mut versions = Vec::new();
         let mut next: Option<Scan> = Some(definitions::versions_of(id));
@@ -270,7 +275,8 @@ fn is_outcome_unknown(outcome: CommitOutcome) -> Result<bool, StoreError> {
     }
 }
 
-/// An empty registry is none: this is how it is stored.
+/// Compiles the text of a definition, new or stored; rejects it with its findings if it is not valid. An empty registry
+/// is none: this is how it is stored.
 fn compile(text: &str, registry: Option<&str>) -> Result<Plan, DefinitionError> {
     let registry = registry.filter(|registry| *registry != NO_REGISTRY).map(Registry::parse).transpose()?;
     match ParsedDefinition::parse(text).validate(registry.as_ref()) {

@@ -1,7 +1,7 @@
 //! Executes the effects of a shard that need the store, and returns the resulting events.
 //!
 //! Both drivers use it: tokio awaits these futures, the simulator polls them in an order of its own. Nothing is decided
-//! or retried here.
+//! or retried here. The node also reads through it what clients ask for, without the shard.
 
 use std::sync::Arc;
 
@@ -137,6 +137,8 @@ impl<S: Store> StoreIo<S> {
         }
     }
 
+    /// Reads as much of an instance as the shard asked for: its whole run, or its row and the reply stored under an
+    /// idempotency key. A purged instance has a row but no run.
     async fn look_up_instance(
         &self,
         partition: &Partition,
@@ -178,7 +180,8 @@ impl<S: Store> StoreIo<S> {
         }
     }
 
-    /// The reply stored under an idempotency key. The outer error is the store's: the caller should retry.
+    /// The reply stored under an idempotency key, even if it has expired: the caller checks that. The outer error is
+    /// the store's: the caller should retry.
     pub(crate) async fn read_stored_reply(
         &self,
         partition: &Partition,

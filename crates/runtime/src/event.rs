@@ -25,12 +25,13 @@ use crate::run::{StoredRun, UnreadableRun};
 /// Something that happened outside a shard, reported by its driver.
 #[derive(Debug)]
 pub enum Event {
-    /// Time has passed.
+    /// Time has passed. A new shard gets one first: it begins to acquire ownership.
     Tick,
     /// A client's request.
     RequestReceived(RequestId, ShardRequest),
     /// Clients' requests that are accepted together in this order, or all refused.
     RequestGroupReceived(Vec<(RequestId, ShardRequest)>),
+    /// The head was read: to acquire the shard, or to learn if the commit in flight was applied.
     HeadRead(Result<Option<Row>, StoreError>),
     /// A commit ended with this outcome, which may be unknown.
     CommitFinished(CommitId, CommitOutcome),
@@ -43,7 +44,8 @@ pub enum Event {
     PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
     /// An attempt ended: with the activity's result, or with a failure.
     AttemptFinished(AttemptId, AttemptResult),
-    /// The node is shutting down and withdrew this attempt while it was still waiting. Nothing was sent.
+    /// The node is shutting down and withdrew this attempt while it was still waiting. The work was not sent, at most a
+    /// probe for it.
     AttemptWithdrawn(AttemptId),
     /// The public rows were written, or not.
     PublicIndexWritten(Result<(), String>),
@@ -53,9 +55,9 @@ pub enum Event {
     InboundDeleted(CommitOutcome),
     /// There may be inbound messages.
     InboundHinted,
-    /// These clients no longer wait for their reply.
+    /// These clients no longer wait for their reply. Their requests are done all the same.
     ClientsGone(Vec<RequestId>),
-    /// Finish the work in progress, accept nothing new, release the shard.
+    /// Finish the work in progress, accept nothing new, release the shard. A shard that is not owned stops at once.
     Drain,
 }
 
@@ -100,7 +102,7 @@ pub enum Effect {
     DeleteInbound(Batch),
     /// Log and count an operator event.
     Notify(OperatorEvent),
-    /// The shard has stopped: drop it.
+    /// The shard has stopped: drop it. A new one must acquire the shard again.
     Stopped(StopReason),
 }
 
@@ -186,9 +188,9 @@ pub enum ScanPurpose {
     Watermarks,
     /// Timers that will be due soon.
     Timers,
-    /// Rows that are to be deleted.
+    /// Expiry rows that are due.
     Expiries,
-    /// Rows of a run that is being deleted.
+    /// Rows that a due expiry names, to be deleted: of a run, stored replies, events of an entity, or earlier runs.
     RunDeletion,
     /// Messages from other shards, in the inbound partition.
     Inbound,
@@ -215,7 +217,7 @@ pub enum OperatorEvent {
         instance_id: InstanceId,
         reason: String,
     },
-    /// A call failed permanently.
+    /// A call failed permanently and was put into the dead-letter queue.
     CallFailed {
         instance_id: InstanceId,
         activity: String,
@@ -226,12 +228,14 @@ pub enum OperatorEvent {
         status: abide_workflow::Status,
         duration_ms: u64,
     },
+    /// A run was started. The next run after a continue-as-new is not reported, nor is the end of the one before.
     RunStarted,
     /// A call is attempted again because its last attempt was orphaned: the owner stopped before the result was known.
     CallRecovered,
     /// An operation changed an entity.
     EntityChanged,
-    /// A message was put into the dead-letter queue.
+    /// An external event that no run takes was put into the dead-letter queue. For calls there is
+    /// [`OperatorEvent::CallFailed`].
     DeadLettered {
         /// The engine that the message belongs to.
         engine: &'static str,
@@ -249,7 +253,8 @@ pub enum OperatorEvent {
 pub enum StopReason {
     /// Another node owns the shard, or may own it.
     Lost,
-    /// The shard was drained and released.
+    /// The shard was drained. Its last commit has released it, unless there was none to do so or the shard was not
+    /// owned.
     Drained,
     /// The shard cannot go on: the store rejected a batch that must be valid, the shard could not be read when it was
     /// acquired, or its task panicked. It must be acquired again.

@@ -48,7 +48,7 @@ impl<S: PrivateRows> EventRoutes<S> {
         Ok(Self { store, partition, cache: Mutex::default(), cache_generation: AtomicU64::new(0) })
     }
 
-    /// The route of an event type.
+    /// The route of an event type, for each event that the server receives. Also remembers that a type has none.
     pub async fn get(&self, event_type: &str) -> Result<Option<EventRouteRow>, EventRouteError> {
         if let Some(cached) = self.lock_cache().get(event_type) {
             return Ok(cached.clone());
@@ -117,6 +117,8 @@ impl<S: PrivateRows> EventRoutes<S> {
         Err(EventRouteError::Busy)
     }
 
+    /// Forgets the cached route after a commit that may have changed it, whatever its outcome. The generation keeps a
+    /// [`Self::get`] that began before from caching what it has read.
     fn invalidate(&self, event_type: &str) {
         let mut cache = self.lock_cache();
         self.cache_generation.fetch_add(1, Ordering::SeqCst);

@@ -53,13 +53,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Starts with the commit that took the shard. `sent` is when that commit was sent, not when it was acknowledged: a
-    /// challenger may have seen it at once.
+    /// Starts with the commit that is to take the shard. `sent` is when that commit is sent, not when it is
+    /// acknowledged: a challenger may see it at once.
     pub fn new(times: LeaseTimes, sent: Monotonic) -> Self {
         Self { times, confirmed_at: sent }
     }
 
-    /// Another commit of this owner was acknowledged.
+    /// A commit of this owner was acknowledged; every commit writes the head and so renews the lease.
     pub fn confirm(&mut self, sent: Monotonic) {
         self.confirmed_at = self.confirmed_at.max(sent);
     }
@@ -69,7 +69,7 @@ impl Lease {
         Monotonic(self.confirmed_at.0.saturating_add(self.times.ttl / 3))
     }
 
-    /// The lease at this time.
+    /// The lease at this time. Not asked for if no other process can use the store.
     pub fn status(&self, now: Monotonic) -> LeaseStatus {
         let age = now.since(self.confirmed_at);
         if age >= self.times.ttl {
@@ -113,8 +113,8 @@ impl OwnerWatch {
         Self { times, last_observed: None }
     }
 
-    /// Decides by the head just read. `exclusive` means that no other process can use the store: then no owner can be
-    /// alive, and there is nothing to wait for.
+    /// Decides by the head just read, and remembers it. `exclusive` means that no owner can be alive, because no other
+    /// process can use the store or the last owner released the shard: then there is nothing to wait for.
     pub fn observe(&mut self, head: Option<&HeadRow>, exclusive: bool, now: Monotonic) -> TakeoverDecision {
         let Some(head) = head else { return TakeoverDecision::TakeOver { fencing_token: 1 } };
         let Some(next) = head.fencing_token.checked_add(1) else {

@@ -28,7 +28,8 @@ impl ShardCount {
         (0..self.0).map(ShardId)
     }
 
-    /// The shard of a placement key. The hash is a strong one, so that clients cannot choose a shard by choosing ids.
+    /// The shard of a placement key. The hash is a strong one, so that keys spread evenly, whatever pattern they
+    /// follow.
     pub fn shard_of(self, placement_key: &str) -> ShardId {
         let digest = Sha256::digest(placement_key.as_bytes());
         let number = digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -43,14 +44,14 @@ impl ShardCount {
 }
 
 impl std::fmt::Display for ShardId {
-    /// The name of the shard's own partition.
+    /// The name of the shard's own partition. It also names the shard in the keys of messages between shards: stored.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "shard/{:04}", self.0)
     }
 }
 
 impl ShardId {
-    /// Parses the name of a shard's own partition.
+    /// Parses the name of a shard's own partition, when recovery reads the target of an outbox row.
     pub fn of_partition(name: &str) -> Option<Self> {
         name.strip_prefix("shard/")?.parse().ok().map(Self)
     }

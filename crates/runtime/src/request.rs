@@ -29,17 +29,17 @@ pub enum ShardRequest {
     },
     /// Start a new run with the input and the version of the last one, which must have ended.
     Restart { instance_id: InstanceId },
-    /// Delete an instance whose last run has ended.
+    /// Delete the last run of an instance, which must have ended, and its earlier runs.
     Purge {
         instance_id: InstanceId,
-        /// Only if this is the number of its last run.
+        /// Only the last run, and only if this is its number; earlier runs stay.
         run_number: Option<RunNumber>,
     },
     /// Delete a run that a later run has replaced.
     PurgeEarlierRun { instance_id: InstanceId, run_number: RunNumber, run_id: RunId },
     /// One operation on an entity.
     Operate(Box<OperationRequest>),
-    /// Reply when a run has ended.
+    /// Reply when a run has ended, or be refused when it is parked.
     AwaitEnd {
         instance_id: InstanceId,
         /// Only if this is the current run; none accepts any.
@@ -81,7 +81,8 @@ impl ShardRequest {
         }
     }
 
-    /// The key by which a repeated request is recognised.
+    /// The key by which a repeated request is recognised. That of an entity operation is not here: the entity looks for
+    /// its reply itself.
     pub(crate) fn idempotency(&self) -> Option<RequestIdempotency> {
         match self {
             Self::Start(start) => start.idempotency,
@@ -90,7 +91,7 @@ impl ShardRequest {
         }
     }
 
-    /// True if the instance's row is enough to serve the request; otherwise the run is needed.
+    /// True if the instance's row is enough to serve the request; otherwise the shard loads the run first.
     pub(crate) fn needs_row_only(&self) -> bool {
         match self {
             Self::Start(_)
@@ -194,8 +195,8 @@ pub enum IdempotentReply {
     Purged,
 }
 
-/// The reason why nothing was done. All are permanent for this request except [`Self::Busy`], [`Self::NotReady`] and
-/// [`Self::Draining`], after which it may be retried.
+/// The reason why nothing was done. After [`Self::Busy`], [`Self::NotReady`] and [`Self::Draining`] the same request
+/// may simply be retried; the others hold as long as the request and the state of the instance or entity are the same.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum RequestError {
     /// There is no such instance.
@@ -212,7 +213,7 @@ pub enum RequestError {
     /// The run is parked.
     #[error("instance {instance_id} is parked: {reason}")]
     Parked { instance_id: InstanceId, reason: String },
-    /// Its rows cannot be read.
+    /// The rows of the instance, or the stored reply of the request, cannot be read.
     #[error("instance {instance_id} is damaged: {reason}")]
     Damaged { instance_id: InstanceId, reason: String },
     /// The entity's rows cannot be read.
@@ -282,7 +283,7 @@ pub struct RunView {
 pub enum ViewStatus {
     /// The run's own status.
     Run(abide_workflow::Status),
-    /// The run is parked, with the reason; nothing of it is lost.
+    /// The run is parked or cannot be read, with the reason.
     Parked(String),
 }
 

@@ -23,14 +23,15 @@ pub enum RunMessage {
         /// Written to the child's history.
         reason: String,
     },
-    /// The result of a child, for the run that waits for it.
+    /// The result of a child, or the reason why it could not be started, for the run that waits for it.
     ChildEnded {
         /// The run that started the child, and by which command.
         parent: ParentLink,
         /// `ChildCompleted` or `ChildFailed`.
         message: Message,
     },
-    /// A turn was cut short by its limits: continue the run.
+    /// The run has more to do without another message, because its first turn is still to come, its last one was cut
+    /// short by its limits, or it is resumed after it was parked: continue it.
     Continue { run_id: RunId },
     /// An external event, for the run of its session.
     SessionEvent(Box<SessionEvent>),
@@ -43,7 +44,8 @@ pub enum RunMessage {
 }
 
 impl RunMessage {
-    /// True if the message starts a child run.
+    /// True if the message starts a child run. It then waits for the turns of a run that the instance has already, and
+    /// needs only the row of the instance.
     pub(crate) fn starts_child(&self) -> bool {
         matches!(self, Self::LegacyStartChild(_) | Self::StartChildOf { .. })
     }

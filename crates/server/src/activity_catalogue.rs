@@ -75,8 +75,8 @@ pub enum CatalogueError {
 }
 
 impl<S: Store> ActivityCatalogue<S> {
-    /// The built-in activities and those of the configuration. Stored declarations take effect only when they are
-    /// [loaded](Self::load).
+    /// The built-in activities and those of the configuration, checked against each other. Stored declarations take
+    /// effect only when they are [loaded](Self::load).
     pub fn new(
         store: &Arc<S>,
         local: LocalActivities,
@@ -95,8 +95,9 @@ impl<S: Store> ActivityCatalogue<S> {
         Ok(Self { activity_router, configured: names, declared, change_lock: Mutex::default() })
     }
 
-    /// Puts the stored declarations in force. A declaration that is unreadable, or no longer valid under the present
-    /// configuration, is logged and left out: it can only be repaired through a server that runs.
+    /// Puts the stored declarations in force; the composition root calls it once, before the node starts. A declaration
+    /// that is unreadable, or no longer valid under the present configuration, is logged and left out, but stays
+    /// stored: it can only be repaired through a server that runs.
     pub async fn load(&self) -> Result<(), CatalogueError> {
         let _changing = self.change_lock.lock().await;
         let stored = self.declared.list().await?;
@@ -139,7 +140,8 @@ impl<S: Store> ActivityCatalogue<S> {
         &self.activity_router
     }
 
-    /// The target label of each activity, for the records of calls.
+    /// The target label of each activity, for the records of calls. Shards look it up call by call, so later changes of
+    /// declarations apply.
     pub fn targets(&self) -> ActivityTargets {
         let router = Arc::clone(&self.activity_router);
         ActivityTargets::new(move |activity| router.target_label(activity))
@@ -161,7 +163,8 @@ impl<S: Store> ActivityCatalogue<S> {
         }
     }
 
-    /// Declares an activity: a new version, unless the version in force has the same content.
+    /// Declares an activity: a new version, unless the version in force has the same content. The caller must let it
+    /// run to its end: dropped after the commit, it would leave the stored declaration out of force.
     pub(crate) async fn put(
         &self,
         declaration: RemoteDeclaration,
@@ -178,7 +181,8 @@ impl<S: Store> ActivityCatalogue<S> {
         Ok(declared)
     }
 
-    /// Removes a declared activity. Calls in flight finish unchanged; later calls fail permanently.
+    /// Removes a declared activity: stores a version without a declaration. Calls in flight finish unchanged; later
+    /// calls fail permanently. As with [`Self::put`], the caller must let it run to its end.
     pub(crate) async fn remove(
         &self,
         name: &str,
@@ -203,7 +207,7 @@ impl<S: Store> ActivityCatalogue<S> {
         Ok(version)
     }
 
-    /// One version of an activity declared through the API.
+    /// One stored version of an activity declared through the API, whether or not it is in force.
     pub(crate) async fn version(
         &self,
         name: &str,
@@ -212,12 +216,14 @@ impl<S: Store> ActivityCatalogue<S> {
         Ok(self.declared.version(name, version).await?)
     }
 
-    /// The latest version of an activity declared through the API.
+    /// The latest stored version of an activity declared through the API: a declaration, or the version that removed
+    /// it.
     pub(crate) async fn latest(&self, name: &str) -> Result<Option<LatestDeclaration>, CatalogueError> {
         Ok(self.declared.latest(name).await?)
     }
 
-    /// All activities declared through the API.
+    /// All stored declarations that were not removed, and those that cannot be read. One that [`Self::load`] left out
+    /// is among them.
     pub(crate) async fn declared_activities(&self) -> Result<DeclarationList, CatalogueError> {
         Ok(self.declared.list().await?)
     }

@@ -42,7 +42,7 @@ pub(crate) struct ApiRequest {
     correlation: CorrelationId,
     parts: Parts,
     body: Body,
-    /// The body's part of the body budget, held until the response is sent.
+    /// The body's part of the body budget, held until the handler has made its response.
     body_reservation: BodyReservation,
 }
 
@@ -77,7 +77,8 @@ impl ApiRequest {
         &self.parts.uri
     }
 
-    /// True if the request may have a body.
+    /// True if the request may have a body. Durable Functions asks before it reads JSON: its clients send empty bodies
+    /// of any content type, which [`Self::json_body`] would reject.
     pub(crate) fn has_body(&self) -> bool {
         !self.body.is_end_stream()
     }
@@ -96,7 +97,7 @@ impl ApiRequest {
         response::success_response(status, &self.correlation, now, data)
     }
 
-    /// A path parameter, percent-decoded.
+    /// A path parameter, percent-decoded. A name that the route does not have is a mistake of the handler.
     pub(crate) async fn path_param(&mut self, name: &str) -> Result<String, ApiError> {
         let params = RawPathParams::from_request_parts(&mut self.parts, &()).await;
         let params = params.map_err(|_| ApiError::invalid("", "the path is not UTF-8"))?;
@@ -150,7 +151,8 @@ impl ApiRequest {
         Ok(text)
     }
 
-    /// The checks that apply to every request: origin, rate limit, and the size of URI and headers.
+    /// The checks that apply to every request: origin, rate limit, and the size of URI and headers. Both APIs make them
+    /// before their handler, while the body is still unread. A request that is admitted counts against the rate limit.
     pub(crate) fn check_admission<S: Store>(&self, app: &App<S>) -> Result<(), ApiError> {
         app.origin_policy().check(&self.parts)?;
         let uri = &self.parts.uri;
@@ -172,7 +174,8 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// The bytes of a body declared as JSON, not parsed yet. They are moved out: a second call returns none.
+    /// The bytes of a body declared as JSON, not parsed yet: findings of a definition have positions in its text. They
+    /// are moved out: a second call returns none.
     pub(crate) async fn json_bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
         self.check_content_type()?;
         let bytes = self.read_body(bytes_max).await?;
@@ -182,7 +185,7 @@ impl ApiRequest {
         Ok(bytes)
     }
 
-    /// The body's bytes, of any content type.
+    /// The body's bytes, of any content type: CloudEvents have many.
     pub(crate) async fn raw_bytes(&mut self, bytes_max: usize) -> Result<Bytes, ApiError> {
         self.check_encoding()?;
         self.read_body(bytes_max).await

@@ -111,7 +111,8 @@ impl<S: Store> App<S> {
         &self.inner.origin_policy
     }
 
-    /// A permit to record the events of one session.
+    /// A permit to record the events of one session; `rest/events` holds it until they are recorded. Waits until one is
+    /// free, however long that takes.
     pub(crate) async fn acquire_session(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.inner.session_permits.acquire().await.ok()
@@ -127,7 +128,8 @@ impl<S: Store> App<S> {
         self.inner.rate_limiter.as_ref().is_none_or(|rate| rate.try_acquire(self.node().uptime()))
     }
 
-    /// Sends a request to the shard of its instance and waits for the reply.
+    /// Sends a request to the shard of its instance or entity, and waits for the reply as [`Self::with_timeout`] does.
+    /// A refusal is a reply, not an error.
     pub(crate) async fn request(&self, request: ShardRequest) -> Result<ShardReply, ApiError> {
         Ok(self.with_timeout(self.node().request(request)).await??)
     }
@@ -146,12 +148,13 @@ impl<S: Store> App<S> {
         self.node().now()
     }
 
-    /// Tells long-waiting handlers to respond now.
+    /// Begins the shutdown: the server closes its listener and drains the node, and handlers that wait for the end of a
+    /// run respond now.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
     }
 
-    /// Resolves when the server is stopping.
+    /// Resolves when the server is stopping. The connections wait for it, and so do handlers that wait for a run's end.
     pub(crate) fn wait_for_stop(&self) -> impl Future<Output = ()> + Send + use<S> {
         let mut stopping = self.inner.stopping.subscribe();
         async move {
@@ -160,18 +163,20 @@ impl<S: Store> App<S> {
         }
     }
 
-    /// Ok if requests can be served, else the reason.
+    /// Ok if requests can be served, that is, if the store is usable and every shard accepts requests; else the reason.
+    /// For `/readyz` and [`Self::ready`].
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         let hangs = || Err("the store does not respond".to_owned());
         self.check_blocking(|app| app.node().readiness()).await.unwrap_or_else(hangs)
     }
 
-    /// True if the store accepts reads and commits.
+    /// True if the store accepts reads and commits; false too if it does not say so in time. For `/metrics`.
     pub(crate) async fn is_store_usable(&self) -> bool {
         self.check_blocking(|app| app.node().store().health() == StoreHealth::Usable).await.unwrap_or(false)
     }
 
-    /// Runs a check that a hanging disk may block; none if it does not finish in time.
+    /// Runs a check that a hanging disk may block; none if it does not finish in time. The check itself goes on then,
+    /// and keeps its thread and its permit until it ends.
     async fn check_blocking<T: Send + 'static>(
         &self,
         check: impl FnOnce(&Self) -> T + Send + 'static,

@@ -37,8 +37,8 @@ pub enum BackupError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Copies the data folder of a server that is not running. The checksum of every row is verified. `copied` is called
-/// with the number of bytes after each step.
+/// Copies the data folder of a server that is not running, for `abide backup`. The checksum of every row is verified.
+/// Writes to the data folder only what opening a store writes. `copied` is called with the bytes of each step.
 pub fn backup(data: &Path, to: &Path, copied: impl FnMut(u64)) -> Result<(), BackupError> {
     ensure_absent(to)?;
     let layout = Layout::read(data)?;
@@ -50,8 +50,8 @@ pub fn backup(data: &Path, to: &Path, copied: impl FnMut(u64)) -> Result<(), Bac
     move_into_place(&staging, to)
 }
 
-/// Restores a copy to a place without a data folder, and checks it there before it gets its final name. The copy is
-/// only read.
+/// Restores a copy to a place without a data folder, for `abide restore`, and checks it in its staging folder before it
+/// gets its final name. The copy is only read.
 pub async fn restore(backup: &Path, data: &Path, copied: impl FnMut(u64)) -> Result<FsckReport, BackupError> {
     ensure_absent(data)?;
     Layout::read(backup)?;
@@ -65,7 +65,7 @@ pub async fn restore(backup: &Path, data: &Path, copied: impl FnMut(u64)) -> Res
     Ok(report)
 }
 
-/// The number of bytes to copy, as far as the entries can be read.
+/// The number of bytes that [`restore`] copies, as far as the entries can be read. Only for a progress display.
 pub fn folder_size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
@@ -97,6 +97,8 @@ fn remove_staging(folder: &Path) -> Result<(), BackupError> {
     }
 }
 
+/// Takes the store's own lock, shared: no server can open the copy while the file is held, but several restores can
+/// read it.
 fn lock(folder: &Path) -> Result<File, BackupError> {
     let path = folder.join("LOCK");
     let file = File::open(&path).map_err(|source| io_error(&path, source))?;

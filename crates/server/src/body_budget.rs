@@ -38,7 +38,8 @@ impl BodyBudget {
 }
 
 impl BodyReservation {
-    /// Reserves this many bytes more; false if the budget has not enough left.
+    /// Reserves this many bytes more, without waiting; false if the budget has not enough left. The caller must then
+    /// give the body up, because the reservation counts bytes that it does not hold.
     pub(crate) fn try_grow(&mut self, by: usize) -> bool {
         let counted = |bytes: usize| bytes.saturating_sub(FREE_BYTES);
         let before = counted(self.bytes);

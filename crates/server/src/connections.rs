@@ -82,6 +82,8 @@ pub(crate) async fn serve_connections(
     }
 }
 
+/// Serves one connection until the client or a timeout ends it, or until `closing` is true and the request in progress
+/// has its response. A reserved connection serves one request.
 async fn serve_connection(
     stream: TcpStream,
     router: Router,

@@ -46,7 +46,7 @@ impl CorrelationId {
     }
 }
 
-/// True if these bytes can be a correlation id.
+/// True if these bytes can be a correlation id, wherever the client put it: a header, a start's body or a CloudEvent.
 pub(crate) fn is_valid(bytes: &[u8]) -> bool {
     (1..=CHARS_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
 }

@@ -27,8 +27,8 @@ pub enum CheckError {
     Fsck(#[from] FsckError),
 }
 
-/// Opens the store, which must exist and not be in use, and checks every shard. Writes only what opening a store
-/// writes.
+/// Opens the store, which must exist and not be in use, and checks every shard. For `abide fsck`, and for a restored
+/// copy before it gets its final name. Writes only what opening a store writes.
 pub async fn check_data_folder(folder: &Path) -> Result<FsckReport, CheckError> {
     let Layout { shards } = Layout::read(folder)?;
     let count = ShardCount::new(shards).ok_or(CheckError::InvalidShardCount { shards })?;

@@ -1,4 +1,5 @@
-//! The one table that maps every failure to the client's error: HTTP status, code, message and target.
+//! The table that maps failures to the client's error: HTTP status, code, message and target. Only failed queries of
+//! public tables are mapped elsewhere, in `rest/page.rs`. Durable Functions starts from these errors too.
 //!
 //! Details for operators only, such as why stored data is damaged, go to the log and never into a response.
 
@@ -76,13 +77,15 @@ impl ApiError {
         Self { status, code, message: message.into(), target: None, details: Vec::new(), log_detail: None }
     }
 
-    /// The request itself is invalid, at `target`.
+    /// The request itself is invalid, at `target`: a JSON pointer into the body, or the name of a parameter or header.
+    /// Empty means the request as a whole.
     pub(crate) fn invalid(target: impl Into<String>, message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::BAD_REQUEST, ApiErrorCode::ValidationError, message);
         Self { target: Some(target.into()).filter(|target| !target.is_empty()), ..error }
     }
 
-    /// The request is rejected before it is interpreted, because of its size, content type or method.
+    /// The request is rejected with a status of its own, because of its size, content type, method or host, or because
+    /// its body arrives too slowly.
     pub(crate) fn rejected(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, ApiErrorCode::ValidationError, message)
     }
@@ -153,7 +156,7 @@ impl ApiError {
         Self { details: vec![detail], ..self }
     }
 
-    /// Appends a note to the message.
+    /// Appends a note to the message, such as how much of a batch of events took effect.
     #[must_use]
     pub(crate) fn with_note(self, note: &str) -> Self {
         Self { message: format!("{}; {note}", self.message), ..self }
@@ -169,7 +172,8 @@ impl ApiError {
         self.status
     }
 
-    /// The message and, if there are details, the first of them.
+    /// The message and, if there are details, the first of them, for error responses of Durable Functions, which have
+    /// no details.
     pub(crate) fn full_message(&self) -> String {
         match self.details.first() {
             Some(first) => format!("{}: {} {}", self.message, first.target, first.message),

@@ -13,7 +13,8 @@ pub struct InvalidLogLevel {
     given: String,
 }
 
-/// Starts logging. Only the first call in a process has an effect.
+/// Starts logging for the whole process; `abide serve` calls it before the server starts. Only the first call has an
+/// effect.
 pub fn init() -> Result<(), InvalidLogLevel> {
     let level = match std::env::var(LEVEL_VARIABLE) {
         Ok(given) => parse_level(&given)?,

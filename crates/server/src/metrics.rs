@@ -51,6 +51,7 @@ const DURATION: Metric = Metric {
 };
 const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store accepts reads and commits, else 0.");
 
+/// The text for `/metrics`. The values are read one after the other, so they may be of slightly different times.
 pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
     let mut text = MetricsText::default();
     text.sample(&STARTED, metrics.runs_started.get());

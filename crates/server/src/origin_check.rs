@@ -32,7 +32,8 @@ impl OriginPolicy {
         Self { host_names, accepts_any_address: !listen.ip().to_canonical().is_loopback() }
     }
 
-    /// Rejects requests from pages of other sites and requests meant for another host.
+    /// Rejects requests from pages of other sites and requests meant for another host. Applies to every request, health
+    /// checks included, before anything else.
     pub(crate) fn check(&self, parts: &Parts) -> Result<(), ApiError> {
         let host = request_host(parts).ok_or_else(|| {
             misdirected(
@@ -69,7 +70,8 @@ impl OriginPolicy {
     }
 }
 
-/// True if this is a bare host name: no scheme, no port, no path.
+/// True if this is a bare host name: no scheme, no port, no path. The configuration's `server.hosts` may have no
+/// others.
 pub(crate) fn is_host_name(name: &str) -> bool {
     let parsed = name.parse::<Authority>();
     parsed.is_ok_and(|authority| authority.host() == name && !name.starts_with('['))

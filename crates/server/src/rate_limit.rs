@@ -24,7 +24,7 @@ impl RateLimiter {
         Self { interval_ns, next_due_ns: AtomicU64::new(0) }
     }
 
-    /// True if the rate admits one more request now, at this time since the server started.
+    /// True if the rate admits one more request now, at this time since the node started; the request then counts.
     pub(crate) fn try_acquire(&self, uptime: Duration) -> bool {
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
         let next = |due: u64| {

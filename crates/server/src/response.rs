@@ -1,6 +1,7 @@
 //! Builds every response: the JSON envelope around data or error, and the headers common to all responses.
 //!
-//! Does not decide which error a failure becomes. The envelope is serialised once, from borrowed data.
+//! Does not decide which error a failure becomes. The envelope is serialised once, from borrowed data. Durable
+//! Functions, metrics and the OpenAPI document have no envelope and use only [`build_response`].
 
 use std::fmt::Display;
 

@@ -116,6 +116,8 @@ impl Server {
         Self::start_with(config, Vec::new(), EntityKinds::default()).await
     }
 
+    /// Listens first, so that a port in use is found before the data folder is created or locked. Then assembles the
+    /// app and serves connections until [`App::stop`].
     async fn start_with(
         config: &Config,
         registrations: Vec<ActivityRegistration>,
@@ -178,6 +180,8 @@ fn check_listen_address(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// Assembles what the handlers need. Opens and locks the data folder, which it creates with its layout file if there is
+/// none, and starts the node last, with all activity declarations in force.
 async fn build_app(
     config: &Config,
     registrations: Vec<ActivityRegistration>,

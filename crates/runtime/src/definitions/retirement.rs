@@ -1,7 +1,8 @@
 //! Retires versions of definitions, and reverts a retirement.
 //!
-//! Runs are not known here. The caller checks for live runs after the version is marked, when no new run can pick it
-//! any more; if it finds one, it reverts the retirement.
+//! Runs are not known here. The server checks for live runs after the version is marked, when no new run can pick it
+//! any more; if it finds one, it reverts the retirement. A start that picked the version before may still come: it is
+//! served.
 
 use abide_store::rows::{Batch, CommitOutcome, PrivateRows};
 use abide_store::tables::default_versions::{self, DefaultVersionRow};
@@ -22,7 +23,8 @@ pub enum RetireOutcome {
 }
 
 impl<S: PrivateRows> Definitions<S> {
-    /// Retires a version, which must not be the default: no new run picks it. Runs are not touched.
+    /// Retires a version, which must not be the default: no new run picks it. Live runs of it go on and still find
+    /// their plan.
     pub async fn retire(
         &self,
         id: &str,
@@ -57,7 +59,8 @@ impl<S: PrivateRows> Definitions<S> {
         Err(DefinitionError::Busy { id: id.to_owned() })
     }
 
-    /// Reverts the retirement of this time: a version that another caller retired stays retired.
+    /// Reverts the retirement of this time, because there are live runs or they could not be counted. A version that
+    /// another caller retired stays retired.
     pub async fn revert_retirement(
         &self,
         id: &str,
@@ -80,7 +83,8 @@ impl<S: PrivateRows> Definitions<S> {
         Err(DefinitionError::Busy { id: id.to_owned() })
     }
 
-    /// Returns an error if the version is retired.
+    /// Returns an error if the version is retired. The server calls it before a restart, which uses the version of the
+    /// last run without [resolving](Self::resolve) one.
     pub async fn check_not_retired(&self, id: &str, version: &Version) -> Result<(), DefinitionError> {
         match self.row(id, version).await?.retired_at {
             Some(_) => Err(DefinitionError::Retired { id: id.to_owned(), version: version.clone() }),

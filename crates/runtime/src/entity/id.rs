@@ -35,7 +35,7 @@ impl EntityId {
     /// The most characters of a key.
     pub const KEY_CHARS_MAX: usize = 256;
 
-    /// Checks both. Types are case-insensitive.
+    /// Checks both. Types are case-insensitive and kept in lower case.
     pub fn new(entity_type: &str, key: impl Into<String>) -> Result<Self, InvalidEntityId> {
         let entity_type = entity_type.to_ascii_lowercase();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -74,7 +74,8 @@ impl fmt::Display for EntityId {
     }
 }
 
-/// The id of the instance that a session's events start and reach. It has the placement key of the session's entity.
+/// The id of the instance that a session's events start and reach. It has the placement key of the session's entity, so
+/// that one commit records an event and its run message.
 pub fn session_instance_id(session: &str, workflow: &str) -> Result<InstanceId, InvalidInstanceId> {
     InstanceId::new(format!("{}~{workflow}", session_placement_key(session)))
 }

@@ -13,12 +13,13 @@ use abide_workflow::json::Json;
 use super::EntityId;
 use crate::panic_message;
 
-/// The operations of an entity type, besides recording events.
+/// The operations of an entity type, besides those that every entity has. A program that embeds the server provides it.
 ///
 /// An operation is a pure step from one state to the next. The shard calls it in its own task, so it must be quick:
 /// work that takes time or needs I/O belongs in an activity. A refused operation has changed nothing.
 pub trait EntityKind: Send + Sync {
-    /// Executes one operation.
+    /// Executes one operation. Its new state and the stored reply become durable in one commit; a repeated operation
+    /// with the same idempotency key does not come here.
     fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError>;
 }
 
@@ -29,7 +30,7 @@ pub struct OperationContext<'c> {
     /// The operation's name, as the client wrote it.
     pub operation: &'c str,
     pub input: &'c Json,
-    /// The current state; none before the first operation.
+    /// The current state; none until an operation has set one.
     pub state: Option<&'c Json>,
     pub now: Timestamp,
 }
@@ -68,7 +69,7 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    /// The error code.
+    /// The error code with which the call of a workflow fails.
     pub fn code(&self) -> &str {
         match self {
             Self::UnknownOperation { .. } => "OperationUnknown",
@@ -92,7 +93,8 @@ impl EntityKinds {
         Self(Arc::new(kinds))
     }
 
-    /// Executes an operation of the entity's kind. A panic changes nothing, and the shard goes on with other work.
+    /// Executes an operation of the entity's kind, in the task of the shard, which then writes the result. A panic
+    /// changes nothing, and the shard goes on with other work.
     pub(crate) fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError> {
         match self.0.get(call.entity.entity_type()) {
             Some(kind) => catch_unwind(AssertUnwindSafe(|| kind.operate(call))).unwrap_or_else(|panic| {
@@ -102,7 +104,7 @@ impl EntityKinds {
         }
     }
 
-    /// The types, in order.
+    /// The types, in order. An entity activity that names no type looks for the key in each of them.
     pub fn types(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

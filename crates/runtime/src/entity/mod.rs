@@ -1,8 +1,8 @@
 //! Entities, as clients see them: keyed durable objects that execute one operation at a time.
 //!
 //! Every entity records events; a kind written in Rust ([`EntityKind`]) adds operations on a state of its own. An
-//! operation with an idempotency key takes effect once, however often it is sent. Placement and writing of an entity's
-//! rows are not done here but in the shard; readers ([`EntityReader`]) bypass the shard and read the committed rows.
+//! operation with an idempotency key takes effect once, however often it is sent. Ordering operations and writing rows
+//! are not done here but in the shard; readers ([`EntityReader`]) bypass the shard and read the committed rows.
 
 mod id;
 mod kinds;
@@ -32,7 +32,7 @@ pub struct OperationRequest {
     pub idempotency: Option<RequestIdempotency>,
     /// The scope in which the idempotency key is unique.
     pub idempotency_scope: &'static str,
-    /// The event for a run, recorded in the same commit.
+    /// What the recorded event means for a run: put into the inbox as a run message, in the same commit.
     pub session_event: Option<Box<SessionEvent>>,
 }
 

@@ -1,6 +1,7 @@
 //! Parses operations as clients name them: built-in names are case-insensitive, every other name belongs to the kind.
 //!
-//! Nothing is executed here, and the kind's own names and inputs are not checked.
+//! Nothing is executed here, and the kind's own names and inputs are not checked. The server and the entity activities
+//! use it: they send changes to the shard, and answer reads themselves.
 
 use abide_workflow::json::Json;
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Reads committed entities: one entity, its events, or a list.
 //!
-//! The shard is bypassed: changes it has not committed yet are not seen, acknowledged ones are.
+//! The shard is bypassed: changes it has not committed yet are not seen, acknowledged ones are. The server reads for
+//! clients, the node for entity activities.
 
 use abide_store::rows::{Partition, PrivateRows, Scan, StoreError};
 use abide_store::tables::entities::{self, EntityRow};
@@ -39,9 +40,10 @@ pub struct EntityView {
     /// The position of the first stored event, or of the next one if there are none.
     pub first_position: u64,
     pub next_position: u64,
-    /// The number of operations executed so far.
+    /// The number of operations that wrote the entity. Refused ones do not count, nor do those that changed nothing and
+    /// had no idempotency key.
     pub operations: u64,
-    /// The time of the last operation.
+    /// The time of the last of them.
     pub updated_at: Timestamp,
     generation: u64,
 }
@@ -73,14 +75,15 @@ pub struct ListedEntity {
 const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 impl<S: PrivateRows> EntityReader<'_, S> {
-    /// One entity; none if it never executed an operation.
+    /// One entity; none if no operation has written it yet.
     pub async fn view(&self, entity: &EntityId) -> Result<Option<EntityView>, EntityReadError> {
         let key = entities::key(entity.entity_type(), entity.key());
         let Some(row) = self.store.read(self.partition, &key).await? else { return Ok(None) };
         Ok(Some(view_of(&decode(&row.value)?)))
     }
 
-    /// Events from a position on, at most `events_max`.
+    /// Events from a position on, at most `events_max`, as the view has them: later ones are left out. Events that are
+    /// cleared after the view was read may be missing.
     pub async fn events(
         &self,
         view: &EntityView,
@@ -117,6 +120,7 @@ impl<S: PrivateRows> EntityReader<'_, S> {
     }
 
     /// Entities of the partition ordered by type and key: of one type or of all, after the given one, at most `most`.
+    /// One unreadable row fails the whole list.
     pub async fn list(
         &self,
         entity_type: Option<&str>,

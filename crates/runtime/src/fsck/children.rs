@@ -40,6 +40,7 @@ pub(super) struct EndMessageKey {
 }
 
 impl ChildLinks {
+    /// Records what a message in an inbox, an outbox or an inbound partition is about to do for a parent or a child.
     pub(super) fn record_message(&mut self, to: &str, message: &RunMessage) {
         match message {
             RunMessage::LegacyStartChild(_) | RunMessage::StartChildOf { .. } => {
@@ -57,6 +58,7 @@ impl ChildLinks {
         }
     }
 
+    /// Called once, when all shards are read.
     pub(super) fn check(&self, report: &mut FsckReport) {
         for (AwaitedChild { instance_id: child_id, end_message }, shard) in &self.awaited {
             if !self.live_instances.contains(child_id)

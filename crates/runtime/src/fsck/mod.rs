@@ -1,8 +1,8 @@
 //! Checks a store that is not in use: something will wake every live run, a run waits for every timer and every call,
-//! every status agrees with its history, and no row is orphaned.
+//! every status agrees with its history, and no row of a run is orphaned.
 //!
 //! Nothing is written or repaired. One shard is checked at a time, in memory. A finding names the row and the problem.
-//! Damage is a finding, too, and hides nothing else.
+//! Damage is a finding, too, and hides nothing else. `abide fsck`, the backup and the simulator call it.
 
 mod children;
 mod rows;
@@ -111,6 +111,8 @@ struct CheckedRun {
 }
 
 impl<S: PrivateRows> ShardCheck<'_, S> {
+    /// Checks the shard's own partition in three passes: the first collects the known runs, the second checks each row
+    /// against them and notes what wakes each run, the third checks the runs.
     async fn check_shard(&mut self) -> Result<(), FsckError> {
         let rows = self.read_rows(&self.partition.clone()).await?;
         for row in &rows {

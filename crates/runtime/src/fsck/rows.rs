@@ -1,7 +1,8 @@
-//! Checks every row: it is readable, and it belongs to a known run. Which runs are known is collected first, from the
-//! instance, expiry and outbox rows.
+//! Checks the rows of runs one by one: each is readable and belongs to a known run. Which runs are known is collected
+//! first, from the instance, expiry and outbox rows.
 //!
-//! Runs as a whole, and links between runs, are checked elsewhere.
+//! Other rows, such as those of entities and stored replies, are not decoded. Runs as a whole, and links between runs,
+//! are checked elsewhere; for these checks, timers and messages are noted here.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +22,8 @@ use crate::run::StuckWatch;
 use crate::run_message::{self, AddressedMessage, RunMessage};
 
 impl<S: PrivateRows> ShardCheck<'_, S> {
+    /// Loads the current run of an instance, for the checks of other rows. An unreadable run is a finding, unless it is
+    /// parked or was terminated.
     pub(super) async fn check_instance(&mut self, row: &Row) -> Result<(), FsckError> {
         self.report.instances += 1;
         let (id, decoded) =
@@ -78,6 +81,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
+    /// Collects the run of an index marker: an earlier run may have no expiry row yet.
     pub(super) fn collect_index_marker(&mut self, row: &Row) {
         if let Ok((target, number)) = outbox::read_key(&row.key)
             && target == outbox::PUBLIC_INDEX_TARGET
@@ -86,7 +90,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
-    /// Checks a row that must belong to a known run.
+    /// Checks a row of the shard's own partition by its table, once all known runs are collected.
     pub(super) fn check_row(&mut self, row: &Row) {
         let of_run = |key: &Key| match TableId::of_key(key) {
             Some(TableId::HistoryPage) => history_pages::read_key(key).ok().map(|(run, _)| run),
@@ -140,6 +144,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
+    /// A current run must wait for the timer. Notes it in the run: [`Self::check_run`] looks for missing ones.
     fn check_timer(&mut self, row: &Row) {
         let (key, timer) = match (TimerKey::from_key(&row.key), decode::<TimerRow>(&row.value)) {
             (Ok(key), Ok(timer)) => (key, timer),
@@ -175,6 +180,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
+    /// A current run must wait for the call. [`Self::check_run`] looks for missing ones.
     fn check_call(&mut self, row: &Row) {
         let (run_id, call) = match (calls::read_key(&row.key), decode::<CallRow<'_>>(&row.value)) {
             (Ok((run_id, _)), Ok(call)) => (run_id, call),
@@ -200,6 +206,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
+    /// Checks that a message can be read. Notes that it is in flight, or that it will continue its run.
     fn check_inbox_message(&mut self, row: &Row) {
         let inbox_row = match decode::<inbox::InboxRow>(&row.value) {
             Ok(inbox_row) => inbox_row,
@@ -218,6 +225,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         }
     }
 
+    /// Checks that a message to another shard can be read, and notes that it is in flight.
     fn check_outgoing(&mut self, row: &Row) {
         let (target, _) = match outbox::read_key(&row.key) {
             Ok(read) => read,

@@ -17,6 +17,8 @@ use crate::run::StoredRun;
 use crate::run::run_status::row_status;
 
 impl<S: PrivateRows> ShardCheck<'_, S> {
+    /// Checks the current run of an instance, after all rows of its shard. Counts it if it is live. A suspended or
+    /// parked run needs nothing that will wake it.
     pub(super) async fn check_run(&mut self, run_id: RunId, run: &CheckedRun) -> Result<(), FsckError> {
         let Some(stored) = &run.stored else { return Ok(()) };
         let status = stored.instance.status();
@@ -57,6 +59,8 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         Ok(())
     }
 
+    /// Checks that something will end the wait of a branch. An awaited child may be on another shard, so it is only
+    /// noted.
     fn check_branch(&mut self, run: &CheckedRun, stored: &StoredRun, state: &str, waiting: &WaitingFor) {
         let problem = match waiting {
             WaitingFor::Activity { call: command, .. } => {
@@ -93,7 +97,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
         self.add_finding(Some(&run.id), problem);
     }
 
-    /// Checks that pages and events have no gaps, and that the last event agrees with the status.
+    /// Checks that pages and events have no gaps, and that the last event about the status agrees with it.
     async fn check_history(
         &mut self,
         run_id: RunId,

@@ -1,4 +1,5 @@
-//! Reads the machine's clocks. No other file of this crate does.
+//! Reads the machine's clocks, for the shard tasks and the server. Nothing else in this crate does, except that an
+//! attempt limits its wait for a permit by tokio's clock.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,7 @@ impl NodeClock {
         Self { started_at: Instant::now() }
     }
 
+    /// Both clocks now. The shard tasks share the monotonic one, whose zero is the start of the node.
     #[expect(clippy::disallowed_methods, reason = "the composition root reads the clock")]
     pub fn now(&self) -> Now {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

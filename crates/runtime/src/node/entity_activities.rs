@@ -53,12 +53,13 @@ const PAGE_EVENTS_DEFAULT: usize = 100;
 const EVENT_OVERHEAD_BYTES: usize = 128;
 
 impl<S: Store> EntityActivities<S> {
-    /// Makes the activities use this node.
+    /// Makes the activities use this node. Calls that come earlier fail and are retried.
     pub fn attach(&self, node: &Arc<Node<S>>) {
         // The first node stays: activities serve one node.
         let _ = self.node.set(Arc::downgrade(node));
     }
 
+    /// Adds the activities to those in process, before the node is started with them.
     pub fn register(&self, activities: &mut LocalActivities) -> Result<(), LocalRegisterError> {
         let entity = entity_schema();
         let mut entity_up_to = entity.clone();
@@ -84,6 +85,8 @@ impl<S: Store> EntityActivities<S> {
         activities.register(declare("entity.signal", &operation), move |call| handler.clone().signal(call))
     }
 
+    /// `GetEntityEvents`: all events of an entity, up to a position if one is given, read without the shard. More than
+    /// one result can hold is a permanent failure.
     async fn get_events(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(json!([]))) };
@@ -122,6 +125,7 @@ impl<S: Store> EntityActivities<S> {
         Ok(Arc::new(Value::Array(events)))
     }
 
+    /// `ClearEntityEvents`: deletes events of an entity, all or up to a position, so that those recorded since stay.
     async fn clear(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else {
@@ -135,6 +139,7 @@ impl<S: Store> EntityActivities<S> {
         node.operate(entity, EntityOperation::Clear { up_to }, &call).await
     }
 
+    /// `entity.get`: the state of an entity and the positions of its events, read without the shard.
     async fn get(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(Value::Null)) };
@@ -151,6 +156,7 @@ impl<S: Store> EntityActivities<S> {
         })))
     }
 
+    /// `entity.call`: one operation by name. Changes go through the shard, reads do not.
     async fn call(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
         let entity = parse_entity_id(
@@ -168,6 +174,7 @@ impl<S: Store> EntityActivities<S> {
         }
     }
 
+    /// `entity.signal`: like `entity.call`, waits for the operation, but leaves out its output.
     async fn signal(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         self.call(call).await.map(|_| Arc::new(Value::Null))
     }
@@ -179,7 +186,8 @@ impl<S: Store> EntityActivities<S> {
 }
 
 impl<S: Store> Node<S> {
-    /// The entity an input names. Without a type it is the only entity with the key; none if there is none.
+    /// The entity an input names. Without a type it is the only entity with the key, among the types of event routes
+    /// and kinds; none if there is none.
     async fn find_entity(&self, input: &Value) -> Result<Option<EntityId>, CallFailure> {
         if let Some(entity_type) = input.get("entityType").and_then(Value::as_str) {
             return parse_entity_id(input, entity_type).map(Some);
@@ -255,6 +263,7 @@ impl<S: Store> Node<S> {
         usize::try_from(self.options.shard_config.run_limits.payload_bytes_max).unwrap_or(usize::MAX)
     }
 
+    /// Sends an operation to its shard, as a client would, and waits until it is durable or refused.
     async fn operate(
         &self,
         entity: EntityId,

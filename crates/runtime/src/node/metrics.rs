@@ -1,6 +1,7 @@
 //! The counters and gauges of a node, as plain atomics.
 //!
-//! Metric names and output formats are not known here but in the server.
+//! Metric names and output formats are not known here but in the server. The shard tasks and their attempts update
+//! them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -95,7 +96,7 @@ pub struct ShardMetrics {
 }
 
 impl ShardMetrics {
-    /// True if this node owns the shard and works on it.
+    /// True if this node owns the shard and accepts requests for it: not during recovery, nor while it drains.
     pub fn is_working(&self) -> bool {
         self.is_working.load(Ordering::Relaxed)
     }
@@ -105,7 +106,7 @@ impl ShardMetrics {
         self.resident_instances.load(Ordering::Relaxed)
     }
 
-    /// Requests and messages that are queued.
+    /// Work items queued for instances and entities.
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Relaxed)
     }
@@ -125,17 +126,19 @@ pub struct Metrics {
     pub calls_recovered: Counter,
     /// Calls that failed permanently.
     pub calls_failed: Counter,
+    /// Attempts that hold a concurrency permit.
     pub calls_running: Gauge,
     /// Operations that changed an entity.
     pub entity_operations: Counter,
-    /// Messages put into the dead-letter queue.
+    /// External events put into the dead-letter queue, by a shard or by the server.
     pub dead_lettered: Counter,
     /// Places in the store that cannot be read.
     pub unreadable_places: Counter,
-    /// Calls that wait for a concurrency permit, or for their target.
+    /// Attempts that wait for a concurrency permit, or for their target.
     pub calls_waiting: Gauge,
+    /// Commits sent to the store, whatever their outcome; a repeated one counts again.
     pub commits: Counter,
-    /// Rows committed, heads included.
+    /// Rows in these commits, heads included.
     pub commit_rows: Counter,
     pub commit_bytes: Counter,
     pub run_durations: DurationHistogram,
@@ -146,6 +149,7 @@ impl Metrics {
         Self { shards: shards.shards().map(|_| ShardMetrics::default()).collect(), ..Self::default() }
     }
 
+    /// Called by the shard task in every round: gauges show the shard as it was then.
     pub(super) fn record_shard(&self, id: ShardId, shard: &Shard) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.is_working.store(shard.is_working(), Ordering::Relaxed);
@@ -154,6 +158,7 @@ impl Metrics {
         }
     }
 
+    /// This ownership of the shard has ended; the shard task may acquire the shard again.
     pub(super) fn shard_stopped(&self, id: ShardId) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.is_working.store(false, Ordering::Relaxed);
@@ -162,6 +167,7 @@ impl Metrics {
         }
     }
 
+    /// Counts a commit when it is sent, before its outcome is known.
     pub(super) fn record_commit(&self, id: ShardId, batch: &Batch) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.commits.add(1);

@@ -1,6 +1,7 @@
 //! The tokio driver: runs one task per shard, and carries requests to their shards and replies back.
 //!
-//! It decides nothing about runs. Clocks are read here and in no layer below.
+//! It decides nothing about runs. The server and the entity activities are its clients: what changes something goes to
+//! a shard; most reads go to the store directly and see what is committed. The shard reads no clock; these files do.
 
 mod clock;
 mod entity_activities;
@@ -58,8 +59,8 @@ pub struct Node<S> {
     clock: NodeClock,
 }
 
-/// No reply to a request, because this node lost the shard. The request may have been done or not: the caller must
-/// check.
+/// No reply to a request, because this node lost the shard, or stopped working on it. The request may have been done or
+/// not: the caller must check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("shard ownership was lost before the reply: the outcome is unknown")]
 pub struct ShardLost;
@@ -69,7 +70,7 @@ pub struct ShardLost;
 pub struct StartHandle {
     /// The reply to the start.
     pub reply: ShardReply,
-    /// Receives a reply when the run has ended.
+    /// Receives a reply when the run has ended, or a refusal if it is parked. If the start was refused, nothing comes.
     pub end: oneshot::Receiver<ShardReply>,
 }
 
@@ -134,7 +135,7 @@ impl<S: Store> Node<S> {
     }
 
     /// Sends requests with the same placement key to their shard, without waiting for the replies. The shard accepts
-    /// all of them in this order, or refuses all of them.
+    /// all of them in this order, or refuses all of them: the server sends the events of a session so.
     pub fn request_group(
         &self,
         placement_key: &str,
@@ -150,7 +151,8 @@ impl<S: Store> Node<S> {
     }
 
     /// The stored reply of an entity operation, by placement key, scope and digest of its idempotency key. None if it
-    /// is not stored, has expired or cannot be read.
+    /// is not stored, has expired or cannot be read. The server asks before it dead-letters an event, which may have
+    /// been recorded before.
     pub async fn stored_operation_reply(
         &self,
         placement_key: &str,
@@ -172,7 +174,7 @@ impl<S: Store> Node<S> {
         Ok(StartHandle { reply: reply.await.map_err(|_| ShardLost)?, end })
     }
 
-    /// The current run of an instance, as it is stored.
+    /// The current run of an instance, as it is stored; none if the instance was purged.
     pub async fn view_instance(&self, id: &InstanceId) -> Result<Option<RunView>, RunReadError> {
         let shard = self.options.shard_config.shard_count.shard_of_instance(id);
         let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
@@ -200,7 +202,8 @@ impl<S: Store> Node<S> {
     }
 
     /// Waits until the public table has every state that was durable at the time of the call, or a later one. Waits
-    /// also for shards that this node does not own yet; returns an error if one is lost in the meantime.
+    /// also for shards that this node does not own yet; returns an error if one is lost in the meantime. The server
+    /// calls it before it counts runs in that table.
     pub async fn await_public_index(&self) -> Result<(), ShardLost> {
         let await_shard = |shard: &mpsc::UnboundedSender<ShardTaskMessage>| {
             let (sender, reply) = oneshot::channel();
@@ -267,7 +270,7 @@ impl<S: Store> Node<S> {
         self.clock.now().mono.0
     }
 
-    /// Ok if the node can serve all requests; otherwise the reason.
+    /// Ok if the node can serve all requests; otherwise the reason. Blocks while the disk of the store hangs.
     pub fn readiness(&self) -> Result<(), String> {
         match self.store().health() {
             StoreHealth::Usable => {}
@@ -278,7 +281,8 @@ impl<S: Store> Node<S> {
         if ready == all { Ok(()) } else { Err(format!("{ready} of {all} shards are ready")) }
     }
 
-    /// Accepts nothing new, lets calls in flight end within the grace period, and releases the shards.
+    /// Accepts nothing new, lets calls in flight end within the grace period, and releases the shards. Called once,
+    /// when the server stops. A shard task that is not done by then is aborted: its calls are left to the next owner.
     pub async fn drain(&self) {
         for shard in &self.shard_senders {
             // A shard task that has ended has nothing to drain.
@@ -291,6 +295,8 @@ impl<S: Store> Node<S> {
         }
     }
 
+    /// Sends a request to the task of its shard. With `end`, a start also asks for a second reply at the end of the
+    /// run.
     fn send_to_shard(
         &self,
         request: ShardRequest,

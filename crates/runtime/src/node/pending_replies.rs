@@ -14,12 +14,13 @@ use crate::shard::{Shard, UnindexedRuns};
 pub(super) struct PendingReplies {
     last_id: u64,
     pub(super) senders: HashMap<RequestId, oneshot::Sender<ShardReply>>,
-    /// Clients that want a list with everything that is durable by now, each with the runs whose public rows it waits
-    /// for: `None` until the shard has recovered and knows them.
+    /// Clients that want a list with everything that was durable when they asked, each with the runs whose public rows
+    /// it waits for: `None` until the shard has recovered and knows them.
     pub(super) index_waiters: Vec<(Option<UnindexedRuns>, oneshot::Sender<()>)>,
 }
 
 impl PendingReplies {
+    /// Keeps the sender of a request, or of the end of a run, under a new id. The shard replies to that id.
     pub(super) fn add(&mut self, reply: oneshot::Sender<ShardReply>) -> RequestId {
         self.last_id += 1;
         self.senders.insert(RequestId(self.last_id), reply);
@@ -27,6 +28,7 @@ impl PendingReplies {
     }
 
     /// Replies to the clients whose runs have all reached the public table. Runs that came later do not delay them.
+    /// Called in every round of the shard task.
     pub(super) fn reply_index_waiters(&mut self, shard: &Shard) {
         let waiters =
             std::mem::take(&mut self.index_waiters).into_iter().filter(|(_, sender)| !sender.is_closed());
@@ -41,7 +43,7 @@ impl PendingReplies {
         }
     }
 
-    /// Removes and returns the requests whose clients have disconnected.
+    /// Removes and returns the requests whose clients have disconnected, so that the shard forgets them, too.
     pub(super) fn take_abandoned(&mut self) -> Vec<RequestId> {
         self.senders.extract_if(|_, reply| reply.is_closed()).map(|(id, _)| id).collect()
     }

@@ -1,5 +1,6 @@
 //! The attempts of one shard that are in progress: each is a task, and the node's permits bound how many run at a time.
 //!
+//! The shard task starts an attempt when the commit that records it is durable, and gives its result to the shard.
 //! Retries are not decided here. Every attempt gets exactly one result, unless it is cancelled or withdrawn; and
 //! nothing is sent before an attempt has its permit.
 
@@ -54,7 +55,8 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
         }
     }
 
-    /// Starts an attempt, which is sent as soon as there is a permit. Withdraws it at once if the node is draining.
+    /// Starts an attempt, which is sent as soon as there is a permit. Its result comes as a message to the shard task.
+    /// Returns its withdrawal at once if the node is draining.
     pub(super) fn start(&mut self, id: AttemptId, call: CallAttempt) -> Option<Event> {
         crash_point::reach(CrashPoint::BeforeCall);
         if self.draining {
@@ -105,7 +107,7 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
         })
     }
 
-    /// Stops an attempt.
+    /// Stops an attempt whose result the shard no longer wants. Work that was already sent may be done all the same.
     pub(super) fn cancel(&mut self, id: &AttemptId) {
         if let Some(running) = self.running.remove(id) {
             running.task.abort();
@@ -117,7 +119,7 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
         self.running.remove(id).is_some()
     }
 
-    /// Stops all attempts.
+    /// Stops all attempts when an ownership ends. The next owner finds their calls in the store.
     pub(super) fn cancel_all(&mut self) {
         for (_, running) in self.running.drain() {
             running.task.abort();
@@ -176,6 +178,7 @@ struct NodePermits<'c> {
 impl<'c> PermitSource for NodePermits<'c> {
     type Permit = (SemaphorePermit<'c>, GaugeGuard<'c>);
 
+    /// Called by the transport just before it sends. After this succeeds, a drain lets the attempt go on.
     async fn acquire(&self) -> Result<Self::Permit, CallFailure> {
         // Waiting for a permit does not use up the attempt timeout, but the call's deadline goes on.
         let Ok(Ok(permit)) = tokio::time::timeout_at(self.deadline, self.permits.acquire()).await else {
@@ -189,6 +192,7 @@ impl<'c> PermitSource for NodePermits<'c> {
         Ok((permit, self.metrics.calls_running.count_one()))
     }
 
+    /// Called by the transport after a probe if the work is not to be sent yet: a drain may withdraw the attempt again.
     fn return_unused(&self, permit: Self::Permit) {
         drop(permit);
         *self.waiting_guard.lock().unwrap_or_else(PoisonError::into_inner) =

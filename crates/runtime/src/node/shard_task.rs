@@ -41,7 +41,7 @@ pub(super) enum ShardTaskMessage {
     Event(u64, Event),
     /// A client waits until everything durable now is in the public table.
     AwaitPublicIndex(oneshot::Sender<()>),
-    /// There may be messages from other shards.
+    /// The task of another shard of this node has sent messages. Those of other nodes are found by polling.
     InboundHint,
     /// The node is shutting down.
     Drain,
@@ -66,6 +66,8 @@ const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const REACQUIRE_DELAY: Duration = Duration::from_millis(500);
 
 impl<S: Store> ShardTask<S> {
+    /// Runs until the node drains. Each ownership begins with a new [`Shard`], which has nothing in memory; requests
+    /// and results that arrive in between are kept for it, but results of an earlier ownership are dropped.
     pub(super) async fn run<T: ActivityTransport + 'static>(
         self,
         mut incoming: mpsc::UnboundedReceiver<ShardTaskMessage>,
@@ -148,6 +150,8 @@ impl<S: Store> ShardTask<S> {
         }
     }
 
+    /// Hands a message to the shard; clients get an id for their reply. A result that an earlier ownership asked for is
+    /// dropped. A drain also withdraws the attempts that wait.
     fn receive<T: ActivityTransport + 'static>(
         incoming: ShardTaskMessage,
         shard: &mut Shard,
@@ -222,7 +226,8 @@ impl<S: Store> ShardTask<S> {
         None
     }
 
-    /// Starts an effect that needs the store. Most reads complete at once, and then no task is needed.
+    /// Starts an effect that needs the store. Most reads complete at once, and then no task is needed. Otherwise the
+    /// result comes as a message with this epoch. Messages to another shard are also announced to its task.
     fn start_store_io(&self, effect: Effect, ready: &mut Vec<Event>, epoch: u64) {
         match &effect {
             Effect::Commit(..) => crash_point::reach(CrashPoint::BeforeCommit),
@@ -271,6 +276,7 @@ impl<S: Store> ShardTask<S> {
         });
     }
 
+    /// Counts an operator event, and logs it if an operator should know it.
     fn report(&self, event: &OperatorEvent) {
         self.metrics.record_event(event);
         match event {
@@ -301,7 +307,7 @@ impl<S: Store> ShardTask<S> {
 }
 
 /// Turns a panic of the shard into a stop reason: the memory of the shard is dropped, and it is acquired again as it is
-/// stored.
+/// stored. The other shards of the node go on.
 async fn catch_panic(driven: impl Future<Output = StopReason>) -> StopReason {
     let mut driven = pin!(driven);
     let polled = |context: &mut std::task::Context<'_>| {

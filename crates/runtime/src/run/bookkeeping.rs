@@ -2,7 +2,8 @@
 //!
 //! Entries are stored as parts of the run, beside the workflow's parts and in the same pages and folds, under keys that
 //! the workflow never uses. Each entry is a part of its own: a run with a thousand timers rewrites one entry to change
-//! one. Timer rows themselves are written by the shard.
+//! one. A change is made in memory and returned: the caller writes it with the page of the turn. Timer rows themselves
+//! are written by the shard.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,8 @@ impl StuckWatch {
 pub type EntryChange = (Vec<u8>, Option<Vec<u8>>);
 
 impl RunBookkeeping {
-    /// The keys of the run's timer rows.
+    /// The keys of the timer rows that the run must have. fsck compares them with the rows; after damage, the shard
+    /// keeps those in memory that a scan cannot find.
     pub fn timer_rows(&self, run_id: RunId) -> impl Iterator<Item = TimerKey> + '_ {
         let row = move |due_at, purpose, command| TimerKey { due_at, run_id, purpose, command };
         let waits =
@@ -75,7 +77,8 @@ impl RunBookkeeping {
         key.first().is_some_and(|tag| *tag >= tag::LOWEST)
     }
 
-    /// Reads one entry. False if this program does not know its form.
+    /// Takes over one stored entry, when the run is loaded. False if this program does not know its form: then the run
+    /// cannot be read.
     pub fn read_entry(&mut self, key: &[u8], bytes: &[u8]) -> bool {
         let due = || bytes.try_into().ok().map(i64::from_be_bytes).map(Timestamp);
         match key.split_first() {
@@ -98,32 +101,32 @@ impl RunBookkeeping {
         }
     }
 
-    /// Adds a timer.
+    /// Adds a timer that a command of the run has set.
     pub fn set_timer(&mut self, command: CommandId, due_at: Timestamp) -> EntryChange {
         self.timers.insert(command, due_at);
         (entry_key(tag::TIMER, command), Some(time_bytes(due_at)))
     }
 
-    /// Removes a timer, and returns its due time if it existed.
+    /// Removes a timer that was cancelled, or whose message the run has consumed. Returns its due time if it existed.
     pub fn clear_timer(&mut self, command: CommandId) -> Option<(Timestamp, EntryChange)> {
         let due_at = self.timers.remove(&command)?;
         Some((due_at, (entry_key(tag::TIMER, command), None)))
     }
 
-    /// Adds a child.
+    /// Adds a child that a command of the run starts.
     pub fn set_child(&mut self, command: CommandId, id: InstanceId) -> EntryChange {
         let bytes = id.as_str().as_bytes().to_vec();
         self.children.insert(command, id);
         (entry_key(tag::CHILD, command), Some(bytes))
     }
 
-    /// Removes a child, and returns its id if it existed.
+    /// Removes a child that is to be terminated, or whose end the run has consumed. Returns its id if it existed.
     pub fn clear_child(&mut self, command: CommandId) -> Option<(InstanceId, EntryChange)> {
         let id = self.children.remove(&command)?;
         Some((id, (entry_key(tag::CHILD, command), None)))
     }
 
-    /// Sets or clears the time at which the run counts as stuck.
+    /// Sets the time at which the run counts as stuck, notes that it was reported, or ends the watch with the run.
     pub fn set_stuck_watch(&mut self, watch: Option<StuckWatch>) -> EntryChange {
         self.stuck_watch = watch;
         (vec![tag::STUCK], watch.map(|watch| time_bytes(watch.stored())))

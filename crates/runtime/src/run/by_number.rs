@@ -1,7 +1,7 @@
 //! Finds a run by instance id and run number: the current run by the row of the id, an earlier one by its earlier-run
 //! row.
 //!
-//! The run itself is not read.
+//! The run itself is not read. History, lists of calls and the purge of earlier runs begin with it.
 
 use abide_ids::RunId;
 use abide_store::rows::{Partition, PrivateRows, StoreError};

@@ -77,8 +77,8 @@ impl<S: PrivateRows> CallReader<'_, S> {
         self.run_reader.find_run(self.partition, id, run_number).await
     }
 
-    /// Open calls of all runs or of one, after a position. Damaged rows are skipped: damage is reported for the run
-    /// that it affects.
+    /// Open calls of all runs or of one, after a position. Ranges that the store cannot read are skipped: damage is
+    /// reported for the run that it affects. A row that cannot be decoded is returned without a record.
     pub async fn open_calls(
         &self,
         run: Option<RunId>,
@@ -105,7 +105,8 @@ impl<S: PrivateRows> CallReader<'_, S> {
         Ok(open)
     }
 
-    /// The open call of a run with this idempotency key.
+    /// The open call of a run with this idempotency key. If there is none, it may have been settled by now: look for it
+    /// among the settled calls next.
     pub async fn open_call(
         &self,
         run: &RunRef,

@@ -1,6 +1,6 @@
 //! One call in the same form, open or settled: made from its record, or from the history page of its last turn.
 //!
-//! Reading either from the store is not done here.
+//! Clients are shown calls in this form; the shard itself does not use it. Reading from the store is not done here.
 
 use std::borrow::Cow;
 
@@ -130,7 +130,8 @@ impl CallRecord {
     }
 }
 
-/// The transport and the address in the stored target of a call; `local` and none for activities in process.
+/// The transport and the address in the stored target of a call; `local` and none for activities in process. Dead
+/// letters of calls name them, too.
 pub(crate) fn transport_and_target(target: Option<&str>) -> (&str, Option<&str>) {
     match target.and_then(|target| target.split_once(' ')) {
         Some((transport, target)) => (transport, Some(target)),

@@ -64,7 +64,8 @@ impl RunReadError {
 }
 
 impl<S: PrivateRows> RunReader<'_, S> {
-    /// The current run of an instance. A run that cannot be read is shown as far as its row can tell.
+    /// The current run of an instance; none if it was purged. A run that cannot be read is shown as far as its row can
+    /// tell: as terminated if the row says so, otherwise as parked, even if the shard has not parked it yet.
     pub async fn view(
         &self,
         partition: &Partition,

@@ -1,5 +1,5 @@
-//! Loads a run from the store: row, parts, pages after the last fold, calls, plan. Shards load runs to continue them,
-//! and readers load them to show them, with the same code.
+//! Loads a run from the store: row, parts, pages after the last fold, calls, plan. Drivers load runs for their shards
+//! to continue them, readers to show them, and fsck to check them, with the same code.
 //!
 //! Nothing is written or guessed. An unreadable run is returned with everything that could be read, so that it can be
 //! parked, shown and ended.
@@ -106,7 +106,9 @@ impl<S: PrivateRows> RunReader<'_, S> {
         }
     }
 
-    /// The current run of an instance. The outer error is the store's: the caller should retry.
+    /// The current run of an instance, also if it is parked or has ended. Of a purged one only the row is left, so it
+    /// may come out as unreadable: callers look at the status in the row. The outer error is the store's: the caller
+    /// should retry.
     pub async fn load_run(
         &self,
         partition: &Partition,
@@ -129,6 +131,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
         }
     }
 
+    /// Loads the run of a row. Moves `last_page` on with every page that is read, also if the run is unreadable.
     async fn load_from_row(
         &self,
         partition: &Partition,
@@ -220,7 +223,8 @@ impl<S: PrivateRows> RunReader<'_, S> {
         Ok(rows)
     }
 
-    /// The numbers of a run's last page and last event, as far as pages can be read from the end.
+    /// The numbers of an unreadable run's last page and last event, as far as pages can be read from the end: if the
+    /// run is terminated, a page with that event follows.
     async fn find_last_page(
         &self,
         partition: &Partition,
@@ -248,6 +252,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
     }
 }
 
+/// Separates the parts of a run into the workflow's, which make the instance, and the runtime's own entries.
 fn assemble(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(Instance, RunBookkeeping), LoadError> {
     let mut bookkeeping = RunBookkeeping::default();
     let mut workflow_parts = Vec::with_capacity(all.len());

@@ -1,6 +1,7 @@
 //! Reads stored runs: the row, the parts, the pages that overlay them, and the calls.
 //!
-//! Everything that loads, shows or checks a run reads it here. Runs are written by the shard only.
+//! Everything that loads, shows or checks a run reads it here. Runs are written by the shard only; it shares the
+//! entries, statuses and views defined here.
 
 mod bookkeeping;
 mod by_number;

@@ -15,7 +15,7 @@ pub(crate) fn row_status(status: Status) -> RunStatus {
     }
 }
 
-/// Returns whether a run with this status has ended.
+/// Returns whether a run with this status has ended, so that the instance can start another one. A parked run has not.
 pub(crate) fn is_terminal(status: RunStatus) -> bool {
     use RunStatus::{Completed, Failed, Parked, Pending, Purged, Running, Suspended, Terminated};
     match status {

@@ -57,7 +57,7 @@ struct TaskEventHeader {
     command: Option<u64>,
 }
 
-/// The events of a page that are about a call.
+/// The events of a page that are about a call, for the API. One event that cannot be parsed fails the page.
 pub(super) fn task_events(
     page: &HistoryPageRow,
     command: CommandId,

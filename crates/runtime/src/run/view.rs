@@ -16,7 +16,7 @@ use crate::run::{RunBookkeeping, StoredRun};
 pub(crate) type CallSummary = (String, u32, Option<Timestamp>);
 
 impl BranchView {
-    /// A description for operators.
+    /// A description for operators, in the report that the run is stuck.
     pub fn describe(&self) -> String {
         let state = &self.state.state;
         let since = self.state.since;
@@ -41,7 +41,7 @@ impl BranchView {
     }
 }
 
-/// The view of a run that is not in memory.
+/// The view of a run as the store has it, whether or not a shard has it in memory.
 pub(crate) fn view_of_stored(stored: &StoredRun) -> RunView {
     let calls: BTreeMap<CommandId, CallSummary> = stored
         .calls
@@ -64,7 +64,7 @@ pub(crate) fn waits_until(
     not_before.map(NotBefore::due_at).or(deadline_at)
 }
 
-/// The view of a run. `call` summarises its open calls by command.
+/// The view of a run, stored or in memory. `call` summarises its open calls by command.
 pub(crate) fn view(
     row: &InstanceRow,
     plan: &Plan,

@@ -34,7 +34,8 @@ use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, QueuedMessage};
 
-/// Records a new call, and sends its first attempt once the record is durable.
+/// Carries out the command of a turn that starts an activity: opens the call in the run, and sends its first attempt
+/// once the record is durable.
 pub(super) fn start_call(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -60,8 +61,9 @@ pub(super) fn start_call(
     send_attempt(work, run, command);
 }
 
-/// Records an attempt and sends it once the record is durable; or fails the call, if there can be no attempt. A
-/// draining shard sends nothing new, and records that it did not.
+/// Records an attempt and sends it once the record is durable; or fails the call, if there can be no attempt. First
+/// attempts, retries and calls that are taken up all come here. A draining shard sends nothing new, and records that it
+/// did not.
 pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(fencing_token) = work.ctx.fencing_token() else { return };
     let Some(call) = run.calls.get_mut(&command) else { return };
@@ -100,7 +102,7 @@ pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, com
     work.add(Step::StartAttempt(id, Box::new(attempt), in_flight));
 }
 
-/// Writes the row of an open call.
+/// Writes the row of an open call, and notes the size of its input, by which the limits of turns are chosen.
 pub(super) fn write_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(call) = run.calls.get_mut(&command) else { return };
     let input = serde_json::to_vec(&*call.input).unwrap_or_default();
@@ -110,7 +112,7 @@ pub(super) fn write_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, comma
     if std::mem::replace(&mut call.recorded, true) { work.put(key, row) } else { work.create(key, row) }
 }
 
-/// There will be no other attempt: the run gets the permanent failure.
+/// The journal allows no other attempt: the deadline has passed, or too many attempts in a row were never answered.
 fn fail_permanently(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -130,7 +132,7 @@ fn fail_permanently(
     fail_unsent(work, run, command, failure);
 }
 
-/// Fails a call without sending anything.
+/// Fails a call without sending anything: queues the failure for the run. The turn that consumes it settles the call.
 fn fail_unsent(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId, failure: Failure) {
     let Some(call) = run.calls.get_mut(&command) else { return };
     call.has_result = true;

@@ -34,7 +34,7 @@ pub(super) trait Component {
         false
     }
 
-    /// A page that it asked for.
+    /// A page that it asked for, or the error of the scan. It may also come while the shard drains.
     fn on_scanned(
         &mut self,
         _work: &mut UnitOfWork<'_>,

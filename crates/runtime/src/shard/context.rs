@@ -39,7 +39,7 @@ impl Context {
         }
     }
 
-    /// The token of this ownership; none if the shard is not owned.
+    /// The token of this ownership, which the commit that acquires the shard already carries; none if it is not owned.
     pub(super) fn fencing_token(&self) -> Option<u64> {
         self.phase.owned_head().map(|owned| owned.fencing_token)
     }
@@ -48,6 +48,8 @@ impl Context {
         matches!(self.phase, OwnershipPhase::Draining(_))
     }
 
+    /// The next number for a row, a run or a revision. Every commit stores the last number in the head, so the next
+    /// owner continues after it.
     pub(super) fn next_sequence(&mut self) -> Sequence {
         self.sequence = self.sequence.next();
         self.sequence
@@ -76,10 +78,12 @@ impl Context {
         }
     }
 
+    /// Refuses at once. A refusal because of a state that may not be durable yet waits for it instead.
     pub(super) fn refuse(&mut self, request_id: RequestId, refusal: RequestError) {
         self.reply(request_id, ShardReply::Refused(refusal));
     }
 
+    /// Tells the operator at once, whatever becomes of the open batch.
     pub(super) fn notify(&mut self, notice: OperatorEvent) {
         self.effects.push(Effect::Notify(notice));
     }

@@ -40,8 +40,8 @@ pub(super) struct Entities {
 const IDLE_MAX: usize = 4_096;
 
 impl Entities {
-    /// A client asks for an operation.
-    /// Returns the entity, if its operations can be run now.
+    /// A client or an activity asks for an operation: queues it, and looks up the entity and the reply stored under its
+    /// idempotency key, if it must. Returns the entity if its operations can be run now.
     pub(super) fn on_operation(
         &mut self,
         ctx: &mut Context,
@@ -72,6 +72,7 @@ impl Entities {
         None
     }
 
+    /// The driver has looked up the entity for the operation with this number. A lookup that failed is repeated later.
     /// True if the operations of the entity can be run now.
     pub(super) fn on_looked_up(
         &mut self,
@@ -106,7 +107,8 @@ impl Entities {
         true
     }
 
-    /// Runs the next operation of an entity, if it can be run now, and returns its unit of work.
+    /// Runs the next operation of an entity, if it can be run now, and returns its unit of work, which the root merges
+    /// and reports to [`Self::on_merged`]. An entity that finds no room in a batch waits in `ready_entities`.
     pub(super) fn run_next(&mut self, ctx: &mut Context, entity: &EntityId) -> Option<FilledUnit> {
         let slot = self.slots.get_mut(entity)?;
         if slot.queue.front().is_some_and(|item| item.lookup_done) {
@@ -168,6 +170,7 @@ impl Entities {
         }
     }
 
+    /// When a lookup that failed is to be repeated.
     pub(super) fn wake(&self) -> Option<Monotonic> {
         self.lookup_retries.front().map(|(at, ..)| *at)
     }

@@ -45,7 +45,7 @@ pub(super) struct IdleRun {
 }
 
 impl Instances {
-    /// Queues an item in the slot of its instance.
+    /// Queues an item in the slot of its instance. The root then processes the instance.
     pub(super) fn push(&mut self, id: &InstanceId, item: WorkItem) {
         match self.slots.get_mut(id) {
             Some(slot) => slot.queue.push_back(item),
@@ -58,14 +58,15 @@ impl Instances {
         self.queued += 1;
     }
 
-    /// Queues a recovered item in its slot. It counts as queued only when its slot is processed.
+    /// Queues a recovered item in its slot, which the schedule processes later. The item counts as queued only from
+    /// then on, so that many of them do not make the shard refuse clients.
     pub(super) fn push_recovered(&mut self, id: &InstanceId, item: WorkItem) {
         let slot = self.slots.entry(id.clone()).or_insert_with(InstanceSlot::new);
         slot.queue.push_back(item);
         slot.recovered_items += 1;
     }
 
-    /// Counts the items that were added to a queue, or taken from it.
+    /// Counts what a unit of work did to the queue of one slot, by its length before and after.
     pub(super) fn count_queued(&mut self, before: usize, after: usize) {
         self.queued = (self.queued + after).saturating_sub(before);
     }

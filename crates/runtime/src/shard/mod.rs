@@ -101,7 +101,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard that this node wants to own. It starts with the first [`Event::Tick`].
+    /// A shard that this node wants to own. The first [`Shard::flush`] reads its head.
     pub fn new(id: ShardId, config: ShardConfig, now: Now) -> Self {
         Self {
             pipeline: CommitPipeline::default(),
@@ -135,6 +135,7 @@ impl Shard {
         matches!(self.ctx.phase, OwnershipPhase::Working(_))
     }
 
+    /// Instances with a slot in memory, those that are still being looked up included.
     pub fn resident_instances(&self) -> usize {
         self.instances.slots.len()
     }
@@ -249,6 +250,7 @@ impl Shard {
         wall_ms.into_iter().chain(mono_ms).min().unwrap_or(WAKE_MS_MAX).min(WAKE_MS_MAX)
     }
 
+    /// When each part of the shard must be driven, by the monotonic clock.
     fn monotonic_wakes(&self) -> [Option<Monotonic>; 11] {
         [
             self.ctx.phase.wake(self.ctx.config.exclusive),
@@ -317,6 +319,7 @@ impl Shard {
         }
     }
 
+    /// The head was read: to acquire the shard, or to resolve a commit of unknown outcome.
     fn on_head_read(&mut self, result: Result<Option<Row>, StoreError>) {
         if let OwnershipPhase::ReadingHead(watch) = &self.ctx.phase {
             let watch = watch.clone();
@@ -330,6 +333,7 @@ impl Shard {
         }
     }
 
+    /// Sends the next commit, if one is due. The last one of a draining shard releases it.
     fn send_next_commit(&mut self) {
         let no_work_left = self.instances.ready_runs.is_empty()
             && self.entities.ready_count() == 0
@@ -338,6 +342,7 @@ impl Shard {
         self.pipeline.send_next(&mut self.ctx, no_work_left);
     }
 
+    /// Runs what waited for a commit that is durable now. Recovery begins after the commit that acquired the shard.
     fn on_commit_result(&mut self, result: CommitResult) {
         match result {
             CommitResult::Pending => {}
@@ -386,6 +391,7 @@ impl Shard {
         }
     }
 
+    /// Stops for good: later events are ignored. Clients get no reply; the driver tells them that the shard is lost.
     fn stop(&mut self, reason: StopReason) {
         self.ctx.phase = OwnershipPhase::Stopped;
         self.instances.slots.clear();

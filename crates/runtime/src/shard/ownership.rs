@@ -49,6 +49,8 @@ impl OwnershipPhase {
         Self::Watching(OwnerWatch::new(times), None)
     }
 
+    /// When the head is to be read, or the lease is to be checked. No lease expires if the store is `exclusive` to this
+    /// process.
     pub(super) fn wake(&self, exclusive: bool) -> Option<Monotonic> {
         match self {
             Self::Watching(_, at) => *at,
@@ -64,6 +66,7 @@ impl OwnershipPhase {
         matches!(self, Self::Recovering(_) | Self::Working(_) | Self::Draining(_))
     }
 
+    /// The head as its owner knows it; also while the commit that acquires the shard is in flight.
     pub(super) fn owned_head(&self) -> Option<&OwnedHead> {
         match self {
             Self::Acquiring(_, owned)
@@ -85,5 +88,5 @@ impl OwnershipPhase {
     }
 }
 
-/// The delay before a head that could not be read is read again.
+/// The delay before a head that could not be read, or that another node has just written, is read again.
 pub(super) const HEAD_RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(500);

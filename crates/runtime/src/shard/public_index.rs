@@ -59,11 +59,13 @@ struct LatestState {
 const INDEX_WRITES_MAX: usize = 256;
 
 impl PublicIndex {
+    /// Queues a write whose marker is durable now. It replaces a pending write of an older state.
     pub(super) fn enqueue(&mut self, marker: MarkerId, item: IndexWrite, now: Monotonic) {
         self.pending.insert(marker, item);
         self.pending_since.get_or_insert(now);
     }
 
+    /// When pending rows are to be written; none while a write is in flight.
     pub(super) fn wake(&self) -> Option<Monotonic> {
         if !self.in_flight.is_empty() {
             return None;
@@ -130,7 +132,7 @@ impl PublicIndex {
         self.latest.remove(&MarkerId::of_run(run_id));
     }
 
-    /// Writes the latest states, once they have waited long enough for newer ones.
+    /// Writes the latest states, once they have waited long enough for newer ones. Called at every flush of an owner.
     pub(super) fn drive(&mut self, ctx: &mut Context) {
         self.linger = ctx.config.public_index_delay;
         if self.wake().is_none_or(|at| at > ctx.now.mono) {
@@ -150,6 +152,8 @@ impl PublicIndex {
         ctx.effects.push(Effect::WritePublicIndex(table, writes));
     }
 
+    /// The public rows are written, or not: then they are written again. Deletes the markers of the states that are
+    /// still the latest, and starts the retention of the ended runs among them.
     pub(super) fn on_written(&mut self, work: &mut UnitOfWork<'_>, result: &Result<(), String>) {
         let written = std::mem::take(&mut self.in_flight);
         if result.is_err() {

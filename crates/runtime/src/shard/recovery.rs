@@ -43,12 +43,12 @@ struct ScanRetry {
 }
 
 impl Recovery {
-    /// Begins with the first scan.
+    /// Begins with the first scan: the commit that acquired the shard is durable.
     pub(super) fn begin(&mut self, ctx: &mut Context) {
         self.start_scan(ctx, RECOVERY_SCANS.first().copied());
     }
 
-    /// True if there is no other scan.
+    /// Starts the scan of this stage. True if there is none left.
     fn start_scan(&mut self, ctx: &mut Context, stage: Option<ScanPurpose>) -> bool {
         let Some(purpose) = stage else { return true };
         let scan = match purpose {
@@ -62,6 +62,7 @@ impl Recovery {
         false
     }
 
+    /// When a scan that failed is to be repeated.
     pub(super) fn wake(&self) -> Option<Monotonic> {
         self.retry.as_ref().map(|retry| retry.at)
     }

@@ -99,6 +99,7 @@ fn replay_reply(
     slot.reply_when_durable(work.ctx, request_id, reply);
 }
 
+/// Lets the request wait for the end of the run. If the run has ended already, the root replies after this unit.
 fn handle_await_end(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -119,6 +120,8 @@ fn handle_await_end(
     }
 }
 
+/// Queues a message for the run; the turn that consumes it replies. A parked run is loaded again to be resumed or
+/// terminated, and is terminated without a turn if it cannot be read.
 fn handle_message(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -197,6 +200,7 @@ fn handle_message(
     }
 }
 
+/// Starts another run with the input and the plan of the run in memory, which must have ended.
 fn handle_restart(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -231,6 +235,7 @@ fn handle_restart(
     start::handle_start(work, index, slot, request_id, start);
 }
 
+/// Purges the last run of an instance, which must have ended; and all earlier ones, unless the request names a run.
 fn handle_purge(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -273,6 +278,7 @@ fn handle_purge(
     work.reply_on_commit(request_id, reply);
 }
 
+/// Purges a run that the client found by its number, unless it is the current run after all.
 fn handle_purge_earlier(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,

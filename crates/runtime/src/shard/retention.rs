@@ -1,9 +1,9 @@
 //! Ends the life of ended runs: by time (retention), or on request (purge).
 //!
-//! A run is purged in one commit: from then on nothing leads to it, neither its public row nor its run number. Its
-//! other rows are left to [`gc`], and so are the earlier runs of a purged instance, which
-//! follow one after the other. The instance row stays as a tombstone for a time, so that a new run does not get the
-//! number of the purged one.
+//! A run is purged in one commit: from then on its run number does not lead to it, and its public row is about to be
+//! removed. Its other rows are left to [`gc`], and so are the earlier runs of a purged instance, which follow slice by
+//! slice. The instance row stays as a tombstone for a time, so that a new run does not get the number of the purged
+//! one.
 
 pub(super) mod expiry_rows;
 pub(super) mod gc;
@@ -21,7 +21,8 @@ use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::public_index::{PublicIndex, changes};
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
-/// The expiry of a run is due: purges the run, unless it has changed since.
+/// The expiry of a run is due: purges the run, unless it has changed since; or deletes its tombstone. Either way the
+/// garbage collector learns that this run of the expiry row is handled.
 pub(super) fn expire_run(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -85,8 +86,8 @@ pub(super) fn expire_run(
     work.add(Step::ExpiryHandled(expiry.clone()));
 }
 
-/// Purges an ended run. The tombstone keeps its run number for a time, so that a new run is not
-/// mistaken for this one.
+/// Purges the ended last run of an instance, on request or by its expiry. Returns the tombstone, which keeps the run
+/// number for a time, so that a new run is not mistaken for this one; the caller puts it into the slot.
 pub(super) fn purge_run(work: &mut UnitOfWork<'_>, id: &InstanceId, mut row: InstanceRow) -> InstanceRow {
     let ended = EndedRun {
         instance_id: id.as_str().to_owned(),
@@ -117,7 +118,7 @@ pub(super) fn purge_earlier_runs(work: &mut UnitOfWork<'_>, id: &InstanceId, bef
     );
 }
 
-/// Purges an earlier run, if its run id is lower than this.
+/// Purges the earlier run of a row that the garbage collector has scanned, if its run id is lower than this.
 pub(super) fn purge_earlier_row(work: &mut UnitOfWork<'_>, row: &Row, before: RunId, revision: u64) {
     let Ok((instance_id, run_number, run)) = earlier_runs::read_key(&row.key) else { return };
     if run < before {
@@ -128,7 +129,7 @@ pub(super) fn purge_earlier_row(work: &mut UnitOfWork<'_>, row: &Row, before: Ru
     }
 }
 
-/// Purges an earlier run.
+/// Purges a run that another run of its instance has replaced, on request or after [`purge_earlier_runs`].
 pub(super) fn purge_earlier_run(work: &mut UnitOfWork<'_>, earlier: &EndedRun) {
     let EndedRun { instance_id, run_id: run, run_number, .. } = earlier;
     if let Some(run_number) = run_number {
@@ -138,7 +139,7 @@ pub(super) fn purge_earlier_run(work: &mut UnitOfWork<'_>, earlier: &EndedRun) {
     expiry_rows::schedule_run_gc(work, *run);
 }
 
-/// Removes a run from the public index.
+/// Removes a run from the public index, some time after the commit.
 fn remove_public_row(work: &mut UnitOfWork<'_>, ended: &EndedRun) {
     changes::remove_from_index(work, ended.run_id, ended.public_key(), ended.revision);
 }

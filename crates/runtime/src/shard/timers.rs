@@ -18,6 +18,7 @@ use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
+/// Carries out the command of a turn that sets a timer: notes it in the run, and writes its row.
 pub(super) fn set_timer(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -29,6 +30,7 @@ pub(super) fn set_timer(
     write_timer(work, run, TimerPurpose::Wait, fire_at, Some(command));
 }
 
+/// Writes the row of a timer. It is armed once that is durable.
 pub(super) fn write_timer(
     work: &mut UnitOfWork<'_>,
     run: &ResidentRun,
@@ -43,6 +45,8 @@ pub(super) fn write_timer(
     work.on_commit(OnCommit::ArmTimer(key, id));
 }
 
+/// Carries out the command of a turn that cancels a timer: takes it out of the run, the schedule and the store. If it
+/// has fired meanwhile, its message stays queued.
 pub(super) fn cancel_timer(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -70,7 +74,7 @@ pub(super) fn on_timer_consumed(
     }
 }
 
-/// Deletes the row of a timer.
+/// Deletes the row of a timer that has fired: its message was consumed, or nothing waits for it.
 pub(super) fn delete_timer(work: &mut UnitOfWork<'_>, timer: &TimerKey) {
     work.delete(timer.key());
 }

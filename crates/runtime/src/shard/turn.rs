@@ -87,7 +87,8 @@ impl TurnUndo {
     }
 }
 
-/// Runs one turn and applies its commands, all in one unit of work.
+/// Runs one turn and applies its commands, all in one unit of work. The run in memory is ahead at once; the caller
+/// merges the unit, or drops it and restores the run.
 pub(super) fn run_turn(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -143,7 +144,8 @@ pub(super) fn run_turn(
     Ok(undo)
 }
 
-/// Does what the source of each consumed message asks for. Returns the calls with a result, and whether each succeeded.
+/// Does what the source of each consumed message asks for. Returns the calls to be settled after the commands, and
+/// whether each succeeded: those with a result, and those whose failure the run held.
 fn consume_messages(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

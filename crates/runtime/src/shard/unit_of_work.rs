@@ -110,7 +110,7 @@ impl<'c> UnitOfWork<'c> {
         Self { ctx, unit: FilledUnit::default() }
     }
 
-    /// Continues a unit that was cut back.
+    /// Continues a unit that was begun before, such as one that was cut back.
     pub(super) fn resume(ctx: &'c mut Context, unit: FilledUnit) -> Self {
         Self { ctx, unit }
     }
@@ -169,7 +169,8 @@ impl<'c> UnitOfWork<'c> {
         self.unit.bytes += key.as_bytes().len() + value_bytes;
     }
 
-    /// The unit has the newest rows of the instance it is filled for.
+    /// The unit has the newest rows of the instance or entity it is filled for. The root then notes its batch as their
+    /// `written_batch`: until that is durable, the store is behind memory, and nothing of it is evicted or told.
     pub(super) fn note_newest_rows(&mut self) {
         self.unit.has_newest_rows = true;
     }
@@ -187,6 +188,7 @@ impl<'c> UnitOfWork<'c> {
         fits(self.unit.rows + rows, self.unit.bytes + bytes, self.ctx.config.store_limits)
     }
 
+    /// The present end of the unit. If the rest turns out too large, it is cut back to here.
     pub(super) fn mark(&self) -> Mark {
         Mark { steps: self.unit.steps.len(), rows: self.unit.rows, bytes: self.unit.bytes }
     }

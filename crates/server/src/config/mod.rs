@@ -229,7 +229,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The defaults, overridden by the file if there is one, overridden by `overrides`.
+    /// The defaults, overridden by the file if there is one, overridden by `overrides`. Ranges are checked later, when
+    /// the server starts.
     pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Self, ConfigError> {
         let mut config = match file {
             None => Self::default(),

@@ -19,6 +19,7 @@ use crate::origin_check;
 const WAITING_PER_SHARD_MIN: usize = 16;
 
 impl StoreConfig {
+    /// Fails for a number of shards that no store can have; checked before a data folder is created.
     pub fn shard_count(&self) -> Result<ShardCount, ConfigError> {
         let value = u64::from(self.shards);
         let expected = "from 1 to 4096";
@@ -27,7 +28,8 @@ impl StoreConfig {
 }
 
 impl ServerConfig {
-    /// Host names must be valid, and the server must be able to serve at least one connection.
+    /// Host names must be valid, at least one connection must be allowed, and a request must wait for a reply at all.
+    /// Whether the address is safe is decided in `server.rs`.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if let Some(name) = self.hosts.iter().find(|name| !origin_check::is_host_name(name)) {
             return Err(ConfigError::Host { name: name.clone() });
@@ -115,7 +117,8 @@ fn guard_config(key: &'static str, allow: &[String]) -> Result<EgressGuardConfig
 }
 
 impl Config {
-    /// The options for a new incarnation of a node on a store with these capabilities.
+    /// The options for a new incarnation of a node on a store with these capabilities. The composition root adds entity
+    /// kinds and call targets.
     pub fn node_options(
         &self,
         node: String,

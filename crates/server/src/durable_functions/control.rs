@@ -56,6 +56,8 @@ fn reason(request: &ApiRequest) -> Result<String, DurableError> {
     Ok(reason.to_owned())
 }
 
+/// Sends a message to the current run. The shard replies when the turn that consumed or refused it is durable. These
+/// clients send no idempotency key, so a repeated request is a second message.
 async fn send_message<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,

@@ -1,6 +1,7 @@
 //! `/entities`: shows the state of an entity, signals entities and lists them.
 //!
-//! A signal is executed before the response, not some time later, so the client learns when the entity rejects it.
+//! A signal is executed by the entity's shard before the response, not some time later, so the client learns when the
+//! entity rejects it. Everything else reads stored rows and asks no shard.
 
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ pub(super) async fn show<S: Store>(
     Ok(response::json(StatusCode::OK, request.correlation(), &state_json(&view)?))
 }
 
-/// Runs an operation on an entity. The body is the operation's input.
+/// Runs an operation on an entity; `DELETE` is the operation `delete`. The body is the operation's input. These clients
+/// send no idempotency key, so a repeated signal takes effect again.
 pub(super) async fn signal<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -89,7 +91,8 @@ pub(super) async fn signal<S: Store>(
     Ok(status_only(StatusCode::ACCEPTED, request.correlation()))
 }
 
-/// Shows a page of the entities of one type, or of all types.
+/// Shows a page of the entities of one type, or of all types. The time filter is applied to what was read, so a page
+/// with a token may be short or empty.
 pub(super) async fn page<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,

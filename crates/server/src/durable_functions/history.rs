@@ -1,7 +1,7 @@
 //! Translates a run's history into that of Durable Functions: a completion event includes its scheduling event, and
 //! turns, states and branches are left out.
 //!
-//! Reads the runtime's events as JSON and knows nothing about their origin.
+//! [`load`] reads the stored history page by page; the translator takes the runtime's events as JSON, one by one.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,8 @@ pub(super) struct HistoryOptions {
     pub(super) show_output: bool,
 }
 
-/// The history of an instance's current run; none if the instance no longer exists.
+/// The history of an instance's current run, for the status with `showHistory`; none if the instance no longer exists.
+/// An event that is not a JSON object is left out, and a long history is cut off with a note.
 pub(super) async fn load<S: Store>(
     app: &App<S>,
     id: &InstanceId,
@@ -166,7 +167,8 @@ impl HistoryTranslator {
         self.events.push(Some(translated));
     }
 
-    /// Copies the scheduling event into the completion event, and removes the former.
+    /// Copies the scheduling event into the completion event, and removes the former. The command stays known, because
+    /// each failed attempt of a call has a completion event of its own.
     fn complete_scheduled(&mut self, command: Option<u64>, put: &mut impl FnMut(&str, Value)) {
         let Some(scheduled) = command.and_then(|command| self.scheduled.get(&command)) else { return };
         put("ScheduledTime", scheduled.scheduled_at.clone());

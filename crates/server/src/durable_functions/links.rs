@@ -63,14 +63,15 @@ fn location(address: &str) -> Result<HeaderValue, ApiError> {
     HeaderValue::try_from(address).map_err(|error| ApiError::internal(&error))
 }
 
-/// Scheme and host as in the request; empty, which makes the URLs relative, if it has no valid host.
+/// The host as in the request, and always `http`; empty, which makes the URLs relative, if it has no valid host.
 fn origin(request: &ApiRequest) -> String {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let host = host.filter(|host| !host.contains('@') && host.parse::<Authority>().is_ok());
     host.map(|host| format!("http://{host}")).unwrap_or_default()
 }
 
-/// The query parameters of all URLs: those of the client, so that a gateway that checks them finds them again.
+/// The query parameters of all URLs: `taskHub`, `connection` and `code` as the client sent them, so that a gateway that
+/// checks them finds them again. The server itself ignores them.
 fn common_query(parameters: &QueryParameters) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("taskHub", parameters.text("taskHub").unwrap_or("abide"));

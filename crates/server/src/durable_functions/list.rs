@@ -1,8 +1,9 @@
 //! `GET /instances`: lists instances by status, time and prefix, newest first, in pages. The continuation token is in a
 //! header of request and response.
 //!
-//! The public table provides the candidates. Each instance is then read from its shard, because the table has neither
-//! inputs nor outputs. The table has a row for every run; Durable Functions shows one item per instance.
+//! The public table provides the candidates. Each instance is then read from its shard's rows in the store, without
+//! asking the shard, because the table has neither inputs nor outputs. The table has a row for every run; Durable
+//! Functions shows one item per instance, that of its current run. `purge` finds its instances here too.
 
 use abide_runtime::node::RunReadError;
 use abide_runtime::{RunView, ViewStatus};
@@ -85,12 +86,13 @@ impl DurableInstanceFilter {
         })
     }
 
-    /// The same filter for one status only.
+    /// The same filter for one status only, as a purge uses it.
     pub(super) fn with_status(&self, status: Status) -> Self {
         Self { statuses: vec![status], prefix: self.prefix.clone(), ..*self }
     }
 
-    /// Reads the next rows of the public table and returns the instances among them that match.
+    /// Reads the next rows of the public table, at most `limit`, and returns the instances among them that match. There
+    /// may be none although there are more rows.
     pub(super) async fn find<S: Store>(
         &self,
         app: &App<S>,
@@ -118,6 +120,7 @@ impl DurableInstanceFilter {
         Ok(InstanceMatches { views, next: page.continuation })
     }
 
+    /// The part of the filter that the table can apply. The prefix and several statuses are checked row by row.
     fn query(&self, continuation: Option<String>, limit: usize) -> PublicQuery {
         let query = PublicQuery {
             from: self.from,
@@ -133,6 +136,8 @@ impl DurableInstanceFilter {
         query.limit(limit).continue_from(continuation)
     }
 
+    /// Saves reading an instance that cannot match. The row may be outdated, so [`Self::matches`] checks the status
+    /// again.
     fn row_may_match(&self, row: &PublicInstanceRow) -> bool {
         let name = if row.status == "Parked" { "Suspended" } else { row.status.as_str() };
         let status = self.statuses.is_empty() || self.statuses.iter().any(|s| s.to_string() == name);

@@ -34,7 +34,8 @@ use crate::error::ApiError;
 use query_parameters::QueryParameters;
 use response::{DurableError, DurableResult};
 
-/// Serves every request below `/runtime/webhooks/`.
+/// Serves every request below `/runtime/webhooks/`, of any method, for the router in `rest`. Checks its admission
+/// first, as the `rest` API does for its own.
 pub(crate) async fn serve<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Response {
     let result = match request.check_admission(app) {
         Ok(()) => route(app, request).await,

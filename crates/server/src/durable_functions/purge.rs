@@ -26,7 +26,7 @@ struct PurgedJson {
     instances_deleted: usize,
 }
 
-/// Purges an ended instance.
+/// Purges an ended instance with all its runs.
 pub(super) async fn purge_instance<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -89,6 +89,8 @@ async fn purge_filtered<S: Store>(
     Ok(instances_deleted)
 }
 
+/// Asks the shard to purge an instance with all its runs, or only its last run if that has this number. The inner error
+/// is the shard's refusal, which each caller treats in its own way.
 async fn request_purge<S: Store>(
     app: &App<S>,
     instance_id: InstanceId,

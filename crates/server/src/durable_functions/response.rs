@@ -1,7 +1,7 @@
 //! Responses in the form of Durable Functions: JSON without an envelope, and three forms of errors.
 //!
-//! A missing or ended instance is a bare status; a failed precondition is a sentence; every other error is an object
-//! with a `Message`.
+//! A missing or ended instance is a bare status; a failed precondition, or a purge without `createdTimeFrom`, is a
+//! sentence; every other error is an object with a `Message`.
 
 use abide_runtime::RequestError;
 use abide_runtime::node::{RunReadError, ShardLost};
@@ -75,6 +75,7 @@ pub(super) fn json<T: Serialize + ?Sized>(
     }
 }
 
+/// The object for an error of the `rest` API. Logs the error's detail for operators, if it has one.
 fn error_response(error: &ApiError, correlation: &CorrelationId) -> Response {
     if let Some(detail) = error.log_detail() {
         tracing::error!(correlation_id = correlation.as_str(), detail, "request failed");

@@ -27,7 +27,9 @@ use crate::rest::start::{WAIT_MAX, client_instance_id, expect_started, resolve_p
 /// The `Retry-After` of a run that has just started.
 const RETRY_AFTER_SECONDS: u16 = 10;
 
-/// Starts a run of the definition with the function's name. The body is its input. With `timeout`, waits for its end.
+/// Starts a run of the definition with the function's name. The body is its input. With `timeout`, waits for its end,
+/// but not while the server stops; a run that has not ended by then gets the 202. There is no idempotency key: a
+/// repeated request with an id is refused while the run is live, and one without an id starts another instance.
 pub(super) async fn start<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -76,7 +78,7 @@ pub(super) async fn start<S: Store>(
 }
 
 /// Starts a new run with the input and version of the last one, for a new instance or, if the client requests it, for
-/// the same instance.
+/// the same instance. Only the latter requires that the last run has ended; only the former gets a new correlation id.
 pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest, id: &str) -> DurableResult {
     let parameters = QueryParameters::from_request(request);
     let instance_id = parse_instance_id(id)?;
@@ -111,6 +113,7 @@ pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest, id
     accepted_response(request, &parameters, reply)
 }
 
+/// The 202 for a start or restart, or the error if the shard refused it.
 fn accepted_response(request: &ApiRequest, parameters: &QueryParameters, reply: ShardReply) -> DurableResult {
     if let ShardReply::Refused(refused @ RequestError::NotFound { .. }) = reply {
         return Err(refused.into());

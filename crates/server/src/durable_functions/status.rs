@@ -43,7 +43,8 @@ pub(super) async fn show<S: Store>(app: &App<S>, request: &mut ApiRequest, id: &
     Ok(response)
 }
 
-/// The response with the instance's status; its HTTP status says whether the run has ended.
+/// The response with the instance's status; its HTTP status says whether the run has ended. Also the response to a
+/// start that waited for a run which did not complete.
 pub(super) fn status_response(
     request: &ApiRequest,
     view: &RunView,

@@ -26,6 +26,7 @@ const COMMON_ERROR_STATUSES: [u16; 8] = [400, 403, 414, 421, 429, 431, 500, 503]
 /// Further error statuses of routes that read a body.
 const BODY_ERROR_STATUSES: [u16; 3] = [408, 413, 415];
 
+/// The document of all API routes. Schemas of the types that responses use are collected on the way.
 pub(crate) fn document<'a>(routes: impl IntoIterator<Item = DocumentedRoute<'a>>) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();

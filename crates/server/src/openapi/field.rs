@@ -1,4 +1,5 @@
-//! One named value that a client sends in the query, path, header or body. The same definition documents and checks it.
+//! One named value that a client sends in the query, path, header or body. The same definition documents it and, except
+//! for headers and patterns, checks it.
 
 use abide_workflow::{Duration, RunNumber, Timestamp};
 use serde_json::{Map, Value, json};
@@ -86,7 +87,7 @@ impl Field {
         number.map(RunNumber).map_err(|_| ApiError::invalid(self.name, "too large"))
     }
 
-    /// Checks the value of a body field.
+    /// Checks the value of a body field. The caller adds the pointer to the message.
     pub(crate) fn check_json(&self, value: &Value) -> Result<(), String> {
         self.kind.check_json(value)
     }

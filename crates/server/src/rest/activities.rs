@@ -192,6 +192,7 @@ pub(super) async fn put<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Res
 pub(super) async fn delete<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     let name = request.checked_path_param(&NAME).await?;
     let [] = request.raw_query([])?;
+    // A task of its own, as in `put`: a stored removal must come into force.
     let changing = app.clone();
     let removed_name = name.clone();
     let now = app.now();
@@ -204,6 +205,7 @@ pub(super) async fn delete<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
     ))
 }
 
+/// The declaration in force of an activity of the configuration, with its live status.
 fn in_force_json<S: Store>(app: &App<S>, name: &str) -> Option<ActivityJson> {
     let remote = app.catalogue().activity_router().remote().get(name)?;
     let remote: &RemoteActivity = &remote;

@@ -41,7 +41,7 @@ impl BodyFields {
         Ok(value.and_then(|value| if let Value::String(text) = value { Some(text) } else { None }))
     }
 
-    /// An optional text field; null means absent.
+    /// An optional text field whose text the caller checks; null means absent.
     pub(crate) fn take_text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.0.remove(name) {
             None | Some(Value::Null) => Ok(None),
@@ -59,7 +59,7 @@ impl BodyFields {
     }
 }
 
-/// The JSON pointer to a field of the body.
+/// The JSON pointer to a field of the body. The client chose the name, so it is cut to a length fit for a message.
 fn pointer(name: &str) -> String {
     let name: String = name.chars().take(128).collect();
     format!("/{}", abide_workflow::finding::pointer_token(&name))

@@ -1,7 +1,8 @@
 //! Events and control operations for an instance: `POST /api/instances/{id}/events/{name}` and `…/suspend`, `resume`,
 //! `terminate`, `rewind`, `restart`.
 //!
-//! Each is acknowledged when it is durable. The run itself decides whether it accepts one.
+//! Each is acknowledged when it is durable. The run itself decides, in the turn that consumes it, whether it accepts
+//! one; about a restart the shard decides. Durable Functions shares the checks of this file.
 
 use std::sync::Arc;
 
@@ -130,7 +131,8 @@ pub(super) async fn rewind<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
     send_message(app, request, id, idempotency, Message::Rewind { reason }).await
 }
 
-/// Starts a new run with the input and version of the last one.
+/// Starts a new run with the input, version, correlation id and entity of the last one. The reason is not recorded. A
+/// repetition of a restart gets the stored reply even if the version was retired since.
 pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     let (instance_id, _, idempotency) = parse_control(app, request, "restart").await?;
     if let Err(retired) = check_version_not_retired(app, &instance_id).await {
@@ -142,8 +144,8 @@ pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     start::accepted_response(app, request, &start::expect_started(reply)?)
 }
 
-/// Fails if the version of the instance's last run is retired. All other reasons against a new run are left to the
-/// shard.
+/// Fails if the version of the instance's last run is retired. Restarts of both APIs call it first, because the shard
+/// does not check this. It reads stored rows only; all other reasons against a new run are found later.
 pub(crate) async fn check_version_not_retired<S: Store>(
     app: &App<S>,
     id: &InstanceId,
@@ -160,7 +162,8 @@ pub(crate) async fn check_version_not_retired<S: Store>(
     }
 }
 
-/// Checks an event name.
+/// Checks an event name, as the run would. Both APIs need it for events, and an event route must not name what no run
+/// accepts.
 pub(crate) fn validate_event_name(name: String) -> Result<String, ApiError> {
     let chars = name.chars().count();
     if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
@@ -169,7 +172,8 @@ pub(crate) fn validate_event_name(name: String) -> Result<String, ApiError> {
     Ok(name)
 }
 
-/// The instance, the reason and the idempotency of a control operation.
+/// Reads the request of a control operation: its instance, reason and idempotency. `name` becomes part of the stored
+/// idempotency key.
 async fn parse_control<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -186,6 +190,7 @@ async fn parse_control<S: Store>(
     Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned()), idempotency))
 }
 
+/// Sends a message to the current run. The shard replies when the turn that consumed or refused it is durable.
 async fn send_message<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,

@@ -1,4 +1,5 @@
-//! `GET /api/dlq`, `GET /api/dlq/{engine}/{rowKey}`: shows dead letters from the public table `engineDlq`. Writes none.
+//! `GET /api/dlq`, `GET /api/dlq/{engine}/{rowKey}`: shows dead letters from the public table `engineDlq`. Writes none:
+//! the shards do, and `events/receipt.rs`.
 
 use abide_store::Store;
 use abide_store::public::{PublicKey, PublicQuery, PublicRow};

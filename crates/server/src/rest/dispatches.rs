@@ -1,6 +1,7 @@
-//! `/api/dispatches`: lists every activity call, open or settled, from its journal.
+//! `/api/dispatches`: lists activity calls, open or settled, and shows one, from their stored rows. Asks no shard.
 //!
-//! Parses the request and builds the response. `query` scans the calls; `cursor` is the continuation token.
+//! Parses the request and builds the response. `query` scans the calls; `cursor` is the continuation token; `show`
+//! shows one call.
 
 mod cursor;
 mod item;

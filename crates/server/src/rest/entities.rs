@@ -1,5 +1,5 @@
 //! `/api/entities`: shows entities and their events, and runs operations on them. The operations themselves are in the
-//! runtime.
+//! runtime. Only operations that change an entity go to its shard; everything else reads stored rows.
 
 mod list;
 pub(crate) mod query;
@@ -148,6 +148,7 @@ pub(super) async fn events<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
     Ok(request.data_response(StatusCode::OK, app.now(), &page))
 }
 
+/// Runs an operation. One that only reads is done here, from stored rows, and ignores the idempotency key.
 pub(super) async fn operate<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     let entity = entity_from_path(request).await?;
     let [] = request.raw_query([])?;
@@ -199,7 +200,8 @@ fn operation_response<S: Store>(
     Ok(request.data_response(StatusCode::OK, app.now(), &result))
 }
 
-/// Sends the operation to the entity's shard and waits for its reply.
+/// Sends an operation that changes the entity to its shard and waits for the reply, which comes when the operation is
+/// durable. Signals of Durable Functions use it too.
 pub(crate) async fn operate_entity<S: Store>(
     app: &App<S>,
     entity: EntityId,
@@ -226,6 +228,7 @@ async fn entity_from_path(request: &mut ApiRequest) -> Result<EntityId, ApiError
     EntityId::new(&entity_type, key).map_err(|error| ApiError::invalid("entityId", error.to_string()))
 }
 
+/// The stored entity, and a reader for its events; not found if it has never had an operation.
 async fn load_view<'a, S: Store>(
     app: &'a App<S>,
     entity: &EntityId,

@@ -133,6 +133,8 @@ fn event_route_json<'a>(event_type: &'a str, route: &'a EventRouteRow) -> EventR
     }
 }
 
+/// Sets the event route of a type, in place of one that exists. It applies to events that arrive from now on; the
+/// version range is resolved again whenever an event starts a run.
 pub(super) async fn put<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     let event_type = request.checked_path_param(&TYPE).await?;
     let [] = request.raw_query([])?;

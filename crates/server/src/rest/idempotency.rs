@@ -23,7 +23,8 @@ pub(crate) const IDEMPOTENCY_KEY: Field = Field::optional(
 /// Hexadecimal digits of the digest in a derived instance id.
 const DERIVED_ID_DIGITS: usize = 32;
 
-/// A client's key and the digest of the request body.
+/// A client's key and the digest of the request body, by which the shard tells a repetition from another request with
+/// the same key.
 #[derive(Debug)]
 pub(crate) struct ClientIdempotencyKey<'a> {
     key: &'a str,
@@ -94,7 +95,8 @@ impl ClientIdempotencyKey<'_> {
     }
 }
 
-/// Makes a request idempotent if it has a key.
+/// Makes a request to an instance idempotent if it has a key. Starts and entity operations have the key in the request
+/// itself.
 pub(super) fn with_idempotency(
     idempotency: Option<RequestIdempotency>,
     request: ShardRequest,

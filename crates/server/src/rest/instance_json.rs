@@ -13,8 +13,9 @@ use crate::response::Text;
 pub(super) const STATUSES: &[&str] =
     &["Pending", "Running", "Suspended", "Completed", "Failed", "Terminated", "ContinuedAsNew", "Parked"];
 
-/// The statuses of live runs, in the order in which runs reach them: a run that changes its status while the statuses
-/// are queried one after the other is not missed. Continuation tokens contain the index of a status.
+/// The statuses of live runs, in the order in which runs reach them: a run that moves on while the statuses are queried
+/// one after the other is not missed. A run that is resumed meanwhile may be, because it goes back to Running.
+/// Continuation tokens contain the index of a status.
 pub(super) const LIVE_STATUSES: [&str; 4] = ["Pending", "Running", "Suspended", "Parked"];
 
 pub(super) fn status_schema(_schemas: &mut SchemaGenerator) -> Schema {

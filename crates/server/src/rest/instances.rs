@@ -1,4 +1,5 @@
-//! `GET` and `DELETE /api/instances/{id}`: shows an instance, and purges one that has ended.
+//! `GET` and `DELETE /api/instances/{id}`: shows an instance, and purges one that has ended, with all its runs. Only
+//! the purge goes to the shard; an instance is shown from its stored rows.
 
 use abide_runtime::{IdempotentReply, RequestError, ShardReply, ShardRequest};
 use abide_store::Store;

@@ -95,7 +95,7 @@ fn api_routes<S: Store>() -> Vec<ApiRoute<S>> {
 /// The paths of health checks and monitoring, which are served even when the server accepts nothing else.
 pub(crate) const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
-/// The router of the whole API.
+/// The router of the whole API, for all connections but the reserved ones.
 pub fn router<S: Store>(app: App<S>) -> Router {
     let router =
         api_routes().into_iter().fold(Router::new(), |router, route: ApiRoute<S>| route.add_to(router));

@@ -22,7 +22,8 @@ pub(super) const SHOW: OperationSpec = OperationSpec {
     ..OperationSpec::EMPTY
 };
 
-/// The API as an OpenAPI 3.1 document, pretty-printed because people read it too.
+/// The API as an OpenAPI 3.1 document, pretty-printed because people read it too. Needs no running server: a test
+/// compares it with docs/reference/openapi.json.
 pub fn openapi_document<S: Store>() -> String {
     let routes = super::api_routes::<S>();
     let document = document(routes.iter().map(super::api_route::ApiRoute::documented));

@@ -35,7 +35,8 @@ pub(super) struct PageJson<T> {
 /// After this many queries a page is returned even if it has fewer rows than requested.
 const QUERIES_MAX: usize = 5;
 
-/// Rows of a public table and the token to continue. The number of queries and the rows examined by each are bounded.
+/// Rows of a public table, at most `query.limit`, and the token to continue. The number of queries and the rows
+/// examined by each are bounded, so there may be fewer rows, or none, although there are more.
 pub(super) async fn query_rows<S: Store>(
     app: &App<S>,
     table: &'static TableSchema,
@@ -95,7 +96,7 @@ pub(super) fn truncate_to_page<T>(
     next
 }
 
-/// The error for a token that this server has not made.
+/// The error for a token that this server has not made, or has made for another list.
 pub(super) fn invalid_token() -> ApiError {
     ApiError::invalid(TOKEN.name, "invalid continuation token")
 }

@@ -66,7 +66,8 @@ struct PurgedJson {
     continuation_token: Option<String>,
 }
 
-/// Finds a page of candidates and has their shards purge them. If one fails, those before it are purged already.
+/// Finds a page of candidates and has their shards purge them, many at a time. If one fails, others may be purged
+/// already.
 pub(super) async fn purge<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     // Filters are in the body; a query parameter would be ignored, and everything purged.
     let [] = request.raw_query([])?;

@@ -150,8 +150,9 @@ pub(super) async fn start<S: Store>(app: &App<S>, request: &mut ApiRequest) -> R
     wait_for_end(app, request, &started, wait, starting.end).await
 }
 
-/// The stored reply of an earlier identical request, for a request that would be rejected now. The earlier request was
-/// checked against the definitions of its time, and its reply remains valid.
+/// The stored reply of an earlier identical start or restart, for one that would be rejected now; none if there is no
+/// key, or no reply under it. The earlier request was checked against the definitions of its time, and its reply
+/// remains valid. Starts nothing.
 pub(super) async fn replay_stored_reply<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -173,7 +174,7 @@ pub(super) async fn replay_stored_reply<S: Store>(
     wait_for_end(app, request, &started, wait, end).await.map(Some)
 }
 
-/// The response with the run if it ends in time; otherwise the response of a started run.
+/// The response with the run if it ends in time and before the server stops; otherwise the response of a started run.
 async fn wait_for_end<S: Store, E>(
     app: &App<S>,
     request: &mut ApiRequest,
@@ -197,7 +198,8 @@ async fn wait_for_end<S: Store, E>(
     }
 }
 
-/// The plan for a new run: resolves the version of the definition and checks the input against it.
+/// The plan for a new run: resolves the version of the definition and checks the input against it. Starts of both APIs
+/// call it before they ask the shard, which checks neither.
 pub(crate) async fn resolve_plan<S: Store>(
     app: &App<S>,
     workflow: &str,
@@ -236,7 +238,7 @@ pub(super) fn accepted_response<S: Store>(
     Ok(response)
 }
 
-/// The started run, or the error of the reply to a start request.
+/// The started run, or the error of the reply to a start, a restart or a query for the stored reply of one.
 pub(crate) fn expect_started(reply: ShardReply) -> Result<StartedRun, ApiError> {
     match reply {
         ShardReply::Started(started) => Ok(started),
@@ -260,7 +262,7 @@ fn parse_version_range(text: Option<&str>) -> Result<Option<VersionReq>, ApiErro
     range.map_err(|error| ApiError::invalid("/version", format!("invalid version range: {error}")))
 }
 
-/// Checks an instance id chosen by the client.
+/// Checks an instance id chosen by the client of either API for a new instance.
 pub(crate) fn client_instance_id(given: impl Into<String>) -> Result<InstanceId, String> {
     let given = given.into();
     // The path of this id is another route.

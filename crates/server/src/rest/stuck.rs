@@ -2,9 +2,9 @@
 //!
 //! Runs are listed by definition, oldest first. The public table is queried for live runs that started longer ago than
 //! the definition's shortest `stuckAfter`, so runs that are not late are hardly examined, however many there are. Each
-//! match is then checked in its shard. So no ended run is listed, and only runs whose public row is not written yet are
-//! missing: that takes milliseconds, whereas `stuckAfter` is hours. Nothing is kept in memory, so a restart changes
-//! nothing.
+//! match is then checked against its shard's rows in the store, without asking the shard. So no ended run is listed,
+//! and only runs whose public row is not written yet are missing: that takes milliseconds, whereas `stuckAfter` is
+//! hours. Nothing is kept in memory, so a restart changes nothing.
 
 use abide_runtime::node::RunReadError;
 use abide_runtime::{RunView, ViewStatus};
@@ -129,7 +129,8 @@ async fn page<S: Store>(
     Ok((items, None))
 }
 
-/// The shortest `stuckAfter` of a definition's versions; none if all of them may wait forever.
+/// The shortest `stuckAfter` of a definition's versions, retired ones included: runs of them may be live. None if all
+/// versions may wait forever.
 async fn shortest_stuck_after<S: Store>(app: &App<S>, workflow: &str) -> Result<Option<Duration>, ApiError> {
     let definitions = app.node().definitions();
     let mut shortest: Option<Duration> = None;

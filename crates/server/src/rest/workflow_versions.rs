@@ -203,9 +203,10 @@ pub(super) async fn retire<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
 /// acknowledged before, it counts the live runs, and withdraws the mark if there are any or they cannot be counted. It
 /// runs as a task of its own, because a client that disconnects must not leave the mark behind.
 ///
-/// It misses a start that had chosen the version before the mark and was not durable when the public table was queried.
-/// Such a run continues normally, on a retired version. The mark stays if the server dies in between, or if the
-/// store fails or times out.
+/// It misses a start that had chosen the version before the mark and was not durable when the public table was queried,
+/// and a run that is resumed while it counts. Such a run continues normally, on a retired version. The mark stays if
+/// the server dies in between, if the mark is set only after a timeout, or if it cannot be withdrawn. A mark that was
+/// there before is never withdrawn.
 async fn retire_unless_live<S: Store>(app: App<S>, id: String, version: Version) -> Result<(), ApiError> {
     let definitions = app.node().definitions();
     let retirement = app.with_timeout(definitions.retire(&id, &version, app.now())).await??;
@@ -255,7 +256,8 @@ fn finding_json(finding: Finding) -> FindingJson {
     }
 }
 
-/// Runs of a version that have not ended, counted up to a limit.
+/// Runs of a version that have not ended, counted up to a limit in the public table; callers await the public index
+/// first.
 async fn count_live_runs<S: Store>(app: &App<S>, id: &str, version: &Version) -> Result<usize, ApiError> {
     let version = version.to_string();
     let mut live = 0;

@@ -125,7 +125,8 @@ pub(super) async fn publish<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
 const RESERVED_IDS: [&str; 9] =
     ["provisioning", "hmac", "tls", "spn", "update-publisher", "update", "health", "alerts", "ingress"];
 
-/// Rejects a definition whose id is the name of an engine. All other errors are left to validation.
+/// Rejects a definition whose id is the name of an engine, when it is published or validated. All other errors are left
+/// to validation, even text that is not JSON.
 pub(super) fn check_id_not_reserved(text: &str) -> Result<(), ApiError> {
     #[derive(serde::Deserialize)]
     struct DefinitionHeader<'a> {

@@ -20,7 +20,7 @@ use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
-/// The work item for a finished attempt: the activity responded, or the attempt failed.
+/// The work item for a finished attempt: the activity responded, or the attempt failed. The root queues it for the run.
 pub(in crate::shard) fn finished_item(ctx: &Context, call: &AttemptId, result: AttemptResult) -> WorkItem {
     let AttemptId { run_id, command, attempt, .. } = *call;
     let (message, status, outcome) = match result {
@@ -40,8 +40,8 @@ pub(in crate::shard) fn finished_item(ctx: &Context, call: &AttemptId, result: A
     WorkItem::Message { run_id, envelope: QueuedMessage { message, source } }
 }
 
-/// The message for the run about a failure. A delay that the activity asked for starts now, however long the message
-/// waits for a turn.
+/// The message for the run about a failure. It is a deferral if the activity asked for a delay, or if nothing was sent,
+/// which uses up no attempt. The delay starts now, however long the message waits for a turn.
 fn failure_message(
     ctx: &Context,
     (command, attempt): (CommandId, u32),
@@ -60,8 +60,8 @@ fn failure_message(
 /// The failure reason of a call whose last attempt was withdrawn. Stored.
 const WITHDRAWN: &str = "the server went down before it was sent";
 
-/// Records that an attempt was withdrawn before it was sent. That is no failure, so the run does not learn of it. The
-/// next owner makes the attempt under the same number.
+/// Records that the driver of a draining shard withdrew an attempt before it was sent. That is no failure, so the run
+/// does not learn of it. The next owner makes the attempt under the same number.
 pub(in crate::shard) fn withdraw_attempt(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -81,8 +81,9 @@ pub(in crate::shard) fn withdraw_attempt(
     work.note_newest_rows();
 }
 
-/// Notes the result in the open call, in memory; the turn that consumes it writes or deletes the row. An attempt that
-/// ran into the deadline of the step ends the step, not only the attempt.
+/// Notes the result in the open call, in memory, before the run queues the message; the turn that consumes it writes or
+/// deletes the row. An attempt that ran into the deadline of the step ends the step, so the failure in the message is
+/// replaced. Messages of other sources pass unchanged.
 pub(in crate::shard) fn record_result(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -116,8 +117,9 @@ pub(in crate::shard) fn record_result(
     }
 }
 
-/// After the turn that consumed a result: settles the call, unless the run asked for another attempt or holds the
-/// failure for later.
+/// After the commands of a turn, for each call whose result it consumed or whose failure it held: settles the call,
+/// unless the run asked for another attempt or holds the failure for later. A settled call loses its row, goes on the
+/// history page of the turn, and is dead-lettered if it failed.
 pub(in crate::shard) fn settle_call(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

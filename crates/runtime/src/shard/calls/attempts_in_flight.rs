@@ -1,4 +1,4 @@
-//! The attempts that this owner has started and not heard of yet, and the search for slow ones among them.
+//! The attempts that this owner has recorded for sending and not heard of yet, and the search for slow ones among them.
 //!
 //! Only memory: an attempt that is lost with the owner is found again by its call's row. What an attempt does, and what
 //! its result means, is not known here.
@@ -49,6 +49,7 @@ impl AttemptsInFlight {
         self.attempts.contains_key(attempt)
     }
 
+    /// Notes an attempt when its unit is merged; it is started only once that is durable.
     pub(in crate::shard) fn insert(&mut self, attempt: AttemptId, in_flight: InFlightAttempt) {
         self.attempts.insert(attempt, in_flight);
     }
@@ -66,8 +67,8 @@ impl AttemptsInFlight {
         attempts
     }
 
-    /// The attempts that have become slow since the last search, each returned once. A slow attempt may be waiting for
-    /// a permit.
+    /// The attempts that have become slow since the last search, each returned once: their runs need a stuck timer. A
+    /// slow attempt may be waiting for a permit.
     pub(in crate::shard) fn take_slow(&mut self, now: Now) -> Vec<AttemptId> {
         if self.checked_at.is_some_and(|at| later(at, SLOW_CHECK_INTERVAL) > now.mono) {
             return Vec::new();

@@ -9,7 +9,8 @@ use crate::event::AttemptId;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
-/// The run no longer waits for the call.
+/// Carries out the command of a turn that no longer waits for the call. The call goes on the history page as cancelled,
+/// and is no dead letter.
 pub(in crate::shard) fn cancel_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
     let Some(call) = run.calls.remove(&command) else { return };
     work.delete(calls::key(run.row.run_id, &call.idempotency_key));

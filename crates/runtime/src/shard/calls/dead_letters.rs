@@ -1,5 +1,5 @@
-//! Dead-letters calls that failed permanently: an operator event, and a row in the dead-letter queue, in the commit
-//! that settles the call.
+//! Dead-letters calls that failed permanently: an operator event, and a row in the public table of dead letters. The
+//! commit that settles the call has a marker with that row; the row itself is written afterwards.
 //!
 //! The run continues as its definition says. The row has only a digest of the input, because the input may contain data
 //! that operators must not see.
@@ -16,7 +16,7 @@ use crate::shard::public_index::changes::index_dead_letter;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 
-/// A call failed permanently.
+/// The call that the turn is settling failed permanently: tells the operator, and adds a dead letter.
 pub(in crate::shard) fn dead_letter_call(
     work: &mut UnitOfWork<'_>,
     run: &ResidentRun,

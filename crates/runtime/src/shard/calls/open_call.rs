@@ -162,7 +162,7 @@ impl OpenCall {
         self.journal.record().attempt
     }
 
-    /// Records that the attempt may have been sent from now on.
+    /// Records that the attempt may have been sent from now on. The caller writes the row; only then may it be sent.
     pub(in crate::shard) fn record_sent(&mut self, sent: SentCall) {
         self.journal = UnsettledCall::Sent(sent);
         self.not_before = None;
@@ -173,7 +173,7 @@ impl OpenCall {
         self.last_outcome = None;
     }
 
-    /// Records that the last attempt failed or will not get a response, without a report of its outcome.
+    /// Records that the last attempt was withdrawn or orphaned: nobody will report its outcome.
     pub(in crate::shard) fn record_unreported(
         &mut self,
         failed: FailedRetryable,
@@ -226,7 +226,8 @@ impl OpenCall {
         self.first_failure_at.get_or_insert(now);
     }
 
-    /// Restores what a call of a loaded run was when the run began to hold this failure.
+    /// Restores what a call of a loaded run was when the run began to hold this failure, so that it is settled for the
+    /// same reason.
     pub(in crate::shard) fn restore_held_failure(&mut self, failure: &Failure) {
         let failed = matches!(self.journal, UnsettledCall::FailedRetryable(_));
         self.is_held = failed && self.not_before.is_none();
@@ -307,7 +308,7 @@ impl OpenCall {
     }
 }
 
-/// The journal of a stored call.
+/// The journal of a stored call. Reconciliation judges rows by it without loading their runs.
 pub(in crate::shard) fn journal_of(row: &CallRow<'_>) -> UnsettledCall {
     let record = JournalRecord {
         attempt: row.attempt,

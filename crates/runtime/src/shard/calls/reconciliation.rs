@@ -30,7 +30,7 @@ pub(in crate::shard) struct Reconciliation {
 
 /// Calls per page.
 const PAGE_ROWS: usize = 1024;
-/// How long after its time a call may still be about to be taken up, in milliseconds.
+/// How long after its time a call may still be about to be taken up.
 const GRACE: Duration = Duration::seconds(5);
 
 impl Component for Reconciliation {
@@ -38,6 +38,7 @@ impl Component for Reconciliation {
         self.next_scan_at.filter(|_| !self.scanning)
     }
 
+    /// Asks for the next page when it is time to; for the first one an interval after the shard began to work.
     fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         let ctx = &mut *work.ctx;
         let every = ctx.config.reconcile_interval;

@@ -1,8 +1,8 @@
 //! Repeats calls: the further attempts that a run asks for after a failure, and calls that are taken up: an attempt is
 //! due, was orphaned by the previous owner, or is missing.
 //!
-//! It decides *when* the next attempt is made, never *whether* there is one: the turn of the run decides that.
-//! [`calls`] records and sends the attempt.
+//! It sees to it that the next attempt is made in time, and decides neither whether there is one nor when it may be
+//! made: the turn of the run does. [`calls`] records and sends the attempt.
 
 use abide_dispatch::call_journal::UnsettledCall;
 use abide_store::tables::calls::{AttemptEnd, NotBefore};
@@ -19,7 +19,8 @@ use crate::shard::unit_of_work::{Step, UnitOfWork};
 /// The failure reason of a call whose last attempt was orphaned.
 const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
-/// The run asks for another attempt, not before this time.
+/// Carries out the command of a turn that asks for another attempt, not before this time: sends it now, or schedules it
+/// once its row is durable.
 pub(in crate::shard) fn retry_call(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -42,6 +43,7 @@ pub(in crate::shard) fn retry_call(
 }
 
 /// An attempt is due, or was in flight when the last owner stopped, or reconciliation found the call without one.
+/// Called between turns. A call that is in progress by now, or has ended, is left alone.
 pub(in crate::shard) fn take_up_call(
     work: &mut UnitOfWork<'_>,
     attempts: &AttemptsInFlight,

@@ -39,9 +39,10 @@ pub(in crate::shard) enum CommitResult {
 }
 
 impl CommitPipeline {
-    /// Sends the next commit, if there is one to send and none is in flight. With the last commit of a draining shard,
-    /// which has no work left, the shard is released: the next owner takes it over at once, so no other rows may be
-    /// pending.
+    /// Sends the next commit, if there is one to send and none is in flight. Called at every flush of an owner, and
+    /// when a shard is to be acquired: then the commit may have no row but the head. With the last commit of a draining
+    /// shard, which has no work left, the shard is released: the next owner takes it over at once, so no other rows may
+    /// be pending.
     pub(in crate::shard) fn send_next(&mut self, ctx: &mut Context, no_work_left: bool) {
         let lingering = ctx.commits.is_lingering();
         self.lingering_since = if lingering { self.lingering_since.or(Some(ctx.now.mono)) } else { None };
@@ -111,6 +112,7 @@ impl CommitPipeline {
         self.lingering_since.map(|since| later(since, ctx.config.lazy_commit_delay))
     }
 
+    /// When the commit in flight, or the read of the head for it, is to be repeated.
     pub(in crate::shard) fn wake(&self, ctx: &Context) -> Option<Monotonic> {
         match ctx.commits.in_flight.as_ref()?.wait {
             CommitWait::Retry(at) | CommitWait::HeadRetry(at) => Some(at),
@@ -118,6 +120,8 @@ impl CommitPipeline {
         }
     }
 
+    /// The driver reports the outcome of a commit. One that is not in flight is ignored; one of unknown outcome causes
+    /// a read of the head.
     pub(in crate::shard) fn on_finished(
         &self,
         ctx: &mut Context,
@@ -146,7 +150,8 @@ impl CommitPipeline {
         CommitResult::Pending
     }
 
-    /// Resolves the commit in flight by the head: committed, to be repeated, or lost to another owner.
+    /// Resolves the commit in flight by the head, which was read for it: committed, to be repeated, or lost to another
+    /// owner.
     pub(in crate::shard) fn resolve_outcome(
         &self,
         ctx: &mut Context,
@@ -182,7 +187,7 @@ impl CommitPipeline {
     }
 }
 
-/// The commit in flight is durable.
+/// The commit in flight is durable, and with it a new version of the head, which renews the lease.
 fn on_committed(ctx: &mut Context, head_version: Option<RowVersion>) -> CommitResult {
     let Some(commit) = ctx.commits.complete_in_flight() else { return CommitResult::Pending };
     let acquired = ctx.on_head_committed(head_version, commit.sent_at);

@@ -113,7 +113,7 @@ pub(in crate::shard) struct CommitQueue {
     pub(in crate::shard) durable_batch: BatchNumber,
 }
 
-/// Full batches above which no more turns are run.
+/// Full batches from which on no new work is begun.
 const FULL_BATCHES_MAX: usize = 2;
 /// Rows and bytes kept free in a batch for changes made outside turns, the head included.
 pub(in crate::shard) const ROWS_SPARE: usize = 8;
@@ -136,7 +136,7 @@ impl CommitQueue {
         self.open_number
     }
 
-    /// Returns whether another turn may be run.
+    /// Returns whether new work may begin: a turn, an operation on an entity, due work, a slice of a deletion.
     pub(in crate::shard) fn has_capacity(&self) -> bool {
         self.full_batches.len() < FULL_BATCHES_MAX
     }
@@ -157,7 +157,7 @@ impl CommitQueue {
     }
 
     /// Closes the open batch if these rows and bytes might not fit into it. Changes that must be committed together
-    /// reserve once, before their first row.
+    /// reserve once, before their first row; a unit with more than half the bytes of a commit gets a batch of its own.
     pub(in crate::shard) fn reserve(&mut self, rows: usize, bytes: usize) {
         let rows_max = self.limits.commit_rows_max.saturating_sub(ROWS_SPARE);
         let bytes_max = self.limits.commit_bytes_max / 2;
@@ -183,6 +183,7 @@ impl CommitQueue {
         self.write(key, Some(value), false);
     }
 
+    /// Deletes a row. A row that the open batch has created is taken out of it instead.
     pub(in crate::shard) fn delete(&mut self, key: Key) {
         if self.open_batch.rows.get(&key).is_some_and(|change| change.created_here) {
             if let Some(change) = self.open_batch.rows.remove(&key) {
@@ -216,8 +217,8 @@ impl CommitQueue {
         self.open_batch.urgent = true;
     }
 
-    /// Runs the action once the batch with this number is durable. If it already is, the action is returned for the
-    /// caller to run.
+    /// Runs the action once the batch with this number is durable, without making it urgent. If it already is durable,
+    /// the action is returned for the caller to run.
     pub(in crate::shard) fn defer_until_durable(
         &mut self,
         number: BatchNumber,
@@ -262,7 +263,7 @@ impl CommitQueue {
         Some((rows, batch.on_commit))
     }
 
-    /// The commit in flight is durable.
+    /// Removes the commit in flight, which is durable now. The caller runs its actions.
     pub(in crate::shard) fn complete_in_flight(&mut self) -> Option<InFlightCommit> {
         let in_flight = self.in_flight.take()?;
         self.durable_batch = self.durable_batch.next();

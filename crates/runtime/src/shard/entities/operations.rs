@@ -124,6 +124,7 @@ fn stored_operation_reply(
     }
 }
 
+/// The row of an entity that does not exist yet, with a generation that no other entity has had.
 fn new_entity(ctx: &mut Context) -> EntityRow {
     EntityRow {
         generation: ctx.next_sequence().0,
@@ -136,7 +137,8 @@ fn new_entity(ctx: &mut Context) -> EntityRow {
     }
 }
 
-/// Computes the change. The row already has its new content, but nothing is written yet.
+/// Computes the change, and puts a new state or first position into this copy of the row. Nothing is written yet, and
+/// an operation that is refused changes nothing.
 fn compute_change(
     ctx: &mut Context,
     slot: &mut EntitySlot,
@@ -198,7 +200,8 @@ fn compute_change(
     }
 }
 
-/// Writes the rows of the entity and of its event.
+/// Writes the rows of the entity and of its event, and what a Clear leaves to the garbage collector. An operation with
+/// an idempotency key comes here even if it changes nothing.
 fn write_operation(
     work: &mut UnitOfWork<'_>,
     row: &mut EntityRow,
@@ -253,8 +256,8 @@ fn write_reply_expiry(
     *reply_expiry = Some(expiring);
 }
 
+/// Refuses an operation once the state that the refusal describes is durable, so that a crash cannot contradict it.
 fn refuse_operation(ctx: &mut Context, slot: &EntitySlot, request_id: RequestId, refusal: RequestError) {
-    // The refusal waits for the state it describes, so that a crash cannot contradict it.
     ctx.send_when_durable(slot.written_batch, Effect::Reply(request_id, ShardReply::Refused(refusal)));
 }
 

@@ -16,7 +16,8 @@ use crate::shard::run::run_state::ResidentRun;
 const EVICTIONS_PER_ROUND: usize = 64;
 
 impl Instances {
-    /// Notes that a run is idle, unless it needs a turn.
+    /// Notes that a run is idle, unless it needs a turn. Called whenever its slot has been processed, so that its idle
+    /// time starts again.
     pub(in crate::shard) fn mark_idle(&mut self, now: Monotonic, id: &InstanceId, run: &mut ResidentRun) {
         if run.needs_turn() {
             return;

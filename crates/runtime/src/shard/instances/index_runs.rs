@@ -1,6 +1,7 @@
 //! Tells the public index about runs: their states, and their last state when they are replaced.
 //!
-//! It turns a run, or what is known of one, into a change; the index decides what is written and when.
+//! It turns a run, or what is known of one, into a change in the unit of work; the index decides what is written, and
+//! when, after the commit of the unit.
 
 use abide_ids::RunId;
 use abide_store::tables::expiries::EndedRun;
@@ -22,7 +23,7 @@ pub(in crate::shard) fn index_run(work: &mut UnitOfWork<'_>, run: &ResidentRun) 
     changes::change_state(work, id, &run.row, status_text(run.row.status), run_error(run));
 }
 
-/// As [`index_run`], for a run of which only the row is known.
+/// As [`index_run`], for a run that is parked, or terminated without being read: only its row is known.
 pub(in crate::shard) fn index_row(work: &mut UnitOfWork<'_>, id: &InstanceId, row: &InstanceRow) {
     changes::change_state(work, id, row, status_text(row.status), None);
 }
@@ -37,7 +38,8 @@ pub(in crate::shard) fn index_final_state(work: &mut UnitOfWork<'_>, run: &Resid
     changes::replace_state(work, id, &run.row, status, run_error(run));
 }
 
-/// As [`index_final_state`], for the run in the slot, if its public row is not written yet.
+/// As [`index_final_state`], for the run in the slot, which the caller is about to replace. A run that is not in memory
+/// is left out if its last state is in the public index already.
 pub(in crate::shard) fn index_replaced_run(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -89,7 +91,7 @@ pub(in crate::shard) fn refresh_index(
 }
 
 /// Deletes the marker of a run that is not the current one. A run that is replaced gets another marker, so there should
-/// be none.
+/// be none. The expiry that would have followed its public row is written now, so that its rows are deleted one day.
 fn delete_marker(work: &mut UnitOfWork<'_>, id: &InstanceId, run_id: RunId) {
     work.add(Step::ForgetMarker(run_id));
     work.delete(MarkerId::of_run(run_id).row_key());

@@ -146,12 +146,12 @@ impl InstanceSlot {
         self.reply_when_durable(ctx, request_id, ShardReply::Refused(refusal));
     }
 
-    /// Queues the items of a parked run again.
+    /// Queues the items of a parked run again, because it is resumed or has been terminated.
     pub(in crate::shard) fn requeue_parked_items(&mut self) {
         self.queue.append(&mut self.parked_items);
     }
 
-    /// The batch with the newest rows of the instance is this one.
+    /// A unit with the newest rows of the instance was merged into this batch.
     pub(in crate::shard) fn set_written_batch(&mut self, batch: BatchNumber) {
         match &mut self.state {
             SlotState::Run(run) => run.written_batch = batch,

@@ -63,6 +63,7 @@ pub(in crate::shard) fn apply_lookup(
     }
 }
 
+/// Gives a slot that waits for a lookup the state that was found. A live run that cannot be read is parked.
 fn apply_instance_lookup(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -101,7 +102,8 @@ fn apply_instance_lookup(
     }
 }
 
-/// The state for a stored run. A parked run stays parked until it is resumed.
+/// The state for a stored run. A parked run stays parked until it is resumed. A run whose row says that it has ended
+/// while its parts do not was terminated without being read, and never runs again.
 fn slot_state_of(stored: StoredRun, slot: &mut InstanceSlot) -> SlotState {
     let ended = is_terminal(stored.row.status) && !stored.instance.status().is_terminal();
     if ended || stored.row.status == RunStatus::Parked && !slot.resuming {

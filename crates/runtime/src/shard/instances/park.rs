@@ -23,7 +23,8 @@ use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
-/// Parks a run. Clients that wait for it are refused; its other messages wait until it is resumed.
+/// Parks a run whose turn failed or was dropped. Clients that wait for it are refused; its other messages wait until it
+/// is resumed.
 pub(in crate::shard) fn park(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -80,7 +81,8 @@ fn write_before_first_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     run_rows::write_initial_state(work, run, parts);
 }
 
-/// Writes the instance row of a parked run, with the reason.
+/// Writes the instance row of a parked run, with the reason, and tells the public index and the operator. The caller
+/// changes the slot; the run leaves memory once this is durable.
 pub(in crate::shard) fn write_parked(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -136,8 +138,9 @@ fn terminate_unrunnable(
     }
 }
 
-/// Terminates a run that cannot be read: adds the event to its history, notifies its parent, cancels its calls, and
-/// frees its id. Its own children are unknown, so they go on.
+/// Terminates a run that cannot be read or cannot run: adds the event to its history, notifies its parent, stops its
+/// attempts, and frees its id. Its own children are unknown, so they go on; the rows of its calls stay until it is
+/// purged, and lead to nothing. The caller replies.
 pub(in crate::shard) fn terminate_unreadable(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,

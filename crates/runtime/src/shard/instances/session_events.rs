@@ -59,6 +59,7 @@ pub(in crate::shard) fn deliver_session_event(
     }
 }
 
+/// Looks up the plan of the run that the event is to start. Until then the queue of the instance waits.
 fn find_session_plan(
     work: &mut UnitOfWork<'_>,
     id: &InstanceId,
@@ -78,6 +79,8 @@ fn find_session_plan(
     }
 }
 
+/// The plan for the run that an event starts was looked up. If there is none, the event is dead-lettered; if the lookup
+/// failed, the event is delivered again later.
 pub(in crate::shard) fn on_session_plan_found(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -100,6 +103,8 @@ pub(in crate::shard) fn on_session_plan_found(
     }
 }
 
+/// Replaces the run in the slot, if any, by a new one in memory. Its first turn writes it and deletes the inbox row of
+/// the event.
 fn start_session_run(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -136,8 +141,8 @@ fn start_session_run(
     slot.state = SlotState::Run(Box::new(run));
 }
 
-/// No run accepts the event: the commit that deletes its inbox row adds it to the dead-letter queue. It stays in
-/// the entity.
+/// No run accepts the event: the commit that deletes its inbox row has the marker of its dead letter, which is written
+/// afterwards. The event stays in the entity.
 pub(in crate::shard) fn dead_letter_event(
     work: &mut UnitOfWork<'_>,
     sequence: Sequence,

@@ -31,6 +31,8 @@ use crate::shard::run::run_state::{FirstTurnAction, ResidentRun};
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 use crate::shard::work_item::PendingChild;
 
+/// Handles a start, or a restart, that is no repeat of an earlier request. The new run replaces an ended one; the reply
+/// waits for its first turn.
 pub(in crate::shard) fn handle_start(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -86,7 +88,8 @@ pub(in crate::shard) fn handle_start(
     slot.state = SlotState::Run(Box::new(run));
 }
 
-/// Applies the actions of the first turn of a run, in its batch.
+/// Applies the actions of the first turn of a run, in its batch. Every turn calls this, and later ones find none. So
+/// does parking, if the first turn fails.
 pub(in crate::shard) fn apply_first_turn_actions(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     for action in std::mem::take(&mut run.first_turn_actions) {
         match action {
@@ -168,6 +171,7 @@ pub(in crate::shard) fn find_child_plan(
     }
 }
 
+/// Makes the run of the pending child in memory. Its first turn writes it and deletes the inbox row that asked for it.
 fn begin_child(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,
@@ -219,7 +223,8 @@ fn refuse_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Fai
     send_run_message(work, parent.instance_id.clone(), RunMessage::ChildEnded { parent, message });
 }
 
-/// The plan of a pending child was looked up, or could not be.
+/// The plan of a pending child was looked up. If there is none, the parent gets the failure; if the lookup failed, the
+/// request for the child is processed again later.
 pub(in crate::shard) fn on_child_plan_found(
     work: &mut UnitOfWork<'_>,
     index: &PublicIndex,

@@ -5,8 +5,9 @@
 //!  scan the inbound partition ──> commit: inbox rows + watermark per source ──> delete from the inbound partition
 //! ```
 //!
-//! The watermark is the last number accepted from a source; messages up to it are duplicates. It does not know what a
-//! message means: it is queued for its instance like any other.
+//! The watermark is the last number accepted from a source; messages up to it are duplicates. The root hands each page
+//! over message by message, so that each gets a unit of its own. The reader does not know what a message means: it is
+//! queued for its instance like any other.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -58,10 +59,11 @@ enum InboundStage {
     Deleting,
 }
 
-/// How often to scan without a hint, if other nodes may write to the partition.
+/// How often to scan at most without a hint, if other nodes may write to the partition.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Component for InboundReader {
+    /// Asks for the next page, or for the deletion of accepted messages once that is durable. One of them at a time.
     fn drive(&mut self, work: &mut UnitOfWork<'_>) {
         let ctx = &mut *work.ctx;
         if self.retry_at.is_some_and(|at| at > ctx.now.mono) {
@@ -98,7 +100,7 @@ impl Component for InboundReader {
 }
 
 impl InboundReader {
-    /// Takes over a stored watermark.
+    /// Takes over a watermark that recovery found.
     pub(in crate::shard) fn recover(&mut self, row: &Row) -> Result<(), String> {
         let source = inbound_watermarks::read_key(&row.key).map_err(|error| error.to_string())?;
         let watermark: InboundWatermarkRow = decode(&row.value).map_err(|error| error.to_string())?;
@@ -106,13 +108,14 @@ impl InboundReader {
         Ok(())
     }
 
+    /// Asks for a page that fills at most a quarter of a commit.
     fn scan(&mut self, ctx: &mut Context, scan: Scan) {
         self.stage = InboundStage::Scanning;
         let at_once = ctx.config.store_limits.commit_rows_max / 4;
         ctx.effects.push(Effect::Scan(ScanPurpose::Inbound, scan.limit(at_once)));
     }
 
-    /// True if there is a page of messages to accept.
+    /// The driver has scanned a page, or failed to; then the scan is repeated. True if its messages are to be accepted.
     pub(in crate::shard) fn begin_page(
         &mut self,
         ctx: &Context,
@@ -131,7 +134,8 @@ impl InboundReader {
         true
     }
 
-    /// Accepts the next message of the page, in a unit of its own. Returns the reason if it cannot be read.
+    /// Accepts the next message of the page, in a unit of its own. Returns the reason if it cannot be read: it then
+    /// stays in the inbound partition.
     pub(in crate::shard) fn accept_next(
         &mut self,
         work: &mut UnitOfWork<'_>,
@@ -160,6 +164,7 @@ impl InboundReader {
             if rows.is_empty() { InboundStage::Idle } else { InboundStage::Committing(written, rows) };
     }
 
+    /// Writes a message to the inbox, with the watermark of its source. A duplicate writes nothing.
     fn accept(&mut self, work: &mut UnitOfWork<'_>, key: &Key, value: &[u8]) -> Result<(), String> {
         let (source, number) = inbound::read_key(key).map_err(|error| error.to_string())?;
         let row: InboundRow = decode(value).map_err(|error| error.to_string())?;
@@ -182,6 +187,7 @@ impl InboundReader {
         Ok(())
     }
 
+    /// The accepted messages are deleted from the inbound partition, or not.
     pub(in crate::shard) fn on_deleted(&mut self, ctx: &Context, outcome: &CommitOutcome) {
         self.stage = InboundStage::Idle;
         // The next scan finds the remaining rows, recognises them by the watermark, and deletes them.

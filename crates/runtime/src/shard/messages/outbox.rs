@@ -47,7 +47,7 @@ struct OutboxMessage {
 const BATCH_MESSAGES_MAX: usize = 32;
 
 impl Outbox {
-    /// Queues a message that a previous owner left.
+    /// Queues a message that a previous owner left. Recovery finds them in the order of their numbers.
     pub(in crate::shard) fn recover(
         &mut self,
         target: &str,
@@ -60,6 +60,7 @@ impl Outbox {
         Ok(())
     }
 
+    /// When messages that did not arrive are to be sent again.
     pub(in crate::shard) fn wake(&self) -> Option<Monotonic> {
         self.queues.values().filter_map(|queue| queue.retry_at).min()
     }
@@ -76,7 +77,7 @@ impl Outbox {
         self.queues.entry(target).or_default().messages.push_back(message);
     }
 
-    /// Sends the durable messages of every target that has no batch in flight.
+    /// Sends the durable messages of every target that has no batch in flight. Called at every flush of an owner.
     pub(in crate::shard) fn send(&mut self, ctx: &mut Context) {
         let now = ctx.now.mono;
         let durable = ctx.commits.durable_batch;
@@ -118,6 +119,8 @@ impl Outbox {
         self.queues.retain(|_, queue| !queue.messages.is_empty());
     }
 
+    /// A batch of messages has reached its target, or not: deletes the outbox rows of those that arrived. If none did,
+    /// the target's messages are sent again after a delay.
     pub(in crate::shard) fn on_sent(
         &mut self,
         work: &mut UnitOfWork<'_>,

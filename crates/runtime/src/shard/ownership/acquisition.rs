@@ -16,7 +16,7 @@ use crate::shard::context::Context;
 use crate::shard::ownership::{HEAD_RETRY_DELAY, OwnedHead, OwnershipPhase};
 
 impl Context {
-    /// Reads the head when it is time to.
+    /// Reads the head of a shard that is not owned, when it is time to.
     pub(in crate::shard) fn read_head_if_due(&mut self) {
         let OwnershipPhase::Watching(watch, at) = &self.phase else { return };
         if at.is_none_or(|at| at <= self.now.mono) {
@@ -81,7 +81,7 @@ impl Context {
         true
     }
 
-    /// Another node has written the head. A challenger watches on; an owner must stop.
+    /// Another node has written the head. A challenger drops its commit and watches on; an owner must stop.
     pub(in crate::shard) fn on_head_lost(&mut self) -> Result<(), StopReason> {
         let OwnershipPhase::Acquiring(watch, _) = &self.phase else { return Err(StopReason::Lost) };
         let watch = watch.clone();
@@ -91,7 +91,8 @@ impl Context {
         Ok(())
     }
 
-    /// Renews the lease if it is time to. An owner whose lease has expired must stop.
+    /// Renews the lease if it is time to, by a commit that may have no row but the head. An owner whose lease has
+    /// expired must stop.
     pub(in crate::shard) fn drive_lease(&mut self) -> Result<(), StopReason> {
         if self.config.exclusive {
             return Ok(());

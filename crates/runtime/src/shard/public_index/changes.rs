@@ -1,7 +1,7 @@
 //! The changes that units of work make to the public index: a state of a run, its removal, or a dead letter.
 //!
-//! Each takes its revision when it is made; whether its marker is needed is decided when the unit is merged. Runs are
-//! not known here, only their rows.
+//! A state takes its revision when the change is made; a removal gets that of its purge. Whether a marker is needed is
+//! decided when the unit is merged. Runs are not known here, only their rows.
 
 use abide_ids::{RunId, Sequence};
 use abide_store::public::{PublicKey, PublicRow, PublicWrite};
@@ -72,6 +72,7 @@ pub(in crate::shard) fn index_dead_letter(
     add(work, MarkerId::of_dead_letter(number), &content, MarkerNeeded::Always, item);
 }
 
+/// Adds a change to the unit, with the row of its marker, which counts as written although the merge may leave it out.
 fn add(
     work: &mut UnitOfWork<'_>,
     marker: MarkerId,

@@ -10,6 +10,7 @@ pub(super) enum IndexMarker {
     Current(String),
     /// A run that was replaced: this was its last state.
     Replaced(PublicRow, String),
+    /// A run that is purged: its public row is to be removed.
     Purged(PublicKey),
     /// A call or an event was dead-lettered.
     DeadLetter(PublicRow),

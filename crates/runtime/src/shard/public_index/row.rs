@@ -7,6 +7,7 @@ use abide_workflow::InstanceId;
 /// The most bytes of an error message in a public row.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
+/// The public row of a run with this status. The reason why a run is parked stands in for its error.
 pub(super) fn public_instance(
     id: &InstanceId,
     row: &InstanceRow,

@@ -1,4 +1,5 @@
-//! Tells whether the public index has caught up with a given moment, so that runs can be counted in it.
+//! Tells whether the public index has caught up with a given moment, for clients that want a list with everything that
+//! was durable then.
 //!
 //! It only compares revisions; it does not read the public table.
 

@@ -61,6 +61,7 @@ impl DamageTracker {
         self.timer_ranges.iter().any(|place| place.contains(timer))
     }
 
+    /// Remembers a place. False if it was reported before, or too many are remembered already.
     fn mark_reported(&mut self, purpose: ScanPurpose, damage: &DamagedRange) -> bool {
         if self.reported.len() >= REPORTED_MAX {
             return false;
@@ -126,7 +127,8 @@ impl Component for DamageTracker {
 }
 
 impl DamageTracker {
-    /// A scan skipped a place that cannot be read.
+    /// A scan of any purpose skipped a place that cannot be read. Tells the operator the first time, and has all live
+    /// runs checked if it may hide calls or timers.
     pub(in crate::shard) fn on_damage(
         &mut self,
         ctx: &mut Context,

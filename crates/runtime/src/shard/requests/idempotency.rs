@@ -83,7 +83,8 @@ impl UncommittedReplies {
     }
 }
 
-/// The reply to a request whose work is. It is stored in the same batch if the request has a key.
+/// The reply to a request whose work is in this unit. It is stored in the same unit if the request has a key; the
+/// caller sends it once that is durable.
 pub(in crate::shard) fn complete_request(
     work: &mut UnitOfWork<'_>,
     done: IdempotentReply,
@@ -125,7 +126,8 @@ pub(in crate::shard) fn store_reply(work: &mut UnitOfWork<'_>, key: KeyDigest, r
     work.add(Step::RememberReply(key, record));
 }
 
-/// Replies that a message was accepted, once its work is durable.
+/// Replies that a message was accepted, once its work is durable. For control operations that no turn consumes, because
+/// the run was parked.
 pub(in crate::shard) fn reply_accepted(
     work: &mut UnitOfWork<'_>,
     request_id: RequestId,

@@ -1,4 +1,4 @@
-//! Deletes expired rows: it scans the expiry rows that are due and deletes what they name, one slice per commit.
+//! Deletes expired rows: it scans the expiry rows that are due and deletes what they name, slice by slice.
 //!
 //! ```text
 //!  due expiries ──> queue ──> one task: scan a slice ──> delete its rows ──> … ──> delete the expiry row
@@ -101,6 +101,7 @@ impl Component for GarbageCollector {
 }
 
 impl GarbageCollector {
+    /// Takes one step: asks for the next slice, begins the next deletion, or asks for the expiries that are due.
     fn drive_collection(&mut self, work: &mut UnitOfWork<'_>) {
         let now = work.ctx.now.mono;
         if self.scanning || !work.ctx.commits.has_capacity() {
@@ -131,7 +132,7 @@ impl GarbageCollector {
         work.ctx.effects.push(Effect::Scan(ScanPurpose::Expiries, scan));
     }
 
-    /// Something is to be deleted at once, by a row of this batch.
+    /// Something is to be deleted at once, by an expiry row of this batch: the next scan comes when that is durable.
     pub(in crate::shard) fn collect_soon(&mut self, now: Monotonic, batch: BatchNumber) {
         self.next_scan_at = self.next_scan_at.map(|_| now);
         self.written_batch = batch;
@@ -168,6 +169,7 @@ impl GarbageCollector {
         }
     }
 
+    /// Begins what an expiry row asks for: a deletion with its first scan, or the expiry of runs.
     fn begin_gc_task(&mut self, work: &mut UnitOfWork<'_>, key: Key, target: ExpiryTarget) {
         match target {
             ExpiryTarget::EndedRuns(ended) => self.expire_runs(work, &key, ended),
@@ -208,6 +210,7 @@ impl GarbageCollector {
         }
     }
 
+    /// Hands ended runs to their instances. The expiry row is deleted when the last of them is handled.
     fn expire_runs(&mut self, work: &mut UnitOfWork<'_>, expiry: &Key, ended: Vec<EndedRun>) {
         let known = |ended: EndedRun| Some((InstanceId::new(ended.instance_id.clone()).ok()?, ended));
         let ended: Vec<(InstanceId, EndedRun)> = ended.into_iter().filter_map(known).collect();
@@ -222,9 +225,10 @@ impl GarbageCollector {
         }
     }
 
+    /// A slice of the current deletion was scanned: deletes its rows, and goes on. If the scan failed, the deletion
+    /// begins anew with a later scan of the expiries.
     fn on_slice(&mut self, work: &mut UnitOfWork<'_>, result: Result<ScanPage, StoreError>) {
         let Some(GcTask { expiry, target }) = self.current.take() else { return };
-        // The next scan of due expiries finds it again.
         let Ok(page) = result else { return };
         match target {
             GcTarget::EntityEvents => {

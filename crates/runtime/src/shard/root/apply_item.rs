@@ -19,7 +19,8 @@ use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, PendingChild, QueuedMessage, WorkItem};
 use crate::shard::{requests, retention, timers};
 
-/// Applies one item to its instance.
+/// Applies one item to its instance, which is loaded as far as the item needs. A run in memory gets its turns
+/// afterwards.
 pub(in crate::shard) fn apply_item(
     work: &mut UnitOfWork<'_>,
     reads: &Reads<'_>,
@@ -59,7 +60,7 @@ pub(in crate::shard) fn apply_item(
     }
 }
 
-/// Applies an item to the run in memory.
+/// Applies an item to the run in memory. An item for an earlier run is discarded.
 fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &Reads<'_>, run: &mut ResidentRun, item: WorkItem) {
     match item {
         WorkItem::Message { run_id, mut envelope } => {

@@ -76,6 +76,7 @@ impl Shard {
         }
     }
 
+    /// The driver has looked up an instance, or a stored reply for it: goes on with the queue of the instance.
     pub(in crate::shard) fn on_instance_looked_up(&mut self, id: &InstanceId, found: InstanceLookup) {
         let Some(mut slot) = self.instances.slots.remove(id) else { return };
         self.work_on(id, &mut slot, |work, _, slot| load::apply_lookup(work, id, slot, found));
@@ -83,6 +84,7 @@ impl Shard {
         self.process_instance(id);
     }
 
+    /// The driver has looked up the plan that a session event or a child in the slot waits for.
     pub(in crate::shard) fn on_plan_found(&mut self, id: &InstanceId, result: Result<Arc<Plan>, PlanError>) {
         let Some(mut slot) = self.instances.slots.remove(id) else { return };
         if slot.pending_event.is_some() && slot.end_side_lookup() {
@@ -113,7 +115,8 @@ impl Shard {
         }
     }
 
-    /// Processes the queue of an instance and runs its turns, as far as possible now.
+    /// Processes the queue of an instance and runs its turns, as far as possible now. Its slot is out of the map
+    /// meanwhile, so a unit that is merged in here must post items for the same instance, not enqueue them.
     pub(in crate::shard) fn process_instance(&mut self, id: &InstanceId) {
         let Some(mut slot) = self.instances.slots.remove(id) else { return };
         loop {

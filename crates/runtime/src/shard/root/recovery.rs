@@ -17,7 +17,8 @@ use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 
 impl Shard {
-    /// Hands the rows of a recovery scan to their components.
+    /// Hands the rows of a recovery scan to their components. After the last page the shard works: it handles the
+    /// requests that waited.
     pub(in crate::shard) fn on_recovery_page(
         &mut self,
         purpose: ScanPurpose,
@@ -47,18 +48,21 @@ impl Shard {
         }
     }
 
+    /// Schedules a stored call. When it is due, its run is loaded and takes it up.
     pub(in crate::shard) fn recover_call(&mut self, row: &Row) -> Result<(), String> {
         let (due, id) = recovery::recovered_call(row)?;
         self.due.schedule.add(due, id);
         Ok(())
     }
 
+    /// Queues a message of the inbox for its instance, and schedules it by the time it came.
     pub(in crate::shard) fn recover_message(&mut self, row: &Row) -> Result<(), String> {
         let RecoveredMessage { received_at, sequence, instance_id, item } = RecoveredMessage::from_row(row)?;
         self.schedule_recovered(received_at, sequence, instance_id, item);
         Ok(())
     }
 
+    /// Hands a row of the outbox to the outbox; or, if it is a marker, to the public index, which may ask for the run.
     pub(in crate::shard) fn recover_outbox_row(&mut self, row: &Row) -> Result<(), String> {
         let (target, number) = outbox::read_key(&row.key).map_err(|error| error.to_string())?;
         let outgoing: outbox::OutboxRow = decode(&row.value).map_err(|error| error.to_string())?;

@@ -41,7 +41,7 @@ impl Shard {
         }
     }
 
-    /// Runs turns until the run needs none, or others must come first.
+    /// Runs turns until the run needs none; or until others must come first, and then queues it in `ready_runs`.
     pub(in crate::shard) fn run_turns(
         &mut self,
         id: &InstanceId,

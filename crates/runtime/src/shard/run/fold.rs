@@ -20,8 +20,8 @@ const FOLD_SLICE_BYTES: usize = 256 * 1024;
 /// Bytes of such a row without its name and its part, and of the instance row that goes with the last one.
 const PART_ROW_BYTES: usize = 4 * 1024;
 
-/// Folds the changed parts when there are many pages since the last fold, a slice beside each turn. A part row may
-/// be newer than `folded_page` says: the pages laid over it end in the same bytes.
+/// Called at the end of every turn: folds the changed parts when there are many pages since the last fold, a slice
+/// beside each turn. A part row may be newer than `folded_page` says: the pages laid over it end in the same bytes.
 pub(in crate::shard) fn fold_parts(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     if run.has_ended() {
         run.fold = None;

@@ -13,7 +13,8 @@ use crate::run::EntryChange;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 
-/// Writes the page of a turn, or several pages if it is too large for one row.
+/// Writes the page of a turn, or several pages if it is too large for one row. The settled calls that the run has noted
+/// come first. A new run and the watch for stuck runs write pages without events.
 pub(in crate::shard) fn write_pages(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -83,6 +84,7 @@ fn write_settled_calls(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     }
 }
 
+/// Writes one page after the last, with the settled calls noted so far, and counts its parts as not folded.
 fn write_page(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

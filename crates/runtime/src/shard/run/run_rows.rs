@@ -11,7 +11,8 @@ use crate::shard::run::history_pages::{self, part_change};
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 
-/// A turn that was cut short leaves a row in the inbox, so that recovery goes on with the run.
+/// Called by each turn: a turn that was cut short leaves a row in the inbox, so that recovery goes on with the run;
+/// one that was not deletes it. Also for a run before its first turn, or resumed.
 pub(in crate::shard) fn write_continuation(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

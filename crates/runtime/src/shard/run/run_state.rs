@@ -92,6 +92,7 @@ impl ResidentRun {
         self.unfinished || !self.messages.is_empty()
     }
 
+    /// Queues a message for the turns of the run. The message of a call must have been noted in its open call before.
     pub(in crate::shard) fn push_message(&mut self, envelope: QueuedMessage) {
         self.messages.push_back(envelope.message);
         self.sources.push_back(envelope.source);
@@ -108,6 +109,7 @@ impl ResidentRun {
         FIXED + self.unfolded_bytes * 3
     }
 
+    /// Returns whether the run has ended in memory. The end may not be durable yet.
     pub(in crate::shard) fn has_ended(&self) -> bool {
         self.instance.status().is_terminal()
     }

@@ -7,6 +7,7 @@ use crate::run::view::{view, waits_until};
 use crate::shard::run::run_state::ResidentRun;
 
 impl ResidentRun {
+    /// The run as it is in memory, which may be ahead of the store: a reply that shows it must wait for its batch.
     pub(in crate::shard) fn view(&self) -> RunView {
         view(&self.row, &self.plan, &self.instance, &self.bookkeeping, |command| {
             let call = self.calls.get(&command)?;

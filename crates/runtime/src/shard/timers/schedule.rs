@@ -165,7 +165,7 @@ impl DueQueue {
     }
 
     /// Takes the next due work of this round: fresh work at once, overdue work at its rate. `busy` if there is no
-    /// capacity for more.
+    /// capacity for more. Work without an item is recovered: its item is in the slot of the instance.
     pub(in crate::shard) fn next(&mut self, now: Now, busy: bool) -> Option<(InstanceId, Option<WorkItem>)> {
         loop {
             if self.fired == FIRED_PER_ROUND || busy {

@@ -18,7 +18,8 @@ use crate::shard::timers;
 use crate::shard::timers::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
-/// Sets the stuck timer of a run that may take long, and deletes that of an ended run.
+/// Sets the stuck timer of a run that may take long, and deletes that of an ended run. Called by every turn; the caller
+/// writes the change to the run's entries into a page.
 pub(in crate::shard) fn update_stuck_timer(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -46,7 +47,7 @@ pub(in crate::shard) fn update_stuck_timer(
     }
 }
 
-/// An attempt of the run takes long: sets its stuck timer.
+/// An attempt of the run has become slow between two turns: sets the stuck timer of the run.
 pub(in crate::shard) fn watch_slow_run(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) {
     let mut changes = Vec::new();
     update_stuck_timer(work, run, &mut changes);

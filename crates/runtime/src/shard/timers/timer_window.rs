@@ -57,7 +57,7 @@ impl TimerWindow {
 }
 
 impl TimerWindow {
-    /// Moves the window on, page by page.
+    /// Moves the window on, page by page. Called at every flush while the shard works.
     pub(in crate::shard) fn drive(&mut self, ctx: &mut Context, schedule: &Schedule) {
         if self.scanning || self.retry_at.is_some_and(|at| at > ctx.now.mono) {
             return;
@@ -84,6 +84,7 @@ impl TimerWindow {
         }
     }
 
+    /// Schedules the timers of a scanned page. Returns the rows that cannot be read, for the root to report.
     pub(in crate::shard) fn on_scanned(
         &mut self,
         ctx: &mut Context,

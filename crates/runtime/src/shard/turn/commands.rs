@@ -17,6 +17,7 @@ use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::{calls, timers};
 
+/// Carries out one command of the turn. The changes to the run's own entries join `changes`, for the page of the turn.
 pub(in crate::shard) fn apply_command(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -53,10 +54,12 @@ pub(in crate::shard) fn apply_command(
             let failure = Failure::permanent("Terminated", reason);
             on_run_ended(work, run, |command| Message::ChildFailed { command, failure });
         }
+        // The turn replaces the run itself, after all commands.
         CommandKind::ContinueAsNew => {}
     }
 }
 
+/// Notes the child in the run, and asks the child's shard, by a run message, to start it.
 fn start_child(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -98,6 +101,7 @@ fn on_run_ended(
     work.notify_on_commit(notice);
 }
 
+/// The run as the parent of the child that this command started.
 fn parent_link(run: &ResidentRun, command: CommandId) -> ParentLink {
     let origin = run.instance.origin();
     ParentLink { instance_id: origin.instance_id.clone(), run: origin.run, command }

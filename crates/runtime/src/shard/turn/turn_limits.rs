@@ -1,7 +1,7 @@
 //! Chooses the limits of a turn: those of the configuration, or small ones for a run whose failed calls are large.
 //!
 //! The limits are an input of the interpreter, so they are chosen before the turn. Whether the turn fits into a commit
-//! is checked afterwards, when its unit of work is merged.
+//! is checked afterwards, before its unit of work is merged.
 
 use std::borrow::Cow;
 

@@ -7,8 +7,8 @@
 //! | no run, an open state or none | the open calls of each shard |
 //! | no run, a settled state | the runs of the public table, newest first, and the settled calls of each |
 //!
-//! Each page examines a bounded number of records, pages and runs. Unreadable data stops a list of one run, and skips
-//! the run in other lists.
+//! Each page examines a bounded number of records, pages and runs. Unreadable records of open calls are left out.
+//! Otherwise unreadable data stops a list of one run, and skips the run in other lists.
 
 use abide_ids::RunId;
 use abide_runtime::node::RunReadError;
@@ -250,6 +250,7 @@ impl<'w, S: Store> CallQuery<'w, S> {
         Ok(None)
     }
 
+    /// Adds a call to the page; none is a record that cannot be read.
     fn push_if_matching(&mut self, call: Option<CallRecord>) {
         self.found.extend(call.filter(|call| self.matches(call)));
     }

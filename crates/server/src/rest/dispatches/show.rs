@@ -157,6 +157,7 @@ pub(in crate::rest) async fn show<S: Store>(
     Ok(request.data_response(StatusCode::OK, app.now(), &data))
 }
 
+/// A call of a run, open or settled, and its history events in order; none if the run or the call is not retained.
 async fn read_call_with_events<S: Store>(
     app: &App<S>,
     id: &InstanceId,

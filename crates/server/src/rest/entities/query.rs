@@ -1,4 +1,5 @@
 //! Scans entities shard by shard, in the order of type and key within each shard, and encodes the continuation token.
+//! Reads stored rows and asks no shard.
 //!
 //! Knows nothing about the JSON of entities, so that every list of entities can use it.
 

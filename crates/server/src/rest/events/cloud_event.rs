@@ -65,7 +65,7 @@ impl ContentMode {
     }
 }
 
-/// The events of a JSON body.
+/// The events of a JSON body. One invalid event makes the whole batch invalid.
 pub(super) fn parse_json(mode: ContentMode, body: Value) -> Result<Vec<InboundCloudEvent>, ApiError> {
     match (mode, body) {
         (ContentMode::Batch, Value::Array(events)) if events.len() <= BATCH_MAX => {
@@ -145,6 +145,8 @@ fn parse_object(event: Value, pointer: &str) -> Result<InboundCloudEvent, ApiErr
     }
 }
 
+/// Checks the attributes of an event of any mode and extracts those used for routing. `pointer` is the place of the
+/// event in the body, for error messages.
 fn validate(mut attributes: Map<String, Value>, pointer: &str) -> Result<InboundCloudEvent, ApiError> {
     // An attribute that is null counts as absent.
     attributes.retain(|name, value| name == "data" || !value.is_null());

@@ -111,7 +111,8 @@ pub(super) async fn receive<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     }
 }
 
-/// Records the events of one session, in their order.
+/// Records the events of one session, in their order, and dead-letters those that have no operation or that the entity
+/// refuses for good. Waits first for a session permit. Returns a receipt or an error for each event, with its index.
 async fn record_session<S: Store>(
     app: &App<S>,
     events: &[InboundCloudEvent],
@@ -145,6 +146,8 @@ async fn record_session<S: Store>(
     receipts
 }
 
+/// The receipt for the shard's reply. A transient refusal is an error, so that the sender repeats the event; any other
+/// refusal is final, and the event is dead-lettered.
 async fn receipt_for_reply<S: Store>(
     app: &App<S>,
     event: &InboundCloudEvent,
@@ -164,7 +167,8 @@ async fn receipt_for_reply<S: Store>(
     }
 }
 
-/// The operation for an event, or the reason why it must be dead-lettered.
+/// The operation that records an event and tells the session's run, or the reason why it must be dead-lettered. Reads
+/// the event route; records nothing.
 async fn resolve_operation<S: Store>(
     app: &App<S>,
     correlation: &str,
@@ -183,8 +187,8 @@ async fn resolve_operation<S: Store>(
     let correlation_id = event.correlation_id().filter(|given| correlation::is_valid(given.as_bytes()));
     let correlation_id = correlation_id.unwrap_or(correlation).to_owned();
     let key = receipt::idempotency_digest(event);
-    let route = match run_message(&route, &entity, event, correlation_id) {
-        Ok(route) => route,
+    let session_event = match session_event(&route, &entity, event, correlation_id) {
+        Ok(session_event) => session_event,
         Err(error) => return Ok(Err(error)),
     };
     Ok(Ok(OperationRequest {
@@ -192,12 +196,14 @@ async fn resolve_operation<S: Store>(
         // Source and id identify the event: a repetition is the same event, whatever else has changed in it.
         idempotency: Some(RequestIdempotency::new(key, key.0)),
         idempotency_scope: SCOPE_CLOUD_EVENT,
-        session_event: route,
+        session_event,
         entity,
     }))
 }
 
-fn run_message(
+/// What the event does to its session's run besides being recorded; none if the route only records. Fails if session
+/// and workflow make no valid instance id. The shard sends it on when the event is recorded.
+fn session_event(
     route: &EventRouteRow,
     entity: &EntityId,
     event: &InboundCloudEvent,

@@ -63,6 +63,9 @@ struct DeadLetterRefJson {
 }
 
 impl EventReceiptJson {
+    /// The receipt of an event that is recorded, now or by an earlier request. The entity type is that of the stored
+    /// reply: the event route may have changed since. `run` is the instance that the event starts or reaches, if that
+    /// is certain.
     pub(super) fn recorded(event: &InboundCloudEvent, run: Option<&str>, operated: &OperationReply) -> Self {
         let output: Value = serde_json::from_str(&operated.output).unwrap_or_default();
         let entity_type = output.get("entityType").and_then(Value::as_str);
@@ -92,7 +95,7 @@ pub(super) fn idempotency_digest(event: &InboundCloudEvent) -> KeyDigest {
 /// In the key of a dead letter, the time of an event that has none.
 const UNKNOWN_TIME: Timestamp = Timestamp(0);
 
-/// The id of an event wherever it is stored.
+/// Identifies an event in the keys of its dead letters, those written here and those that its session's shard writes.
 pub(super) fn message_id(event: &InboundCloudEvent) -> String {
     let KeyDigest(digest) = idempotency_digest(event);
     digest.as_bytes().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
