@@ -23,6 +23,7 @@ use crate::counts::SimCounts;
 use crate::digest::BehaviourDigest;
 use crate::model::ClusterModel;
 use crate::nodes::SimNode;
+use crate::row_order::RowOrder;
 use crate::sim_event::{ShardAddress, SimEvent};
 use crate::workload;
 
@@ -61,6 +62,7 @@ pub struct Cluster {
     pub(crate) trace: u64,
     /// A digest of all effects of shards.
     pub(crate) digest: BehaviourDigest,
+    pub(crate) row_order: RowOrder,
 }
 
 impl Cluster {
@@ -100,6 +102,7 @@ impl Cluster {
             counts: SimCounts::default(),
             trace: 0xcbf2_9ce4_8422_2325,
             digest: BehaviourDigest::default(),
+            row_order: RowOrder::default(),
         };
         cluster.add_nodes();
         cluster.add_clients();
@@ -243,6 +246,7 @@ impl Cluster {
         let effects = driver.handle(event, now, &mut self.time, |stamp| SimEvent::Wake(at, stamp));
         for effect in effects {
             self.digest.add(at.node, at.shard, &effect);
+            self.row_order.add(at.shard, &effect);
             if self.is_storm() && self.crashes_before(&effect) {
                 return self.crash(at.node);
             }

@@ -17,16 +17,20 @@ pub struct BehaviourDigest {
     pub effects: u64,
     /// Strings with a space in those effects.
     pub prose: u64,
+    /// The rows of each run, in their order, whichever commits they share; see `row_order`.
+    pub row_order: u64,
+    /// All rows in the store at the end but the heads.
+    pub final_rows: u64,
 }
 
 impl Default for BehaviourDigest {
     fn default() -> Self {
-        Self { commits: OFFSET, effects: OFFSET, prose: OFFSET }
+        Self { commits: OFFSET, effects: OFFSET, prose: OFFSET, row_order: OFFSET, final_rows: OFFSET }
     }
 }
 
 // FNV-1a.
-const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+pub(crate) const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x100_0000_01b3;
 
 impl BehaviourDigest {
@@ -55,6 +59,8 @@ impl BehaviourDigest {
         mix(&mut self.commits, &other.commits.to_be_bytes());
         mix(&mut self.effects, &other.effects.to_be_bytes());
         mix(&mut self.prose, &other.prose.to_be_bytes());
+        mix(&mut self.row_order, &other.row_order.to_be_bytes());
+        mix(&mut self.final_rows, &other.final_rows.to_be_bytes());
     }
 
     fn add_batch(&mut self, batch: &Batch) {
@@ -88,11 +94,13 @@ impl BehaviourDigest {
 
 impl std::fmt::Display for BehaviourDigest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "commits {:016x}  effects {:016x}  prose {:016x}", self.commits, self.effects, self.prose)
+        let Self { commits, effects, prose, row_order, final_rows } = self;
+        write!(f, "commits {commits:016x}  effects {effects:016x}  prose {prose:016x}  ")?;
+        write!(f, "row order {row_order:016x}  final rows {final_rows:016x}")
     }
 }
 
-fn mix(sum: &mut u64, bytes: &[u8]) {
+pub(crate) fn mix(sum: &mut u64, bytes: &[u8]) {
     for byte in (bytes.len() as u64).to_be_bytes().iter().chain(bytes) {
         *sum = (*sum ^ u64::from(*byte)).wrapping_mul(PRIME);
     }

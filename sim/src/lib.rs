@@ -21,6 +21,7 @@ pub mod matrix;
 mod model;
 mod nodes;
 mod public_index_check;
+mod row_order;
 mod run_history;
 mod sim_event;
 pub mod verdict;
@@ -90,5 +91,9 @@ pub fn play(scenario: Scenario) -> SimVerdict {
 pub fn digest(scenario: Scenario) -> BehaviourDigest {
     let mut cluster = Cluster::new(scenario);
     cluster.run();
-    cluster.digest
+    BehaviourDigest {
+        row_order: cluster.row_order.digest(),
+        final_rows: row_order::final_rows(&cluster),
+        ..cluster.digest
+    }
 }
