@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abide_dispatch::remote::{
-    ActivityRouter, BreakerConfig, Outbound, RemoteDeclaration, RemoteRegistry, SecretsConfig, SystemSecrets,
-    WireFormat,
+    BreakerConfig, Outbound, RemoteDeclaration, RemoteRegistry, SecretsConfig, SystemSecrets, WireFormat,
 };
 use abide_dispatch::{
-    ActivityTransport, AttemptResult, CallAttempt, EgressGuard, EgressGuardConfig, LocalActivities, Metadata,
+    ActivityRouter, ActivityTransport, AttemptResult, CallAttempt, EgressGuard, EgressGuardConfig,
+    LocalActivities, Metadata,
 };
 use abide_ids::Timestamp;
 use abide_testkit::process::ProgramProcess;

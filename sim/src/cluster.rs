@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_runtime::definitions::Definitions;
-use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::placement::{ShardCount, ShardId};
+use abide_runtime::store_effects::StoreEffects;
 use abide_runtime::{Effect, Event, OperatorEvent};
 use abide_store::memory::{BackendProfile, MemoryStore, SeededRng};
 use abide_store::rows::Scan;
@@ -41,7 +41,7 @@ pub struct Cluster {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) definitions: Arc<Definitions<MemoryStore>>,
     pub(crate) shards: ShardCount,
-    pub(crate) store_io: StoreIo<MemoryStore>,
+    pub(crate) store_effects: StoreEffects<MemoryStore>,
     pub(crate) nodes: Vec<SimNode>,
     pub(crate) time: VirtualTime<SimEvent>,
     pub(crate) dice: SeededRng,
@@ -79,14 +79,14 @@ impl Cluster {
                 poll_ready(definitions.publish(&definition.to_string(), None, Timestamp(EPOCH_MS)));
             published.unwrap_or_else(|error| unreachable!("{definition}: {error:?}"));
         }
-        let store_io = StoreIo::new(Arc::clone(&store), Arc::clone(&definitions), shards)
+        let store_effects = StoreEffects::new(Arc::clone(&store), Arc::clone(&definitions), shards)
             .unwrap_or_else(|error| unreachable!("{error}"));
         let mut cluster = Self {
             scenario,
             store,
             definitions,
             shards,
-            store_io,
+            store_effects,
             nodes: Vec::new(),
             time: VirtualTime::default(),
             dice: SeededRng::new(scenario.seed),
@@ -174,7 +174,7 @@ impl Cluster {
     }
 
     fn is_empty(&self, shard: ShardId, scan: &Scan) -> bool {
-        let Some(partition) = self.store_io.partition(shard) else { return true };
+        let Some(partition) = self.store_effects.partition(shard) else { return true };
         self.store.scan_now(partition, scan.clone().limit(1)).is_ok_and(|page| page.rows.is_empty())
     }
 

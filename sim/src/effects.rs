@@ -42,7 +42,7 @@ impl Cluster {
         if let Effect::Commit(_, batch) = &mut effect
             && self.scenario.injected_fault == Some(Fault::NoFence)
             && let (Some(fence), Some(own)) =
-                (&mut Arc::make_mut(batch).fence, self.store_io.partition(shard))
+                (&mut Arc::make_mut(batch).fence, self.store_effects.partition(shard))
         {
             let head = self.store.read_now(own, &heads::key());
             fence.expected_version = head.ok().flatten().map(|row| row.version);
@@ -50,7 +50,7 @@ impl Cluster {
         if let Effect::WritePublicIndex(_, writes) = &effect {
             self.check_public_writes(at, shard, writes);
         }
-        let Ok(mut outcome) = execute_now(&self.store_io, shard, effect) else { return };
+        let Ok(mut outcome) = execute_now(&self.store_effects, shard, effect) else { return };
         if let Some(batch) = &outcome.committed {
             self.counts.commits += 1;
             crate::model::on_commit(self, shard, batch);
@@ -74,8 +74,10 @@ impl Cluster {
 
     /// Compares public rows with the model, and records those written by a node that no longer owns the shard.
     fn check_public_writes(&mut self, at: ShardAddress, shard: ShardId, writes: &[PublicWrite]) {
-        let head =
-            self.store_io.partition(shard).and_then(|own| self.store.read_now(own, &heads::key()).ok()?);
+        let head = self
+            .store_effects
+            .partition(shard)
+            .and_then(|own| self.store.read_now(own, &heads::key()).ok()?);
         let owner =
             head.and_then(|row| decode::<heads::HeadRow>(&row.value).ok()).and_then(|head| head.owner);
         let stale = owner != Some(format!("node-{}-{}", at.node, at.incarnation));

@@ -1,8 +1,8 @@
-//! The rows of a cluster without their batches: the order in which each run's rows were written, and what was left in the
+//! The rows of a cluster without their batches: the order in which each run's rows were written, and the rows in the
 //! store at the end.
 //!
-//! Two builds that only differ in which rows share a commit have equal digests here, while those of
-//! [`crate::digest`] differ. Heads are left out: every commit writes one.
+//! Two builds that only differ in which rows share a commit have equal digests here, while those of [`crate::digest`]
+//! differ. Heads are left out: every commit writes one.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn group_of(key: &Key) -> Vec<u8> {
 /// A digest of all rows in the store but the heads.
 pub(crate) fn final_rows(cluster: &Cluster) -> u64 {
     let mut all = OFFSET;
-    for partition in cluster.shards.shards().filter_map(|shard| cluster.store_io.partition(shard)) {
+    for partition in cluster.shards.shards().filter_map(|shard| cluster.store_effects.partition(shard)) {
         let mut next = Some(abide_store::rows::Scan::all());
         while let Some(scan) = next {
             let page = (0..SCANS_MAX).find_map(|_| cluster.store.scan_now(partition, scan.clone()).ok());

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::placement::ShardId;
+use abide_runtime::store_effects::StoreEffects;
 use abide_runtime::{Effect, Event, Now, Shard};
 use abide_store::memory::MemoryStore;
 use abide_store::rows::{Batch, CommitOutcome};
@@ -74,13 +74,13 @@ pub struct EffectOutcome {
 
 /// Executes an effect of a shard on the store at once. Returns the effect itself if it does not concern the store.
 pub fn execute_now(
-    store_io: &StoreIo<MemoryStore>,
+    store_effects: &StoreEffects<MemoryStore>,
     shard: ShardId,
     effect: Effect,
 ) -> Result<EffectOutcome, Effect> {
     let batch = if let Effect::Commit(_, batch) = &effect { Some(Arc::clone(batch)) } else { None };
     let messages_to = if let Effect::SendMessages(target, _) = &effect { Some(*target) } else { None };
-    let event = poll_ready(store_io.execute(shard, effect))?;
+    let event = poll_ready(store_effects.execute(shard, effect))?;
     let applied = matches!(&event, Event::CommitFinished(_, CommitOutcome::Committed(_)));
     Ok(EffectOutcome { event, committed: batch.filter(|_| applied), messages_to })
 }

@@ -5,6 +5,7 @@
 //! contains the LOCAL transport, the remote ones, and the egress guard that every call to another system passes.
 //! Senders and receivers of all wire formats share [`metadata`], [`status`] and [`wire`].
 
+mod activity_router;
 pub mod call_journal;
 mod contract;
 mod declaration;
@@ -20,6 +21,7 @@ pub mod status;
 pub mod transport;
 pub mod wire;
 
+pub use activity_router::ActivityRouter;
 pub use contract::ContractError;
 pub use declaration::{ActivityCategory, ActivityDeclaration};
 pub use egress_guard::{EgressGuard, EgressGuardConfig};

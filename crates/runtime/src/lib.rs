@@ -7,7 +7,6 @@ pub mod activity_declarations;
 pub mod config;
 pub mod crash_point;
 pub mod definitions;
-pub mod effect_executor;
 pub mod entity;
 pub mod event;
 pub mod event_routes;
@@ -24,6 +23,7 @@ pub mod request;
 pub mod run;
 pub mod run_message;
 mod shard;
+pub mod store_effects;
 
 pub use config::ShardConfig;
 pub use event::{

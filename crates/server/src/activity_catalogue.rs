@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_dispatch::LocalActivities;
 use abide_dispatch::remote::{
-    ActivityRouter, DeclarationError, Outbound, RemoteDeclaration, RemoteRegistry, RemoteRegistryError,
+    DeclarationError, Outbound, RemoteDeclaration, RemoteRegistry, RemoteRegistryError,
 };
+use abide_dispatch::{ActivityRouter, LocalActivities};
 use abide_runtime::activity_declarations::{
     ActivityDeclarations, DeclarationList, DeclarationVersion, DeclareError, DeclareOutcome,
     LatestDeclaration,

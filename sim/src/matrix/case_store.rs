@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use abide_ids::RunId;
 use abide_runtime::definitions::Definitions;
-use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::fsck;
 use abide_runtime::placement::{ShardCount, ShardId};
 use abide_runtime::run::RunReader;
+use abide_runtime::store_effects::StoreEffects;
 use abide_store::memory::{BackendProfile, MemoryStore};
 use abide_store::public::{PublicKey, PublicTables, PublicWrite};
 use abide_store::rows::{Batch, CommitOutcome, Partition, Row, Scan};
@@ -34,7 +34,7 @@ const SHARDS: u32 = 3;
 pub(super) struct CaseStore {
     pub(super) store: Arc<MemoryStore>,
     pub(super) definitions: Arc<Definitions<MemoryStore>>,
-    pub(super) store_io: StoreIo<MemoryStore>,
+    pub(super) store_effects: StoreEffects<MemoryStore>,
     pub(super) shards: ShardCount,
     /// The plan of the first definition.
     pub(super) plan: Arc<Plan>,
@@ -55,10 +55,10 @@ impl CaseStore {
             let (plan, _) = publication.map_err(|error| format!("{error:?}"))?;
             first.get_or_insert(plan);
         }
-        let store_io = StoreIo::new(Arc::clone(&store), Arc::clone(&published), shards)
+        let store_effects = StoreEffects::new(Arc::clone(&store), Arc::clone(&published), shards)
             .map_err(|error| error.to_string())?;
         let plan = first.ok_or("no definition")?;
-        Ok(Self { store, definitions: published, store_io, shards, plan, runs: BTreeMap::new() })
+        Ok(Self { store, definitions: published, store_effects, shards, plan, runs: BTreeMap::new() })
     }
 
     /// Deletes everything but the definitions: the next run begins in an empty store, and nothing is compiled again.
@@ -108,7 +108,7 @@ impl CaseStore {
     }
 
     fn partition(&self, shard: ShardId) -> &Partition {
-        self.store_io.partition(shard).unwrap_or_else(|| unreachable!("{shard}"))
+        self.store_effects.partition(shard).unwrap_or_else(|| unreachable!("{shard}"))
     }
 
     fn rows(&self, shard: ShardId, scan: Scan) -> Vec<Row> {

@@ -42,7 +42,7 @@ impl CaseProcess<'_> {
     /// An effect reaches the store.
     pub(super) fn execute_effect(&mut self, shard: usize, effect: Effect) {
         let id = self.case_store.shard(shard);
-        let outcome = match execute_now(&self.case_store.store_io, id, effect) {
+        let outcome = match execute_now(&self.case_store.store_effects, id, effect) {
             Ok(outcome) => outcome,
             Err(effect) => return self.violations.push(format!("no executor for {effect:?}")),
         };

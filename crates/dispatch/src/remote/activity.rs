@@ -110,12 +110,16 @@ impl RemoteActivity {
     /// If an earlier attempt may have run, an activity that supports probes is probed first: finished work is not sent
     /// again.
     pub async fn run_attempt(&self, call: CallAttempt) -> AttemptResult {
-        self.deliver_with_permit(call, &UnlimitedPermits).await
+        self.run_attempt_with_permit(call, &UnlimitedPermits).await
     }
 
     /// The same under a permit that is shared with other calls. None is held while the call waits for the limits of its
     /// activity or its target.
-    pub async fn deliver_with_permit(&self, call: CallAttempt, permits: &impl PermitSource) -> AttemptResult {
+    pub async fn run_attempt_with_permit(
+        &self,
+        call: CallAttempt,
+        permits: &impl PermitSource,
+    ) -> AttemptResult {
         let begun = Instant::now();
         if call.probe_first
             && let Some(result) = self.probe_before_retry(&call, begun, permits).await

@@ -14,7 +14,7 @@ use super::secrets::{SecretError, SecretRef, Secrets};
 use crate::transport::{CallAttempt, CallFailure};
 
 /// The call with its secrets in place, and the secrets. If this fails, nothing was sent.
-pub(super) async fn resolve_input_secrets(
+pub(crate) async fn resolve_input_secrets(
     mut call: CallAttempt,
     secrets: &dyn Secrets,
 ) -> Result<(CallAttempt, SentSecrets), CallFailure> {

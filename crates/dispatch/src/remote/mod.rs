@@ -10,7 +10,6 @@
 //! outcome. The reasons for this design are in docs/adr/0016-sending-side.md.
 
 mod activity;
-mod activity_router;
 mod admission;
 mod circuit_breaker;
 mod connection_pool;
@@ -18,19 +17,19 @@ mod declaration;
 mod envelope;
 mod exchange;
 mod grpc;
-mod input_secrets;
+pub(crate) mod input_secrets;
 mod limiter;
 mod outbound;
 mod probe;
 mod protobuf;
 mod redact;
+mod registry;
 mod request_signing;
 mod rest;
 pub mod secrets;
 mod tls_profile;
 
 pub use activity::RemoteActivity;
-pub use activity_router::{ActivityRouter, RemoteRegistry, RemoteRegistryError};
 pub use circuit_breaker::{BreakerConfig, CircuitState};
 pub use declaration::{
     AuthDeclaration, CONCURRENCY_DEFAULT, ClientCertificate, DeclarationError, HmacKey, RemoteDeclaration,
@@ -38,6 +37,7 @@ pub use declaration::{
 };
 pub use limiter::{LimitError, TargetLimits};
 pub use outbound::{Outbound, TargetConfig};
+pub use registry::{RemoteRegistry, RemoteRegistryError};
 pub use request_signing::{
     SIGNATURE_HEADER, SIGNATURE_KEY_ID_HEADER, SIGNATURE_NONCE_HEADER, SIGNATURE_TIMESTAMP_HEADER,
     SigningInput,

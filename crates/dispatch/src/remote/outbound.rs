@@ -100,7 +100,7 @@ impl Outbound {
         self.0.connector.guard()
     }
 
-    pub(super) fn secrets(&self) -> &dyn Secrets {
+    pub(crate) fn secrets(&self) -> &dyn Secrets {
         &*self.0.secrets
     }
 

@@ -13,7 +13,7 @@ const BYTES_MIN: usize = 4;
 
 /// The secrets that were sent with one call.
 #[derive(Default)]
-pub(super) struct SentSecrets(Vec<String>);
+pub(crate) struct SentSecrets(Vec<String>);
 
 impl SentSecrets {
     /// Adds a secret. A service may repeat it as JSON, so the escaped form is removed too.
@@ -31,7 +31,7 @@ impl SentSecrets {
     }
 
     /// The result; if it is a failure, without the secrets.
-    pub(super) fn redact_result(&self, result: AttemptResult) -> AttemptResult {
+    pub(crate) fn redact_result(&self, result: AttemptResult) -> AttemptResult {
         match result {
             AttemptResult::Failed(failure) => AttemptResult::Failed(self.redact_failure(failure)),
             completed => completed,

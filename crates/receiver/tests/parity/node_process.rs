@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use abide_dispatch::remote::{ActivityRouter, BreakerConfig, Outbound, RemoteRegistry, SystemSecrets};
+use abide_dispatch::remote::{BreakerConfig, Outbound, RemoteRegistry, SystemSecrets};
 use abide_dispatch::{
-    ActivityTransport, AttemptResult, CallAttempt, CallFailure, EgressGuard, EgressGuardConfig,
-    LocalActivities, LocalInvocation,
+    ActivityRouter, ActivityTransport, AttemptResult, CallAttempt, CallFailure, EgressGuard,
+    EgressGuardConfig, LocalActivities, LocalInvocation,
 };
 use abide_receiver::{ActivityRequest as Received, Receiver};
 use abide_runtime::config::ActivityTargets;

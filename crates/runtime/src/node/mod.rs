@@ -23,7 +23,6 @@ use tracing::Instrument as _;
 
 use crate::config::ShardConfig;
 use crate::definitions::Definitions;
-use crate::effect_executor::StoreIo;
 use crate::entity::{EntityId, EntityReader, OperationReply};
 use crate::event_routes::EventRoutes;
 use crate::placement::ShardId;
@@ -31,6 +30,7 @@ use crate::request::{RunView, ShardReply, ShardRequest, StartRequest};
 pub use crate::run::RunReadError;
 use crate::run::{CallReader, HistoryCursor, HistoryPage};
 use crate::run_message;
+use crate::store_effects::StoreEffects;
 use abide_store::Store;
 pub use clock::NodeClock;
 pub use entity_activities::EntityActivities;
@@ -50,7 +50,7 @@ pub struct NodeOptions {
 /// One running server process: all its shard tasks, and the way to them.
 #[derive(Debug)]
 pub struct Node<S> {
-    store_io: Arc<StoreIo<S>>,
+    store_effects: Arc<StoreEffects<S>>,
     event_routes: EventRoutes<S>,
     options: NodeOptions,
     shard_senders: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
@@ -88,7 +88,8 @@ impl<S: Store> Node<S> {
             options.shard_config.fault = crate::fault_injection::Fault::from_environment();
         }
         let event_routes = EventRoutes::new(Arc::clone(&store))?;
-        let store_io = Arc::new(StoreIo::new(store, definitions, options.shard_config.shard_count)?);
+        let store_effects =
+            Arc::new(StoreEffects::new(store, definitions, options.shard_config.shard_count)?);
         let metrics = Arc::new(Metrics::new(options.shard_config.shard_count));
         let clock = NodeClock::new();
         let permits = Arc::new(Semaphore::new(options.concurrent_calls_max.min(Semaphore::MAX_PERMITS)));
@@ -107,7 +108,7 @@ impl<S: Store> Node<S> {
             let task = ShardTask {
                 id,
                 config: options.shard_config.clone(),
-                store_io: Arc::clone(&store_io),
+                store_effects: Arc::clone(&store_effects),
                 shard_senders: senders.clone(),
                 metrics: Arc::clone(&metrics),
                 clock,
@@ -117,7 +118,7 @@ impl<S: Store> Node<S> {
             tasks.spawn(task.run(incoming, attempts).instrument(span));
         }
         Ok(Self {
-            store_io,
+            store_effects,
             event_routes,
             options,
             shard_senders: senders,
@@ -160,8 +161,8 @@ impl<S: Store> Node<S> {
         digest: &KeyDigest,
     ) -> Result<Option<OperationReply>, StoreError> {
         let shard = self.options.shard_config.shard_count.shard_of(placement_key);
-        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
-        let stored = self.store_io.read_stored_reply(partition, scope, digest).await?;
+        let Some(partition) = self.store_effects.partition(shard) else { return Ok(None) };
+        let stored = self.store_effects.read_stored_reply(partition, scope, digest).await?;
         let stored = stored.ok().flatten().filter(|stored| stored.expires_at > self.now());
         Ok(stored.and_then(|stored| run_message::decode::<OperationReply>(&stored.reply).ok()))
     }
@@ -177,8 +178,8 @@ impl<S: Store> Node<S> {
     /// The current run of an instance, as it is stored; none if the instance was purged.
     pub async fn view_instance(&self, id: &InstanceId) -> Result<Option<RunView>, RunReadError> {
         let shard = self.options.shard_config.shard_count.shard_of_instance(id);
-        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
-        match self.store_io.run_reader().view(partition, id).await? {
+        let Some(partition) = self.store_effects.partition(shard) else { return Ok(None) };
+        match self.store_effects.run_reader().view(partition, id).await? {
             Ok(view) => Ok(view),
             Err(unreadable) => Err(RunReadError::Unreadable(Box::new(unreadable))),
         }
@@ -192,8 +193,8 @@ impl<S: Store> Node<S> {
         events_max: usize,
     ) -> Result<Option<HistoryPage>, RunReadError> {
         let shard = self.options.shard_config.shard_count.shard_of_instance(id);
-        let Some(partition) = self.store_io.partition(shard) else { return Ok(None) };
-        self.store_io.run_reader().history(partition, id, from, events_max).await
+        let Some(partition) = self.store_effects.partition(shard) else { return Ok(None) };
+        self.store_effects.run_reader().history(partition, id, from, events_max).await
     }
 
     /// Reads the entities that share a shard with this one.
@@ -224,8 +225,8 @@ impl<S: Store> Node<S> {
 
     /// Reads the entities of one shard.
     pub fn entity_reader(&self, shard: ShardId) -> Option<EntityReader<'_, S>> {
-        let partition = self.store_io.partition(shard)?;
-        Some(EntityReader { store: self.store_io.store(), partition })
+        let partition = self.store_effects.partition(shard)?;
+        Some(EntityReader { store: self.store_effects.store(), partition })
     }
 
     pub fn shard_of_instance(&self, id: &InstanceId) -> ShardId {
@@ -234,8 +235,8 @@ impl<S: Store> Node<S> {
 
     /// Reads the calls of one shard's runs.
     pub fn call_reader(&self, shard: ShardId) -> Option<CallReader<'_, S>> {
-        let partition = self.store_io.partition(shard)?;
-        Some(CallReader { run_reader: self.store_io.run_reader(), partition })
+        let partition = self.store_effects.partition(shard)?;
+        Some(CallReader { run_reader: self.store_effects.run_reader(), partition })
     }
 
     pub fn shards(&self) -> impl Iterator<Item = ShardId> {
@@ -248,11 +249,11 @@ impl<S: Store> Node<S> {
     }
 
     pub fn definitions(&self) -> &Arc<Definitions<S>> {
-        self.store_io.definitions()
+        self.store_effects.definitions()
     }
 
     pub fn store(&self) -> &Arc<S> {
-        self.store_io.store()
+        self.store_effects.store()
     }
 
     /// Counters and gauges.

@@ -18,12 +18,12 @@ use super::pending_replies::PendingReplies;
 use super::running_attempts::RunningAttempts;
 use crate::config::ShardConfig;
 use crate::crash_point::{self, CrashPoint};
-use crate::effect_executor::StoreIo;
 use crate::event::{Effect, Event, OperatorEvent, StopReason};
 use crate::panic_message;
 use crate::placement::ShardId;
 use crate::request::{ShardReply, ShardRequest};
 use crate::shard::Shard;
+use crate::store_effects::StoreEffects;
 use abide_store::Store;
 
 /// A message to the shard task.
@@ -52,7 +52,7 @@ pub(super) enum ShardTaskMessage {
 pub(super) struct ShardTask<S> {
     pub(super) id: ShardId,
     pub(super) config: ShardConfig,
-    pub(super) store_io: Arc<StoreIo<S>>,
+    pub(super) store_effects: Arc<StoreEffects<S>>,
     pub(super) shard_senders: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: NodeClock,
@@ -245,10 +245,10 @@ impl<S: Store> ShardTask<S> {
             }
             _ => tracing::Span::none(),
         };
-        let store_io = Arc::clone(&self.store_io);
+        let store_effects = Arc::clone(&self.store_effects);
         let id = self.id;
         let mut work: Pin<Box<dyn Future<Output = Result<Event, Effect>> + Send>> =
-            Box::pin(async move { store_io.execute(id, effect).await }.instrument(span));
+            Box::pin(async move { store_effects.execute(id, effect).await }.instrument(span));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let receiving_shard =
             target.and_then(|target| self.shard_senders.get(target.number() as usize).cloned());

@@ -28,6 +28,7 @@ mod requests;
 mod retention;
 mod root;
 mod run;
+mod schedule;
 mod timers;
 #[cfg(test)]
 mod toy;
@@ -64,7 +65,7 @@ use recovery::damage::DamageTracker;
 use requests::end_waiters::EndWaiters;
 use requests::idempotency::UncommittedReplies;
 use retention::gc::GarbageCollector;
-use timers::schedule::DueQueue;
+use schedule::DueQueue;
 use timers::timer_window::TimerWindow;
 use unit_of_work::UnitOfWork;
 use work_item::WorkItem;

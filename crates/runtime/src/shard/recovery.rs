@@ -19,7 +19,7 @@ use crate::lease::Monotonic;
 use crate::run_message::{self, RunMessage};
 use crate::shard::backoff::{backoff, later};
 use crate::shard::context::Context;
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::work_item::WorkItem;
 
 /// The scans of recovery, in this order.

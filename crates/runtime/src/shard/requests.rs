@@ -31,7 +31,7 @@ use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
 /// What work on an instance may read of other components.
 #[derive(Debug)]
-pub(super) struct Reads<'s> {
+pub(super) struct InstanceReads<'s> {
     pub(super) index: &'s PublicIndex,
     pub(super) replies: &'s UncommittedReplies,
     pub(super) attempts: &'s AttemptsInFlight,
@@ -40,7 +40,7 @@ pub(super) struct Reads<'s> {
 /// Handles one request, with enough of its instance loaded.
 pub(super) fn handle_request(
     work: &mut UnitOfWork<'_>,
-    reads: &Reads<'_>,
+    reads: &InstanceReads<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     request_id: RequestId,

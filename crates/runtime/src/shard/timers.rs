@@ -1,10 +1,9 @@
 //! Writes the timers of a run: one row each, which makes it fire, or fire again after a restart.
 //!
 //! A timer may fire only after its row is durable. The timers of the next minute are kept in memory by
-//! [`timer_window`], and due work of every kind, call attempts
-//! included, is in the [`schedule`]; `shard/mod.rs` fires it.
+//! [`timer_window`], and due work of every kind, call attempts included, is in the
+//! [`schedule`](crate::shard::schedule); `shard/mod.rs` fires it.
 
-pub(super) mod schedule;
 pub(super) mod stuck;
 pub(super) mod timer_window;
 
@@ -15,7 +14,7 @@ use abide_workflow::{CommandId, Timestamp};
 use crate::run::EntryChange;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Carries out the command of a turn that sets a timer: notes it in the run, and writes its row.

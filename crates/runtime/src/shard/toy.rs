@@ -52,8 +52,8 @@ mod tests {
 
     use super::*;
     use crate::definitions::Definitions;
-    use crate::effect_executor::StoreIo;
     use crate::placement::ShardCount;
+    use crate::store_effects::StoreEffects;
     use crate::{Event, Now, Shard, ShardConfig};
 
     fn ready<T>(future: impl Future<Output = T>) -> T {
@@ -64,14 +64,14 @@ mod tests {
     }
 
     /// Ticks the shard and executes its effects until there are none.
-    fn tick(shard: &mut Shard, store_io: &StoreIo<MemoryStore>, seconds: u64) {
+    fn tick(shard: &mut Shard, store_effects: &StoreEffects<MemoryStore>, seconds: u64) {
         let (wall, mono) = (Timestamp(0), Monotonic(Duration::from_secs(seconds)));
         let now = Now { wall, mono };
         let mut events = vec![Event::Tick];
         while !events.is_empty() {
             events.drain(..).for_each(|event| shard.handle(event, now));
             let effects = shard.flush(now).into_iter();
-            events.extend(effects.filter_map(|effect| ready(store_io.execute(shard.id(), effect)).ok()));
+            events.extend(effects.filter_map(|effect| ready(store_effects.execute(shard.id(), effect)).ok()));
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new(BackendProfile::PLAIN));
         let shards = ShardCount::new(1).unwrap();
         let definitions = Arc::new(Definitions::new(Arc::clone(&store)).unwrap());
-        let store_io = StoreIo::new(Arc::clone(&store), definitions, shards).unwrap();
+        let store_effects = StoreEffects::new(Arc::clone(&store), definitions, shards).unwrap();
         let mut config = ShardConfig::new("toy".to_owned(), 1, shards, &store.capabilities());
         config.exclusive = true;
         let id = shards.shards().next().unwrap();
@@ -90,12 +90,12 @@ mod tests {
             let partition = id.partition().unwrap();
             ready(store.read(&partition, &Key::new(KEY.to_vec()))).unwrap().map(|row| row.value)
         };
-        tick(&mut shard, &store_io, 0);
+        tick(&mut shard, &store_effects, 0);
         assert!(shard.is_working());
         assert_eq!(stored(), None);
         assert!(shard.next_wake_ms() < 61_000, "it asked for {} ms", shard.next_wake_ms());
         for (seconds, count) in [(60, 1), (61, 1), (120, 2)] {
-            tick(&mut shard, &store_io, seconds);
+            tick(&mut shard, &store_effects, seconds);
             assert_eq!(stored(), Some(vec![count]), "after {seconds} s");
         }
     }

@@ -25,7 +25,7 @@ use crate::shard::calls::attempts_in_flight::InFlightAttempt;
 use crate::shard::commit::commit_queue::{BYTES_SPARE, OnCommit, ROWS_SPARE};
 use crate::shard::context::Context;
 use crate::shard::public_index::index_change::IndexChange;
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::work_item::WorkItem;
 
 /// A unit of work that is being filled, with the context of its shard.

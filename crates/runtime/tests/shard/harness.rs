@@ -8,10 +8,10 @@ use std::time::Duration;
 use abide_dispatch::{AttemptResult, CallAttempt, CallFailure};
 use abide_ids::{Digest, KeyDigest};
 use abide_runtime::definitions::Definitions;
-use abide_runtime::effect_executor::StoreIo;
 use abide_runtime::event::AttemptId;
 use abide_runtime::placement::ShardCount;
 use abide_runtime::run::StoredRun;
+use abide_runtime::store_effects::StoreEffects;
 use abide_runtime::{
     Effect, Event, InstanceLookup, Now, OperatorEvent, PlanError, RequestId, RequestIdempotency, Shard,
     ShardConfig, ShardReply, ShardRequest, StartRequest, StopReason,
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 pub(crate) struct ShardHarness {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) definitions: Arc<Definitions<MemoryStore>>,
-    store_io: StoreIo<MemoryStore>,
+    store_effects: StoreEffects<MemoryStore>,
     pub(crate) shard: Shard,
     pub(crate) config: ShardConfig,
     now_ms: u64,
@@ -73,13 +73,13 @@ impl ShardHarness {
         let shards = ShardCount::new(1).unwrap();
         let mut config = ShardConfig::new("node-1".to_owned(), 1, shards, &store.capabilities());
         change(&mut config);
-        let store_io = StoreIo::new(Arc::clone(&store), Arc::clone(&definitions), shards).unwrap();
+        let store_effects = StoreEffects::new(Arc::clone(&store), Arc::clone(&definitions), shards).unwrap();
         let now = VirtualClock { wall_at_start_ms: EPOCH_MS, ..VirtualClock::default() }.now(Duration::ZERO);
         let shard = Shard::new(shards.shards().next().unwrap(), config.clone(), now);
         let mut harness = Self {
             store,
             definitions,
-            store_io,
+            store_effects,
             shard,
             config,
             now_ms: 0,
@@ -160,7 +160,7 @@ impl ShardHarness {
     }
 
     fn execute_effect(&mut self, effect: Effect) {
-        let outcome = execute_now(&self.store_io, self.shard.id(), effect).unwrap();
+        let outcome = execute_now(&self.store_effects, self.shard.id(), effect).unwrap();
         self.shard.handle(outcome.event, self.now());
     }
 
@@ -278,9 +278,10 @@ impl ShardHarness {
 
     /// The reason why an instance is parked.
     pub(crate) fn park_reason(&self, id: &str) -> Option<String> {
-        let row = poll_ready(self.store_io.run_reader().instance_row(&self.partition(), &instance_id(id)))
-            .unwrap()
-            .unwrap()?;
+        let row =
+            poll_ready(self.store_effects.run_reader().instance_row(&self.partition(), &instance_id(id)))
+                .unwrap()
+                .unwrap()?;
         row.park_reason.filter(|_| row.status == RunStatus::Parked)
     }
 
@@ -297,7 +298,7 @@ impl ShardHarness {
 
     pub(crate) fn run(&self, id: &str) -> Option<StoredRun> {
         let partition = self.partition();
-        poll_ready(self.store_io.run_reader().load_run(&partition, &instance_id(id))).unwrap().unwrap()
+        poll_ready(self.store_effects.run_reader().load_run(&partition, &instance_id(id))).unwrap().unwrap()
     }
 
     pub(crate) fn status(&self, id: &str) -> String {

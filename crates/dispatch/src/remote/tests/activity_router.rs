@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 
 use super::fixtures::*;
 use super::server::Server;
+use crate::ActivityRouter;
 use crate::declaration::{ActivityCategory, ActivityDeclaration};
 use crate::egress_guard::DenyReason;
 use crate::local::{LocalActivities, LocalInvocation};
-use crate::remote::{
-    ActivityRouter, DeclarationError, RemoteDeclaration, RemoteRegistry, RemoteRegistryError, WireFormat,
-};
+use crate::remote::{DeclarationError, RemoteDeclaration, RemoteRegistry, RemoteRegistryError, WireFormat};
 use crate::transport::{ActivityTransport, CallAttempt};
 
 fn named(name: &str, server: &Server) -> RemoteDeclaration {

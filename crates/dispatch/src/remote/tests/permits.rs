@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 
 use super::fixtures::*;
 use super::server::{Server, reply};
+use crate::ActivityRouter;
 use crate::local::LocalActivities;
-use crate::remote::{ActivityRouter, RemoteRegistry, WireFormat};
+use crate::remote::{RemoteRegistry, WireFormat};
 use crate::transport::{ActivityTransport, CallAttempt, CallFailure, PermitSource};
 
 #[derive(Clone)]

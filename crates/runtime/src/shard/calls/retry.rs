@@ -8,12 +8,12 @@ use abide_dispatch::call_journal::UnsettledCall;
 use abide_store::tables::calls::{AttemptEnd, NotBefore};
 use abide_workflow::{CommandId, Timestamp};
 
-use crate::event::{AttemptId, Effect, OperatorEvent};
+use crate::event::{AttemptId, OperatorEvent};
 use crate::shard::calls;
 use crate::shard::calls::attempts_in_flight::AttemptsInFlight;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::run::run_state::ResidentRun;
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// The failure reason of a call whose last attempt was orphaned.
@@ -72,7 +72,7 @@ pub(in crate::shard) fn take_up_call(
         (UnsettledCall::Sent(sent), _) => {
             let failed = sent.clone().mark_orphaned();
             call.record_unreported(failed, AttemptEnd::Orphaned, OUTCOME_UNKNOWN, now);
-            work.ctx.effects.push(Effect::Notify(OperatorEvent::CallRecovered));
+            work.notify_on_commit(OperatorEvent::CallRecovered);
         }
     }
     calls::send_attempt(work, run, command);

@@ -20,7 +20,7 @@ use abide_workflow::InstanceId;
 use crate::event::Effect;
 use crate::lease::Monotonic;
 use crate::shard::public_index::index_change::{IndexWrite, MarkerId};
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 
 /// The number of a batch. They are numbered from 1 in the order they are committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -12,7 +12,7 @@ use crate::run_message::RunMessage;
 use crate::shard::calls::{attempt_results, retry};
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::{index_runs, session_events, start};
-use crate::shard::requests::Reads;
+use crate::shard::requests::InstanceReads;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers::stuck;
 use crate::shard::unit_of_work::UnitOfWork;
@@ -23,7 +23,7 @@ use crate::shard::{requests, retention, timers};
 /// afterwards.
 pub(in crate::shard) fn apply_item(
     work: &mut UnitOfWork<'_>,
-    reads: &Reads<'_>,
+    reads: &InstanceReads<'_>,
     id: &InstanceId,
     slot: &mut InstanceSlot,
     item: WorkItem,
@@ -61,7 +61,7 @@ pub(in crate::shard) fn apply_item(
 }
 
 /// Applies an item to the run in memory. An item for an earlier run is discarded.
-fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &Reads<'_>, run: &mut ResidentRun, item: WorkItem) {
+fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &InstanceReads<'_>, run: &mut ResidentRun, item: WorkItem) {
     match item {
         WorkItem::Message { run_id, mut envelope } => {
             if run_id != run.row.run_id {

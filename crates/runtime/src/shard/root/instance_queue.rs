@@ -21,10 +21,10 @@ use crate::shard::Shard;
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::{load, park, session_events, start};
-use crate::shard::requests::Reads;
+use crate::shard::requests::InstanceReads;
 use crate::shard::root::apply_item::apply_item;
 use crate::shard::root::turns::Unrunnable;
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::unit_of_work::{FilledUnit, UnitOfWork};
 use crate::shard::work_item::WorkItem;
 
@@ -47,7 +47,7 @@ impl Shard {
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        fill: impl FnOnce(&mut UnitOfWork<'_>, &Reads<'_>, &mut InstanceSlot),
+        fill: impl FnOnce(&mut UnitOfWork<'_>, &InstanceReads<'_>, &mut InstanceSlot),
     ) {
         self.work_on_from(FilledUnit::default(), id, slot, fill);
     }
@@ -58,11 +58,11 @@ impl Shard {
         unit: FilledUnit,
         id: &InstanceId,
         slot: &mut InstanceSlot,
-        fill: impl FnOnce(&mut UnitOfWork<'_>, &Reads<'_>, &mut InstanceSlot),
+        fill: impl FnOnce(&mut UnitOfWork<'_>, &InstanceReads<'_>, &mut InstanceSlot),
     ) {
         let (queued, retry_at) = (slot.queue.len(), slot.lookup_retry_at());
         let mut work = UnitOfWork::resume(&mut self.ctx, unit);
-        let reads = Reads { index: &self.index, replies: &self.replies, attempts: &self.attempts };
+        let reads = InstanceReads { index: &self.index, replies: &self.replies, attempts: &self.attempts };
         fill(&mut work, &reads, slot);
         let unit = work.finish();
         let written = unit.has_newest_rows;

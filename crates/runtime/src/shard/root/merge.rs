@@ -7,7 +7,7 @@ use crate::event::{AttemptId, Effect};
 use crate::request::ShardReply;
 use crate::shard::Shard;
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::unit_of_work::{FilledUnit, Step};
 
 impl Shard {

@@ -12,7 +12,7 @@ use crate::event::ScanPurpose;
 use crate::shard::Shard;
 use crate::shard::public_index::index_change::MarkerId;
 use crate::shard::recovery::{self, RecoveredMessage};
-use crate::shard::timers::schedule::DueKey;
+use crate::shard::schedule::DueKey;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::WorkItem;
 

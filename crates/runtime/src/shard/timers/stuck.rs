@@ -14,8 +14,8 @@ use crate::shard::calls::attempts_in_flight::SLOW_AFTER_MS;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::run::history_pages;
 use crate::shard::run::run_state::ResidentRun;
+use crate::shard::schedule::DueKey;
 use crate::shard::timers;
-use crate::shard::timers::schedule::DueKey;
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
 /// Sets the stuck timer of a run that may take long, and deletes that of an ended run. Called by every turn; the caller

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It writes no timer and fires none: [`timers`](crate::shard::timers) writes the rows,
-//! [`schedule`](crate::shard::timers::schedule) holds what is due. What a timer means is the run's business.
+//! [`schedule`](crate::shard::schedule) holds what is due. What a timer means is the run's business.
 
 use abide_store::rows::{Scan, ScanPage, StoreError};
 use abide_store::tables::decode;
@@ -18,7 +18,7 @@ use crate::lease::Monotonic;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::context::Context;
 use crate::shard::recovery::damage::UnreadableRows;
-use crate::shard::timers::schedule::{DueKey, Schedule};
+use crate::shard::schedule::{DueKey, Schedule};
 
 /// The window of timers in memory.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use crate::run::{RunReader, UnreadableRun};
 
 /// One node's access to its store.
 #[derive(Debug)]
-pub struct StoreIo<S> {
+pub struct StoreEffects<S> {
     store: Arc<S>,
     definitions: Arc<Definitions<S>>,
     partitions: Vec<ShardPartitions>,
@@ -36,7 +36,7 @@ struct ShardPartitions {
     inbound: Partition,
 }
 
-impl<S: Store> StoreIo<S> {
+impl<S: Store> StoreEffects<S> {
     pub fn new(
         store: Arc<S>,
         definitions: Arc<Definitions<S>>,
