@@ -1,8 +1,8 @@
 //! The rows of a cluster without their batches: the order in which each run's rows were written, and the rows in the
 //! store at the end.
 //!
-//! Two builds that only differ in which rows share a commit have equal digests here, while those of [`crate::digest`]
-//! differ. Heads are left out: every commit writes one.
+//! Two builds that only differ in which rows share a commit have equal digests here, while those of
+//! [`mod@crate::digest`] differ. Heads are left out: every commit writes one.
 
 use std::collections::BTreeMap;
 

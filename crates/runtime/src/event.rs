@@ -204,19 +204,11 @@ pub enum ScanPurpose {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperatorEvent {
     /// This node owns the shard; recovery begins.
-    Owned {
-        fencing_token: u64,
-    },
+    Owned { fencing_token: u64 },
     /// A run has been live for longer than its definition expects. Reported once.
-    Stuck {
-        instance_id: InstanceId,
-        waiting_for: String,
-    },
+    Stuck { instance_id: InstanceId, waiting_for: String },
     /// A run was set aside.
-    Parked {
-        instance_id: InstanceId,
-        reason: String,
-    },
+    Parked { instance_id: InstanceId, reason: String },
     /// A call failed permanently and was put into the dead-letter queue.
     CallFailed {
         instance_id: InstanceId,
@@ -224,10 +216,9 @@ pub enum OperatorEvent {
         /// The last attempt, numbered from 0.
         attempt: u32,
     },
-    RunEnded {
-        status: abide_workflow::Status,
-        duration_ms: u64,
-    },
+    /// A run has ended; a rewound run ends again. The duration is from its first turn, by wall clock; 0 if the run was
+    /// terminated without being read.
+    RunEnded { status: abide_workflow::Status, duration_ms: u64 },
     /// A run was started. The next run after a continue-as-new is not reported, nor is the end of the one before.
     RunStarted,
     /// A call is attempted again because its last attempt was orphaned: the owner stopped before the result was known.

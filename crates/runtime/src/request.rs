@@ -91,7 +91,9 @@ impl ShardRequest {
         }
     }
 
-    /// True if the instance's row is enough to serve the request; otherwise the shard loads the run first.
+    /// True if the instance's row, and the reply stored under the request's key, are enough to serve the request;
+    /// otherwise the shard loads the run first. Asked for a request at the front of its instance's queue, where an
+    /// entity operation never is.
     pub(crate) fn needs_row_only(&self) -> bool {
         match self {
             Self::Start(_)

@@ -49,6 +49,8 @@ pub(crate) struct ApiRequest {
 impl<S: Store> FromRequest<App<S>> for ApiRequest {
     type Rejection = Infallible;
 
+    /// Only takes the request apart: it reads no body and checks nothing, so that even a refused request has a
+    /// correlation id. Both APIs call [`ApiRequest::check_admission`] next.
     async fn from_request(request: Request, app: &App<S>) -> Result<Self, Infallible> {
         let (parts, body) = request.into_parts();
         Ok(Self {
@@ -132,7 +134,8 @@ impl ApiRequest {
         Ok(values)
     }
 
-    /// The values of these query parameters, in this order, each checked against its documented field.
+    /// The values of these query parameters, in this order, each checked as far as the kind of its documented field
+    /// allows ([`Field::check`]): the caller must check a pattern itself.
     pub(crate) fn checked_query<const N: usize>(
         &self,
         fields: &[Field; N],
@@ -144,7 +147,8 @@ impl ApiRequest {
         Ok(values)
     }
 
-    /// A path parameter, checked against its documented field.
+    /// A path parameter, checked as far as the kind of its documented field allows ([`Field::check`]): the caller must
+    /// check a pattern itself.
     pub(crate) async fn checked_path_param(&mut self, field: &Field) -> Result<String, ApiError> {
         let text = self.path_param(field.name).await?;
         field.check(&text)?;

@@ -120,23 +120,26 @@ fn copy_folder(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(
         if kind.is_dir() {
             copy_folder(&source_path, &target, copied)?;
         } else if kind.is_file() {
-            copy_file(&source_path, &target, copied).map_err(|source| io_error(&target, source))?;
+            copy_file(&source_path, &target, copied)?;
         }
     }
     sync_folder(to)
 }
 
-fn copy_file(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> io::Result<()> {
+/// Copies one file, durably, and tells the progress. An existing target is an error. An error names the file that
+/// failed; the next attempt removes a partial target with its staging folder.
+fn copy_file(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(), BackupError> {
     const SLICE_BYTES: usize = 1024 * 1024;
-    let mut reader = File::open(from)?;
-    let mut writer = File::create_new(to)?;
+    let mut reader = File::open(from).map_err(|source| io_error(from, source))?;
+    let mut writer = File::create_new(to).map_err(|source| io_error(to, source))?;
     let mut slice = vec![0; SLICE_BYTES];
     loop {
-        let bytes = reader.read(&mut slice)?;
+        let bytes = reader.read(&mut slice).map_err(|source| io_error(from, source))?;
         if bytes == 0 {
-            return writer.sync_all();
+            return writer.sync_all().map_err(|source| io_error(to, source));
         }
-        writer.write_all(slice.get(..bytes).unwrap_or_default())?;
+        let filled = slice.get(..bytes).unwrap_or_default();
+        writer.write_all(filled).map_err(|source| io_error(to, source))?;
         copied(bytes as u64);
     }
 }

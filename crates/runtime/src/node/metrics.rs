@@ -65,6 +65,7 @@ impl DurationHistogram {
     pub const BOUNDS_MS: [u64; 12] =
         [1, 5, 10, 50, 100, 500, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000];
 
+    /// Counts a duration in every bucket whose bound it does not exceed, and in the total.
     fn record(&self, ms: u64) {
         self.sum_ms.add(ms);
         self.count.add(1);

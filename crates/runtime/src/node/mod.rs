@@ -261,7 +261,8 @@ impl<S: Store> Node<S> {
         &self.metrics
     }
 
-    /// The time of day.
+    /// The machine's wall clock, which may jump: for timestamps, and to compare with stored ones. Durations are
+    /// measured with [`Self::uptime`].
     pub fn now(&self) -> Timestamp {
         self.clock.now().wall
     }

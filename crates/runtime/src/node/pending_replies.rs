@@ -20,7 +20,8 @@ pub(super) struct PendingReplies {
 }
 
 impl PendingReplies {
-    /// Keeps the sender of a request, or of the end of a run, under a new id. The shard replies to that id.
+    /// Keeps the sender of a reply under a new id. The shard task calls it for each request it receives, and a second
+    /// time for a start whose end the client also awaits. It removes the sender when the shard replies to the id.
     pub(super) fn add(&mut self, reply: oneshot::Sender<ShardReply>) -> RequestId {
         self.last_id += 1;
         self.senders.insert(RequestId(self.last_id), reply);

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! What follows a commit, such as messages, timers and replies, is in the unit too, so a dropped turn leaves nothing
-//! behind; [`TurnUndo`](crate::shard::turn::TurnUndo) restores its run. Merging replays the steps in their order: a row
-//! that is created and deleted in one unit never reaches the store. Other units always fit, and the component that
-//! fills one may note in its own memory what it has taken. A unit does not know what its rows mean, and does not decide
-//! which batch it joins.
+//! behind; [`TurnUndo`](crate::shard::turn::TurnUndo) restores its run. Merging replays the steps in their order: a
+//! row that is created and deleted in one unit never reaches the store. Other units always fit, because those who
+//! fill them bound their rows, and may note in their own memory what they have taken. A unit does not know what its
+//! rows mean, and does not decide which batch it joins.
 
 use abide_dispatch::CallAttempt;
 use abide_ids::{KeyDigest, RunId, Sequence};
@@ -183,9 +183,10 @@ impl<'c> UnitOfWork<'c> {
         self.unit.rows
     }
 
-    /// Returns whether a commit can hold the unit with this much more.
-    pub(super) fn fits(&self, rows: usize, bytes: usize) -> bool {
-        fits(self.unit.rows + rows, self.unit.bytes + bytes, self.ctx.config.store_limits)
+    /// Returns whether a commit can hold the unit with this much more. A fold asks: it writes its slice beside a turn,
+    /// and must not make the turn too large.
+    pub(super) fn has_room_for(&self, rows: usize, bytes: usize) -> bool {
+        fits_alone(self.unit.rows + rows, self.unit.bytes + bytes, self.ctx.config.store_limits)
     }
 
     /// The present end of the unit. If the rest turns out too large, it is cut back to here.
@@ -203,9 +204,10 @@ impl FilledUnit {
         self.bytes
     }
 
-    /// Returns whether some commit can hold the unit.
+    /// Returns whether some commit can hold the unit. Asked about a turn before it is merged; a turn that does not fit
+    /// is cut back to its mark, and its run is parked.
     pub(super) fn fits_in_commit(&self, limits: StoreLimits) -> bool {
-        fits(self.rows, self.bytes, limits)
+        fits_alone(self.rows, self.bytes, limits)
     }
 
     /// Drops everything after the mark, and returns the dropped steps.
@@ -227,7 +229,9 @@ impl FilledUnit {
     }
 }
 
-fn fits(rows: usize, bytes: usize, limits: StoreLimits) -> bool {
+/// Returns whether a commit that holds nothing else can hold this much, with room to spare for the head row and for
+/// what a merge writes uncounted.
+fn fits_alone(rows: usize, bytes: usize, limits: StoreLimits) -> bool {
     rows.saturating_add(ROWS_SPARE) <= limits.commit_rows_max
         && bytes.saturating_add(BYTES_SPARE) <= limits.commit_bytes_max
 }

@@ -115,7 +115,8 @@ pub(in crate::shard) struct CommitQueue {
 
 /// Full batches from which on no new work is begun.
 const FULL_BATCHES_MAX: usize = 2;
-/// Rows and bytes kept free in a batch for changes made outside turns, the head included.
+/// Rows and bytes kept free in a batch for the head row, and for rows that a merge writes uncounted, such as the
+/// deletion of a handled expiry row.
 pub(in crate::shard) const ROWS_SPARE: usize = 8;
 pub(in crate::shard) const BYTES_SPARE: usize = 64 * 1024;
 

@@ -13,9 +13,7 @@ use abide_store::tables::idempotency::{self, IdempotencyRow};
 use abide_workflow::json::Json;
 use serde_json::json;
 
-use crate::entity::{
-    EntityId, EntityOperation, OperationContext, OperationError, OperationReply, OperationRequest,
-};
+use crate::entity::{EntityId, EntityOperation, OperationContext, OperationReply, OperationRequest};
 use crate::event::{Effect, OperatorEvent};
 use crate::request::{RequestError, RequestId, ShardReply};
 use crate::run_message::{self, RunMessage};
@@ -63,13 +61,13 @@ pub(in crate::shard) fn run_operation(
         EntityRowState::Damaged(reason) => {
             let refusal =
                 RequestError::EntityDamaged { entity: request.entity.to_string(), reason: reason.clone() };
-            return refuse_operation(work.ctx, slot, item.request_id, refusal);
+            return refuse_when_durable(work.ctx, slot, item.request_id, refusal);
         }
         _ => new_entity(work.ctx),
     };
     let change = match compute_change(work.ctx, slot, &mut row, request) {
         Ok(change) => change,
-        Err(refusal) => return refuse_operation(work.ctx, slot, item.request_id, refusal),
+        Err(refusal) => return refuse_when_durable(work.ctx, slot, item.request_id, refusal),
     };
     let output = change.output.to_string();
     let done_at = work.ctx.now.wall;
@@ -186,7 +184,7 @@ fn compute_change(
                 state: state.as_ref(),
                 now: ctx.now.wall,
             };
-            let outcome = ctx.config.entity_kinds.operate(&call).map_err(operation_refused)?;
+            let outcome = ctx.config.entity_kinds.operate(&call).map_err(RequestError::Operation)?;
             if let Some(state) = &outcome.state {
                 row.state = serde_json::to_vec(state).unwrap_or_default();
                 if row.state.len() > bytes_max {
@@ -256,8 +254,10 @@ fn write_reply_expiry(
     *reply_expiry = Some(expiring);
 }
 
-/// Refuses an operation once the state that the refusal describes is durable, so that a crash cannot contradict it.
-fn refuse_operation(ctx: &mut Context, slot: &EntitySlot, request_id: RequestId, refusal: RequestError) {
+/// Refuses an operation because of a state that may be ahead of the store: once the entity's newest rows are durable,
+/// or at once if they are, so that a crash cannot contradict the refusal. It is not stored; a repetition is computed
+/// again.
+fn refuse_when_durable(ctx: &mut Context, slot: &EntitySlot, request_id: RequestId, refusal: RequestError) {
     ctx.send_when_durable(slot.written_batch, Effect::Reply(request_id, ShardReply::Refused(refusal)));
 }
 
@@ -269,8 +269,4 @@ fn decode_state(entity: &EntityId, row: &EntityRow) -> Result<Option<Json>, Requ
         entity: entity.to_string(),
         reason: error.to_string(),
     })
-}
-
-fn operation_refused(error: OperationError) -> RequestError {
-    RequestError::Operation(error)
 }

@@ -42,7 +42,7 @@ pub(in crate::shard) fn fold_parts(work: &mut UnitOfWork<'_>, run: &mut Resident
         let Some(name) = fold.part_names.front() else { break };
         let size = run.unfolded_parts.get(name).and_then(|(bytes, _)| bytes.as_ref()).map_or(0, Vec::len);
         // A large turn may leave no room; the fold goes on beside the next one.
-        if !work.fits(2, size + 2 * name.len() + PART_ROW_BYTES) {
+        if !work.has_room_for(2, size + 2 * name.len() + PART_ROW_BYTES) {
             break;
         }
         let Some(name) = fold.part_names.pop_front() else { break };

@@ -65,6 +65,7 @@ pub(super) struct CallItemJson {
 }
 
 impl CallItemJson {
+    /// The item for one call, in the list and in the answer for one call. A record does not have the call's input.
     pub(super) fn of(call: &CallRecord) -> Self {
         let (transport, target) = call.transport_and_target();
         let terminal_reason = match &call.state {
