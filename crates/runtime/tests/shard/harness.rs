@@ -46,6 +46,8 @@ pub(crate) struct ShardHarness {
     pub(crate) stopped: Option<StopReason>,
     /// Outcomes to report instead of executing the next commits; `None` executes one.
     pub(crate) outcomes: VecDeque<Option<CommitOutcome>>,
+    /// Commits that are still under way, while the test holds them back.
+    pub(crate) held_commits: Option<VecDeque<Effect>>,
     /// How many of the next plan lookups fail as unavailable.
     pub(crate) unavailable_plan_lookups: usize,
     /// Instances whose lookups fail as unavailable.
@@ -92,6 +94,7 @@ impl ShardHarness {
             operator_events: Vec::new(),
             stopped: None,
             outcomes: VecDeque::new(),
+            held_commits: None,
             unavailable_plan_lookups: 0,
             unavailable_instances: Vec::new(),
             commits: 0,
@@ -136,6 +139,10 @@ impl ShardHarness {
                 Effect::Notify(notice) => self.operator_events.push(notice),
                 Effect::Stopped(reason) => self.stopped = Some(reason),
                 Effect::Commit(id, batch) => {
+                    if let Some(held) = &mut self.held_commits {
+                        held.push_back(Effect::Commit(id, batch));
+                        continue;
+                    }
                     if let Some(Some(outcome)) = self.outcomes.pop_front() {
                         self.shard.handle(Event::CommitFinished(id, outcome), self.now());
                         continue;
@@ -157,6 +164,12 @@ impl ShardHarness {
                 other => self.execute_effect(other),
             }
         }
+    }
+
+    /// The commits that were held back reach the store.
+    pub(crate) fn release_commits(&mut self) {
+        self.queue.extend(self.held_commits.take().unwrap_or_default());
+        self.run_until_idle();
     }
 
     fn execute_effect(&mut self, effect: Effect) {

@@ -1,5 +1,7 @@
 //! External events: recorded in their entity, and delivered to the run of their session or starting it, all or nothing.
 
+use std::collections::VecDeque;
+
 use abide_ids::RunNumber;
 use abide_runtime::entity::{EntityId, EntityOperation, OperationRequest, SessionEvent, session_instance_id};
 use abide_runtime::{Event, OperatorEvent, ShardReply, ShardRequest};
@@ -240,5 +242,24 @@ fn a_run_replaced_by_an_event_right_after_a_crash_is_indexed_and_found_until_its
     );
     harness.advance_clock(3_700_000);
     assert_eq!((status(&harness), harness.keys(TableId::EarlierRun)), (None, vec![]));
+    harness.check();
+}
+
+#[test]
+fn an_event_whose_plan_cannot_be_read_does_not_revive_a_run_whose_end_is_not_durable() {
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.request(start_or_raise(1));
+    harness.request(start_or_raise(2));
+    // The commit with the end of the run is under way when the next event asks for the plan of the next run.
+    harness.held_commits = Some(VecDeque::new());
+    harness.request_without_waiting(start_or_raise(3));
+    harness.unavailable_plan_lookups = 1;
+    harness.request_without_waiting(start_or_raise(4));
+    harness.advance_clock(3_000);
+    harness.release_commits();
+    harness.advance_clock(3_000);
+    let run = harness.run(ID).unwrap();
+    assert_eq!((run.row.run_number, harness.status(ID).as_str()), (RunNumber(2), "Running"));
     harness.check();
 }

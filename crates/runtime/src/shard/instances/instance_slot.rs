@@ -108,6 +108,15 @@ impl InstanceSlot {
         }
     }
 
+    /// Drops the state, to look it up again later. The lookup waits until the newest rows of a dropped run are durable:
+    /// before that the store has the run as it was.
+    pub(in crate::shard) fn look_up_later(&mut self, depth: LookupDepth, at: Monotonic) {
+        if let Some(run) = self.run_mut() {
+            self.written_batch = run.written_batch;
+        }
+        self.state = SlotState::LookupRetry(depth, at);
+    }
+
     /// The idempotency key of the first request in the queue, if it has not been looked up yet. The run may be in
     /// memory; the stored reply is in the store.
     pub(in crate::shard) fn key_to_look_up(&self) -> Option<KeyDigest> {

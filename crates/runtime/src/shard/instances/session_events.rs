@@ -98,7 +98,7 @@ pub(in crate::shard) fn on_session_plan_found(
                 message: RunMessage::SessionEvent(session_event),
             });
             let at = later(work.ctx.now.mono, backoff(4));
-            slot.state = SlotState::LookupRetry(LookupDepth::Run, at);
+            slot.look_up_later(LookupDepth::Run, at);
         }
     }
 }

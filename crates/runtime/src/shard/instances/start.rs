@@ -241,7 +241,7 @@ pub(in crate::shard) fn on_child_plan_found(
             if let Some(child) = slot.pending_child.take() {
                 slot.queue.push_front(child.into_work_item());
                 let at = later(work.ctx.now.mono, backoff(4));
-                slot.state = SlotState::LookupRetry(LookupDepth::Row { key_digest: None }, at);
+                slot.look_up_later(LookupDepth::Row { key_digest: None }, at);
             }
         }
     }

@@ -155,12 +155,6 @@ impl Shard {
             match &mut slot.state {
                 SlotState::LookingUp(_) | SlotState::SideLookup(_) => return,
                 SlotState::LookupRetry(_, at) if *at > self.ctx.now.mono => return,
-                SlotState::LookupRetry(depth, _) => {
-                    let depth = depth.clone();
-                    self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
-                    slot.state = SlotState::LookingUp(depth);
-                    return;
-                }
                 // The newest row is not durable yet: a lookup would return the old one.
                 SlotState::Unknown if slot.written_batch > self.ctx.commits.durable_batch => {
                     let now = self
@@ -168,6 +162,16 @@ impl Shard {
                         .commits
                         .defer_until_durable(slot.written_batch, OnCommit::ProcessInstance(id.clone()));
                     debug_assert!(now.is_none(), "it is not durable yet");
+                    return;
+                }
+                SlotState::LookupRetry(..) if slot.written_batch > self.ctx.commits.durable_batch => {
+                    slot.state = SlotState::Unknown;
+                    continue;
+                }
+                SlotState::LookupRetry(depth, _) => {
+                    let depth = depth.clone();
+                    self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
+                    slot.state = SlotState::LookingUp(depth);
                     return;
                 }
                 SlotState::Unknown => {
