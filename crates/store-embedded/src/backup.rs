@@ -59,6 +59,7 @@ pub(crate) fn copy(
     engine.inherit_identity(from, from.token_key()).map_err(engine_failed)?;
     drop(engine);
     folder.mark_clean().map_err(failed)?;
+    folder.make_private().map_err(failed)?;
     drop(folder);
     std::fs::rename(&aside, to).map_err(failed)?;
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -29,9 +29,13 @@ use fjall::{
 };
 
 use crate::buffer_reclaimer::WriteBuffer;
+use crate::engine_error::{corrupt, read_error};
+use crate::length_recorder::LengthRecorder;
 use crate::options::{EmbeddedOptions, SyncMode};
 
 pub(crate) struct Engine {
+    /// Ends before the database is closed.
+    length_recorder: Option<LengthRecorder>,
     database: Database,
     rows: Keyspace,
     public: Keyspace,
@@ -70,6 +74,9 @@ const INDEX_BUFFER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// A key that no row or entry of a public table has: tables are numbered from 1.
 const DELETION_MARK: [u8; 1] = [0];
+
+/// What the journal needs for an item beside its key and value.
+const ITEM_BYTES: usize = 21;
 
 const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
@@ -114,6 +121,7 @@ impl Engine {
         let applying = Mutex::new(());
         let token_key = TokenKey::new(secret);
         Ok(Self {
+            length_recorder: None,
             database,
             rows,
             public,
@@ -124,6 +132,16 @@ impl Engine {
             incarnation,
             token_key,
         })
+    }
+
+    /// From now on the recorder learns of every group.
+    pub(crate) fn attach_recorder(&mut self, recorder: LengthRecorder) {
+        self.length_recorder = Some(recorder);
+    }
+
+    /// Why the synced length of the journal is not recorded, if so.
+    pub(crate) fn length_record_failure(&self) -> Option<String> {
+        self.length_recorder.as_ref().and_then(LengthRecorder::failure)
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
@@ -143,8 +161,10 @@ impl Engine {
             SyncMode::OperatingSystem => PersistMode::Buffer,
         };
         let mut batch = self.database.batch().durability(Some(mode));
+        let mut bytes = 0;
         for (keyspace, changes) in [(&self.rows, changes.rows), (&self.public, changes.public)] {
             for (key, value) in changes {
+                bytes += ITEM_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
                 match value {
                     Some(value) => batch.insert(keyspace, key, value),
                     None => batch.remove(keyspace, key),
@@ -152,6 +172,7 @@ impl Engine {
             }
         }
         for entry in changes.added_index_entries {
+            bytes += ITEM_BYTES + entry.len();
             batch.insert(&self.index, entry, []);
         }
         if !changes.removed_index_entries.is_empty() {
@@ -162,10 +183,18 @@ impl Engine {
             batch.insert(&self.public, DELETION_MARK, []);
         }
         for entry in changes.removed_index_entries {
+            bytes += ITEM_BYTES + entry.len();
             batch.remove_weak(&self.index, entry);
         }
         let _applying = self.apply_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        batch.commit()?;
+        match &self.length_recorder {
+            None => batch.commit()?,
+            Some(recorder) => {
+                recorder.group_begins();
+                batch.commit().inspect_err(|_| recorder.group_failed())?;
+                recorder.group_is_durable(bytes as u64);
+            }
+        }
         self.publish_snapshot();
         Ok(())
     }
@@ -399,30 +428,4 @@ const TOO_SHORT: &str = "it is too short to contain a version";
 fn decode_row(key: Key, stored: &[u8]) -> Option<Row> {
     let (version, value) = split_version(stored)?;
     Some(Row { key, value: value.to_vec(), version: RowVersion::from_bytes(&version.to_be_bytes()) })
-}
-
-fn corrupt(partition: &Partition, key: Key, reason: String) -> StoreError {
-    StoreError::Corrupt { partition: partition.clone(), key, reason }
-}
-
-/// Classifies the error of a read: an error of the operating system may be temporary, anything else is damage at or
-/// after this row.
-pub(crate) fn read_error(error: &fjall::Error, partition: &Partition, key: &Key) -> StoreError {
-    match io_error(error) {
-        Some(io) if !is_corruption(io) => StoreError::Unavailable { reason: io.to_string() },
-        _ => corrupt(partition, key.clone(), error.to_string()),
-    }
-}
-
-/// The operating system's error inside an engine error, if there is one.
-pub(crate) fn io_error(error: &fjall::Error) -> Option<&std::io::Error> {
-    match error {
-        fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => Some(io),
-        _ => None,
-    }
-}
-
-fn is_corruption(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | UnexpectedEof | NotFound)
 }

@@ -74,6 +74,15 @@ impl EmbeddedStore {
         self.journal_recovery
     }
 
+    /// Why the synced length of the journal could not be recorded the last time, if so. The store works on, but a crash
+    /// may cut off more of its journal unnoticed than otherwise.
+    pub fn length_record_failure(&self) -> Option<String> {
+        match self.shared.state() {
+            EngineState::Open(engine) => engine.length_record_failure(),
+            EngineState::ReadOnly(..) | EngineState::Closed { .. } => None,
+        }
+    }
+
     /// Reopens the engine after a failure, without restarting the process. Does nothing if the engine is open.
     pub async fn reopen(&self) -> Result<(), StoreOpenError> {
         let closed = || StoreOpenError::Io {
