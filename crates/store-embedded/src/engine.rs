@@ -1,6 +1,6 @@
-//! The engine and the layout of rows in it: the only file that calls fjall. Other files know its errors, and three know
-//! its files ([`crate::journal_recovery`], [`crate::journal_frames`], [`crate::manifest`]). Groups, replies and
-//! failures are the committer's business.
+//! The engine and the layout of rows in it: with its submodule, the only file that calls fjall. Other files know its
+//! errors, and three know its files ([`crate::journal_recovery`], [`crate::journal_frames`], [`crate::manifest`]).
+//! Groups, replies and failures are the committer's business.
 //!
 //! ```text
 //! keyspace `rows`    partition NUL key                → version (8 bytes) value
@@ -15,6 +15,8 @@
 //! they arrive in memory, and sometimes so does a snapshot taken during a group.
 //!
 //! A version is the incarnation and a counter, so none is ever reused, whatever a crash leaves behind.
+
+mod copy;
 
 use std::ops::Bound;
 use std::path::Path;
@@ -32,6 +34,8 @@ use crate::buffer_reclaimer::WriteBuffer;
 use crate::engine_error::{corrupt, read_error};
 use crate::length_recorder::LengthRecorder;
 use crate::options::{EmbeddedOptions, SyncMode};
+
+pub(crate) use copy::StoredRows;
 
 pub(crate) struct Engine {
     /// Ends before the database is closed.
@@ -301,49 +305,6 @@ impl Engine {
             self.publish_snapshot();
         }
         PublicSnapshot { snapshot: self.snapshot(), public: &self.public, index: &self.index }
-    }
-
-    /// Copies one snapshot of all rows, slice by slice, as long as `has_space` returns true for the bytes of the next
-    /// slice.
-    pub(crate) fn copy_to(&self, other: &Self, mut has_space: impl FnMut(u64) -> bool) -> fjall::Result<()> {
-        const COPY_BYTES: usize = 4 * 1024 * 1024;
-        let snapshot = self.snapshot();
-        let mut slice = |batch: fjall::OwnedWriteBatch, bytes: usize| {
-            if !has_space(bytes as u64) {
-                return Err(fjall::Error::Io(std::io::ErrorKind::StorageFull.into()));
-            }
-            if !other.wait_for_write_capacity() {
-                return Err(fjall::Error::Poisoned);
-            }
-            batch.commit()
-        };
-        for (from, to) in
-            [(&self.rows, &other.rows), (&self.public, &other.public), (&self.index, &other.index)]
-        {
-            let mut batch = other.database.batch();
-            let mut bytes = 0;
-            for guard in snapshot.iter(from) {
-                let (key, value) = guard.into_inner()?;
-                bytes += key.len() + value.len();
-                batch.insert(to, key, value);
-                if bytes >= COPY_BYTES {
-                    slice(std::mem::replace(&mut batch, other.database.batch()), bytes)?;
-                    bytes = 0;
-                }
-            }
-            slice(batch, bytes)?;
-        }
-        other.database.persist(PersistMode::SyncAll)
-    }
-
-    /// Copies the incarnation and the token key from the store that this one is a copy of, so that versions stay unique
-    /// and tokens stay valid.
-    pub(crate) fn inherit_identity(&self, from: &Self, secret: &TokenKey) -> fjall::Result<()> {
-        let meta = self.database.keyspace("meta", KeyspaceCreateOptions::default)?;
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        batch.insert(&meta, "incarnation", from.incarnation.to_be_bytes());
-        batch.insert(&meta, "token-key", secret.expose());
-        batch.commit()
     }
 }
 

@@ -267,7 +267,7 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn open_error(folder: &Path, source: io::Error) -> StoreOpenError {
+pub(crate) fn open_error(folder: &Path, source: io::Error) -> StoreOpenError {
     let folder = folder.to_owned();
     if is_disk_full(&source) {
         StoreOpenError::DiskFull { folder }

@@ -15,6 +15,7 @@ mod buffer_reclaimer;
 mod committer;
 mod engine;
 mod engine_error;
+mod export;
 mod folder;
 mod group_commit;
 mod journal_follower;
@@ -29,8 +30,10 @@ mod public_tables;
 mod state;
 mod store;
 mod synced_lengths;
+mod working_copy;
 
 pub use backup::StoreBackupError;
+pub use export::StoreImport;
 pub use folder::StoreOpenError;
 pub use journal_recovery::JournalRecovery;
 pub use options::{EmbeddedOptions, SyncMode};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::folder::remove_if_exists;
 
-const PRIVATE_FOLDER: u32 = 0o700;
+pub(crate) const PRIVATE_FOLDER: u32 = 0o700;
 pub(crate) const PRIVATE_FILE: u32 = 0o600;
 
 /// Creates a file that only its owner can read, in place of an earlier one.
