@@ -11,20 +11,20 @@ use abide_store_embedded::EmbeddedStore;
 use crate::app::App;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Checks after the start that may fail without a line: opening shards takes a moment.
-const START_CHECKS: u32 = 5;
+/// How long the server may take to become ready without a line: opening shards takes a moment.
+const START_GRACE: Duration = Duration::from_secs(5);
 
 /// Checks until the server stops. Each check also lets a failed store try whether it can be reopened.
 pub(crate) async fn watch_readiness(app: App<EmbeddedStore>) {
-    let mut readiness = Episodes::new(START_CHECKS);
-    let mut records = Episodes::new(0);
+    let (mut readiness, mut records) = (Episodes::default(), Episodes::default());
     let stop = app.wait_for_stop();
     tokio::pin!(stop);
+    tokio::select! {
+        () = &mut stop => return,
+        () = app.ready() => {}
+        () = tokio::time::sleep(START_GRACE) => {}
+    }
     loop {
-        tokio::select! {
-            () = &mut stop => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
         match readiness.observe(app.readiness().await.err()) {
             Some(Change::Begins(reason)) => tracing::error!(reason, "not ready: requests are refused"),
             Some(Change::Ends) => tracing::info!("ready again: requests are served"),
@@ -38,6 +38,10 @@ pub(crate) async fn watch_readiness(app: App<EmbeddedStore>) {
             Some(Change::Ends) => tracing::info!("the synced length of the journal is recorded again"),
             None => {}
         }
+        tokio::select! {
+            () = &mut stop => return,
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+        }
     }
 }
 
@@ -49,29 +53,18 @@ enum Change {
 }
 
 /// Turns repeated observations into the changes between them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Episodes {
     /// The reason that was logged, without its figures.
     logged: Option<String>,
-    /// Failures that are not logged yet.
-    tolerated: u32,
 }
 
 impl Episodes {
-    fn new(tolerated: u32) -> Self {
-        Self { logged: None, tolerated }
-    }
-
     /// A failure, or none. Figures in a reason, such as the number of free bytes, make no new episode.
     fn observe(&mut self, failure: Option<String>) -> Option<Change> {
         let Some(reason) = failure else {
-            self.tolerated = 0;
             return self.logged.take().map(|_| Change::Ends);
         };
-        if self.tolerated > 0 {
-            self.tolerated -= 1;
-            return None;
-        }
         let words: String = reason.chars().filter(|char| !char.is_ascii_digit()).collect();
         if self.logged.as_ref() == Some(&words) {
             return None;
@@ -91,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_episode_has_one_line_when_it_begins_and_one_when_it_ends() {
-        let mut episodes = Episodes::new(0);
+        let mut episodes = Episodes::default();
         assert_eq!(episodes.observe(None), None);
         assert_eq!(episodes.observe(full(10)), Some(Change::Begins(full(10).unwrap())));
         assert_eq!(episodes.observe(full(9)), None, "only a figure has changed");
@@ -100,18 +93,5 @@ mod tests {
         assert_eq!(episodes.observe(None), Some(Change::Ends));
         assert_eq!(episodes.observe(None), None);
         assert_eq!(episodes.observe(full(8)), Some(Change::Begins(full(8).unwrap())), "a second episode");
-    }
-
-    #[test]
-    fn a_start_that_takes_a_moment_is_not_logged_and_one_that_does_not_end_is() {
-        let mut episodes = Episodes::new(2);
-        let starting = || Some("0 of 8 shards are ready".to_owned());
-        assert_eq!(episodes.observe(starting()), None);
-        assert_eq!(episodes.observe(starting()), None);
-        assert!(matches!(episodes.observe(starting()), Some(Change::Begins(_))));
-        let mut quick = Episodes::new(2);
-        assert_eq!(quick.observe(starting()), None);
-        assert_eq!(quick.observe(None), None, "nothing was logged");
-        assert!(matches!(quick.observe(full(1)), Some(Change::Begins(_))), "no moment later on");
     }
 }

@@ -72,7 +72,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
             Ok(ExpiryTarget::EndedRunsUnnumbered(ended)) => {
                 self.expiring.extend(ended.into_iter().map(|(_, run)| run))
             }
-            Ok(ExpiryTarget::EndedRuns(ended)) => {
+            Ok(ExpiryTarget::EndedRuns(ended) | ExpiryTarget::RetainedRuns { runs: ended, .. }) => {
                 self.expiring.extend(ended.into_iter().map(|ended| ended.run_id))
             }
             Ok(_) => {}
