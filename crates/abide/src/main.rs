@@ -24,6 +24,7 @@ mod timeline;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use rustix::fs::Mode;
 
 /// Turns make many short-lived allocations on many threads, and the system allocator is slow at that.
 #[global_allocator]
@@ -96,7 +97,7 @@ enum Command {
     /// List and show dead letters
     #[command(subcommand)]
     Dlq(commands::dlq::Command),
-    /// Copy the data folder of a stopped server
+    /// Copy the data folder of a stopped server, or the store of a running one
     Backup(commands::backup::BackupArgs),
     /// Restore a data folder from a copy
     Restore(commands::backup::RestoreArgs),
@@ -108,13 +109,19 @@ enum Command {
     Completions(commands::completions::Args),
 }
 
+/// Runs a command that writes a data folder: whatever creates a file in it, only its owner can read it.
+fn with_private_files(command: impl FnOnce() -> ExitCode) -> ExitCode {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    command()
+}
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Validate(args) => commands::validate::run(&args),
         Command::Graph(args) => commands::graph::run(&args),
         Command::Run(args) => commands::run::run(&args),
-        Command::Demo(args) => commands::demo::run(&args),
-        Command::Serve(args) => commands::serve::run(args),
+        Command::Demo(args) => with_private_files(|| commands::demo::run(&args)),
+        Command::Serve(args) => with_private_files(|| commands::serve::run(args)),
         Command::Publish(args) => commands::publish::run(&args),
         Command::Workflows(command) => commands::workflows::run(&command),
         Command::Start(args) => commands::start::run(&args),
@@ -136,9 +143,9 @@ fn main() -> ExitCode {
         Command::Dispatches(command) => commands::dispatches::run(&command),
         Command::Conform(args) => commands::conform::run(&args),
         Command::Dlq(command) => commands::dlq::run(&command),
-        Command::Backup(args) => commands::backup::backup(&args),
-        Command::Restore(args) => commands::backup::restore(&args),
-        Command::Fsck(args) => commands::fsck::run(&args),
+        Command::Backup(args) => with_private_files(|| commands::backup::backup(&args)),
+        Command::Restore(args) => with_private_files(|| commands::backup::restore(&args)),
+        Command::Fsck(args) => with_private_files(|| commands::fsck::run(&args)),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::address::ServerAddress;
 use crate::error::{ClientError, ErrorCode, ErrorDetail, ErrorResponse};
 use crate::retry::{RetrySafety, retry_delay};
-use crate::transport::{ServerRequest, ServerResponse, Transport};
+use crate::transport::{ResponseStream, ServerRequest, ServerResponse, Transport};
 
 /// The address a server listens on by default.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:7070";
@@ -63,6 +63,22 @@ impl Client {
     /// Host and port of the server.
     pub fn server(&self) -> &str {
         self.transport.server()
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Sends a request once and returns the body of its response as a stream.
+    pub(crate) async fn open_stream(
+        &self,
+        server_request: &ServerRequest,
+    ) -> Result<ResponseStream, ClientError> {
+        let within = self.timeout;
+        let timed_out = |_| ClientError::Timeout { server: self.server().to_owned(), within };
+        let opened = timeout_at(Instant::now() + within, self.transport.exchange_streamed(server_request));
+        let opened = opened.await.map_err(timed_out)??;
+        opened.map_err(|response| self.error_from_response(&response))
     }
 
     /// Sends a request until it succeeds, as far as retries are safe, allowed and in time. `server_wait` is how long

@@ -23,6 +23,7 @@
 //! ```
 
 mod address;
+mod backup;
 mod calls;
 mod client;
 mod dead_letters;
@@ -41,6 +42,7 @@ mod start;
 mod transport;
 mod workflows;
 
+pub use backup::BackupStream;
 pub use calls::{AttemptView, CallHistoryEvent, CallView, CallViewFilter};
 pub use client::{Client, DEFAULT_URL};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};

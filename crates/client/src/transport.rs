@@ -47,6 +47,31 @@ pub(crate) struct ServerResponse {
     pub(crate) body: Bytes,
 }
 
+/// The body of a response that may be of any size.
+#[derive(Debug)]
+pub(crate) struct ResponseStream {
+    server: String,
+    body: Incoming,
+    /// Keeps the connection open.
+    _sender: Sender,
+}
+
+impl ResponseStream {
+    /// The next bytes, or `None` at the end of the response.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        while let Some(frame) = self.body.frame().await {
+            let interrupted = |source: hyper::Error| ClientError::Interrupted {
+                server: self.server.clone(),
+                source: source.into(),
+            };
+            if let Ok(bytes) = frame.map_err(interrupted)?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Connections to one server.
 #[derive(Debug)]
 pub(crate) struct Transport {
@@ -69,13 +94,37 @@ impl Transport {
         &self,
         server_request: &ServerRequest,
     ) -> Result<ServerResponse, ClientError> {
+        let (sender, response) = self.send(server_request).await?;
+        self.read_response(sender, response).await
+    }
+
+    /// Sends one request. The body of a successful response is to be read piece by piece; another response is read.
+    pub(crate) async fn exchange_streamed(
+        &self,
+        server_request: &ServerRequest,
+    ) -> Result<Result<ResponseStream, ServerResponse>, ClientError> {
+        let (sender, response) = self.send(server_request).await?;
+        if !response.status().is_success() {
+            return self.read_response(sender, response).await.map(Err);
+        }
+        Ok(Ok(ResponseStream {
+            server: self.server().to_owned(),
+            body: response.into_body(),
+            _sender: sender,
+        }))
+    }
+
+    async fn send(
+        &self,
+        server_request: &ServerRequest,
+    ) -> Result<(Sender, Response<Incoming>), ClientError> {
         loop {
             let (mut sender, is_fresh) = match self.take_idle() {
                 Some(sender) => (sender, false),
                 None => (self.connect().await?, true),
             };
             match sender.try_send_request(self.build_request(server_request)?).await {
-                Ok(response) => return self.read_response(sender, response).await,
+                Ok(response) => return Ok((sender, response)),
                 // The idle connection was closed meanwhile. The request was not sent, so another connection takes it.
                 Err(unsent) if unsent.message().is_some() && !is_fresh => {}
                 Err(error) => return Err(self.interrupted(error.into_error())),

@@ -192,6 +192,8 @@ pub enum ScanPurpose {
     Expiries,
     /// Rows that a due expiry names, to be deleted: of a run, stored replies, events of an entity, or earlier runs.
     RunDeletion,
+    /// Expiry rows that are not due, after the retention became shorter.
+    RetentionReview,
     /// Messages from other shards, in the inbound partition.
     Inbound,
     /// All instances, to find those that are damaged.

@@ -159,6 +159,7 @@ mod tests {
             heartbeat,
             last_commit: CommitId(1),
             last_sequence: abide_ids::Sequence::ZERO,
+            retention_ms: 0,
         }
     }
 

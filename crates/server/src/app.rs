@@ -4,20 +4,21 @@
 
 use std::future::Future;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use abide_runtime::{Node, ShardReply, ShardRequest};
 use abide_store::Store;
 use abide_store::rows::StoreHealth;
 use abide_workflow::Timestamp;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, watch};
 
 use crate::activity_catalogue::ActivityCatalogue;
 use crate::body_budget::{BodyBudget, BodyReservation};
 use crate::error::ApiError;
 use crate::origin_check::OriginPolicy;
 use crate::rate_limit::RateLimiter;
+use crate::rest::BackupSource;
 
 /// Limits that apply to all requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +52,9 @@ struct AppInner<S> {
     stopping: watch::Sender<bool>,
     check_permits: Arc<Semaphore>,
     session_permits: Semaphore,
+    /// The store, if it can be copied while it works.
+    backup_source: OnceLock<Arc<dyn BackupSource>>,
+    backup_permit: Arc<Semaphore>,
 }
 
 /// The body budget holds this many bodies of the largest size.
@@ -90,6 +94,8 @@ impl<S: Store> App<S> {
                 stopping: watch::Sender::new(false),
                 check_permits,
                 session_permits: Semaphore::new(limits.concurrent_sessions_max.min(Semaphore::MAX_PERMITS)),
+                backup_source: OnceLock::new(),
+                backup_permit: Arc::new(Semaphore::new(1)),
             }),
         }
     }
@@ -116,6 +122,21 @@ impl<S: Store> App<S> {
     pub(crate) async fn acquire_session(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.inner.session_permits.acquire().await.ok()
+    }
+
+    /// Sets the store that `GET /api/backup` copies. Called at most once, before requests are served.
+    pub fn set_backup_source(&self, source: Arc<dyn BackupSource>) {
+        // A second source is dropped.
+        drop(self.inner.backup_source.set(source));
+    }
+
+    pub(crate) fn backup_source(&self) -> Option<&Arc<dyn BackupSource>> {
+        self.inner.backup_source.get()
+    }
+
+    /// A permit to copy the store, held until the copy is complete. There is one.
+    pub(crate) fn try_begin_backup(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        Arc::clone(&self.inner.backup_permit).try_acquire_owned()
     }
 
     /// An empty reservation in the body budget; it grows as the body arrives.

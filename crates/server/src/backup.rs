@@ -1,4 +1,4 @@
-//! Backup and restore of a data folder that no server uses.
+//! Backup and restore of a data folder that no server uses, and backup of a running server's.
 //!
 //! A copy is a data folder of its own: the store and its layout file. Backup and restore both write to a staging folder
 //! and rename it when it is complete and on disk, so a folder under its final name is always usable. Nothing existing
@@ -6,12 +6,15 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, StoreBackupError, StoreOpenError};
+use abide_store_embedded::{EmbeddedOptions, EmbeddedStore, StoreBackupError, StoreImport, StoreOpenError};
 
 use crate::data_check::{CheckError, check_data_folder};
 use crate::data_layout::{Layout, LayoutError};
+use crate::rest::BackupSource;
 use abide_runtime::fsck::FsckReport;
 
 /// Why a backup or restore failed.
@@ -38,16 +41,67 @@ pub enum BackupError {
 }
 
 /// Copies the data folder of a server that is not running, for `abide backup`. The checksum of every row is verified.
-/// Writes to the data folder only what opening a store writes. `copied` is called with the bytes of each step.
+/// Writes to the data folder only what opening a store writes, and nothing on a read-only medium. `copied` is called
+/// with the bytes of each step.
 pub fn backup(data: &Path, to: &Path, copied: impl FnMut(u64)) -> Result<(), BackupError> {
     ensure_absent(to)?;
     let layout = Layout::read(data)?;
     let staging = staging_path(to);
     remove_staging(&staging)?;
-    let store = EmbeddedStore::open(data, EmbeddedOptions::default())?;
+    let store = EmbeddedStore::open_to_read(data, EmbeddedOptions::default())?;
     store.backup(&staging, copied)?;
     layout.write_or_verify(&staging)?;
     move_into_place(&staging, to)
+}
+
+/// The store of a running server, which `GET /api/backup` copies.
+#[derive(Debug)]
+pub(crate) struct RunningStore {
+    pub(crate) store: Arc<EmbeddedStore>,
+    pub(crate) layout: Layout,
+}
+
+impl BackupSource for RunningStore {
+    fn export(&self, on_piece: &mut dyn FnMut(Vec<u8>) -> bool) -> Result<(), String> {
+        let layout = self.layout.to_json().map_err(|error| error.to_string())?;
+        self.store.export(&layout, on_piece).map_err(|error| error.to_string())
+    }
+
+    fn is_open(&self) -> bool {
+        self.store.is_open()
+    }
+}
+
+/// Makes a data folder of what `GET /api/backup` of a running server sends, for `abide backup --url`. Dropped before it
+/// is finished, it leaves nothing.
+#[derive(Debug)]
+pub struct BackupReceiver {
+    import: StoreImport,
+    staging: PathBuf,
+    to: PathBuf,
+}
+
+impl BackupReceiver {
+    /// Starts a copy in a folder that does not exist.
+    pub fn start(to: &Path) -> Result<Self, BackupError> {
+        ensure_absent(to)?;
+        let staging = staging_path(to);
+        remove_staging(&staging)?;
+        let import = StoreImport::start(&staging, EmbeddedOptions::default())?;
+        Ok(Self { import, staging, to: to.to_owned() })
+    }
+
+    /// Takes the next bytes that the server sent.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        Ok(self.import.receive(bytes)?)
+    }
+
+    /// The server has sent everything: the copy gets its name, if it is complete.
+    pub fn finish(self) -> Result<(), BackupError> {
+        let layout = self.import.finish()?;
+        Layout::from_json(&self.staging, &layout)?.write_or_verify(&self.staging)?;
+        move_into_place(&self.staging, &self.to)
+    }
 }
 
 /// Restores a copy to a place without a data folder, for `abide restore`, and checks it in its staging folder before it
@@ -111,7 +165,9 @@ fn lock(folder: &Path) -> Result<File, BackupError> {
 
 /// Copies folders and regular files, durably; skips anything else, such as symbolic links.
 fn copy_folder(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(), BackupError> {
-    fs::create_dir_all(to).map_err(|source| io_error(to, source))?;
+    // Whatever the permissions of the copy: only the owner of the data folder is to read it.
+    let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(to);
+    folder.map_err(|source| io_error(to, source))?;
     for entry in fs::read_dir(from).map_err(|source| io_error(from, source))? {
         let entry = entry.map_err(|source| io_error(from, source))?;
         let source_path = entry.path();
@@ -131,7 +187,8 @@ fn copy_folder(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(
 fn copy_file(from: &Path, to: &Path, copied: &mut impl FnMut(u64)) -> Result<(), BackupError> {
     const SLICE_BYTES: usize = 1024 * 1024;
     let mut reader = File::open(from).map_err(|source| io_error(from, source))?;
-    let mut writer = File::create_new(to).map_err(|source| io_error(to, source))?;
+    let writer = File::options().write(true).create_new(true).mode(0o600).open(to);
+    let mut writer = writer.map_err(|source| io_error(to, source))?;
     let mut slice = vec![0; SLICE_BYTES];
     loop {
         let bytes = reader.read(&mut slice).map_err(|source| io_error(from, source))?;

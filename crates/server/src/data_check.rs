@@ -28,11 +28,11 @@ pub enum CheckError {
 }
 
 /// Opens the store, which must exist and not be in use, and checks every shard. For `abide fsck`, and for a restored
-/// copy before it gets its final name. Writes only what opening a store writes.
+/// copy before it gets its final name. Writes only what opening a store writes, and nothing on a read-only medium.
 pub async fn check_data_folder(folder: &Path) -> Result<FsckReport, CheckError> {
     let Layout { shards } = Layout::read(folder)?;
     let count = ShardCount::new(shards).ok_or(CheckError::InvalidShardCount { shards })?;
-    let store = Arc::new(EmbeddedStore::open(folder, EmbeddedOptions::default())?);
+    let store = Arc::new(EmbeddedStore::open_to_read(folder, EmbeddedOptions::default())?);
     let definitions = Definitions::new(Arc::clone(&store))?;
     Ok(fsck::check(&*store, &definitions, count).await?)
 }

@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,20 @@ impl Layout {
         serde_json::from_str(&text).map_err(|error| LayoutError::Damaged { file, reason: error.to_string() })
     }
 
+    /// The content of the file.
+    pub(crate) fn to_json(self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&self)
+    }
+
+    /// The layout in the content of another folder's file, for this folder.
+    pub(crate) fn from_json(folder: &Path, json: &[u8]) -> Result<Self, LayoutError> {
+        let damaged = |error: serde_json::Error| LayoutError::Damaged {
+            file: folder.join(FILE),
+            reason: error.to_string(),
+        };
+        serde_json::from_slice(json).map_err(damaged)
+    }
+
     /// Writes the layout if the folder has none, or verifies that it has this one. A folder without the file is taken
     /// for new.
     pub(crate) fn write_or_verify(self, folder: &Path) -> Result<(), LayoutError> {
@@ -76,8 +91,9 @@ impl Layout {
     /// backup.
     fn write(self, folder: &Path, file: &Path) -> io::Result<()> {
         let temporary = file.with_extension("json.new");
-        let mut written = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
-        let mut text = serde_json::to_vec(&self)?;
+        let mut options = OpenOptions::new();
+        let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut text = self.to_json()?;
         text.push(b'\n');
         written.write_all(&text)?;
         written.sync_all()?;

@@ -27,6 +27,7 @@ mod metrics;
 mod openapi;
 mod origin_check;
 mod rate_limit;
+mod readiness_watch;
 mod response;
 mod rest;
 pub mod server;
@@ -37,7 +38,7 @@ pub use app::{App, AppLimits};
 pub use config::Config;
 pub use data_check::{CheckError, check_data_folder};
 pub use origin_check::OriginPolicy;
-pub use rest::{openapi_document, router};
+pub use rest::{BackupSource, openapi_document, router};
 pub use server::{ServeError, Server, ServerBuilder};
 
 pub use abide_dispatch::{ActivityCategory, ActivityDeclaration, CallFailure, LocalInvocation};

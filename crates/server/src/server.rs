@@ -3,6 +3,8 @@
 //! Handles no request itself.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +23,11 @@ use uuid::Uuid;
 
 use crate::activity_catalogue::{ActivityCatalogue, CatalogueError};
 use crate::app::{App, AppLimits};
+use crate::backup::RunningStore;
 use crate::config::{Config, ConfigError, SyncConfig};
 use crate::data_layout::{Layout, LayoutError};
 use crate::origin_check::OriginPolicy;
+use crate::readiness_watch::watch_readiness;
 use crate::{connections, rest};
 
 /// Why the server could not be started.
@@ -140,6 +144,7 @@ impl Server {
         };
         let serving =
             tokio::spawn(connections::serve_connections(listener, connection_config, stopping, drain));
+        tokio::spawn(watch_readiness(app.clone()));
         let data = config.store.data.display();
         tracing::info!(%address, %data, shards = config.store.shards, "server started");
         Ok(Self { app, address, serving })
@@ -164,6 +169,14 @@ impl Server {
             Ok(()) => tracing::info!(address = %self.address, "server stopped"),
             Err(error) => tracing::error!(address = %self.address, %error, "graceful shutdown failed"),
         }
+    }
+}
+
+/// The store takes the permissions of others from its folder, unless the folder belongs to another user.
+fn warn_if_others_can_read(data: &Path) {
+    let mode = data.metadata().map_or(0, |about| about.permissions().mode());
+    if mode & 0o077 != 0 {
+        tracing::warn!(data = %data.display(), mode = format_args!("{:o}", mode & 0o777), "other users can enter the data folder, which belongs to another user");
     }
 }
 
@@ -203,7 +216,10 @@ async fn build_app(
         }
     };
     let store = Arc::new(EmbeddedStore::open(data, StoreOptions { sync, ..StoreOptions::default() })?);
-    Layout { shards: config.store.shards }.write_or_verify(data)?;
+    let layout = Layout { shards: config.store.shards };
+    layout.write_or_verify(data)?;
+    let backup_source = Arc::new(RunningStore { store: Arc::clone(&store), layout });
+    warn_if_others_can_read(data);
     let incarnation = getrandom::u64().map_err(ServeError::Random)?;
     let mut options =
         config.node_options(format!("node-{}", Uuid::now_v7()), incarnation, &store.capabilities())?;
@@ -223,5 +239,8 @@ async fn build_app(
     let definitions = Arc::new(Definitions::new(Arc::clone(&store))?);
     let node = Arc::new(Node::start(store, definitions, catalogue.activity_router(), options)?);
     entity_activities.attach(&node);
-    Ok(App::new(node, catalogue, limits, OriginPolicy::new(config.server.listen, &config.server.hosts)))
+    let origin_policy = OriginPolicy::new(config.server.listen, &config.server.hosts);
+    let app = App::new(node, catalogue, limits, origin_policy);
+    app.set_backup_source(backup_source);
+    Ok(app)
 }

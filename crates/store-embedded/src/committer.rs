@@ -23,7 +23,8 @@ use abide_store::rows::{Batch, CommitOutcome, Partition, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::buffer_reclaimer::BufferReclaimer;
-use crate::engine::{Engine, GroupChanges, io_error};
+use crate::engine::{Engine, GroupChanges};
+use crate::engine_error::io_error;
 use crate::folder::{StoreOpenError, is_disk_full};
 use crate::group_commit::{CommitGroup, HeadVersions};
 use crate::pending_reply::PendingReply;

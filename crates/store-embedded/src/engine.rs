@@ -1,6 +1,6 @@
-//! The engine and the layout of rows in it: the only file that calls fjall. Other files know its errors, and three know
-//! its files ([`crate::journal_recovery`], [`crate::journal_frames`], [`crate::manifest`]). Groups, replies and
-//! failures are the committer's business.
+//! The engine and the layout of rows in it: with its submodule, the only file that calls fjall. Other files know its
+//! errors, and three know its files ([`crate::journal_recovery`], [`crate::journal_frames`], [`crate::manifest`]).
+//! Groups, replies and failures are the committer's business.
 //!
 //! ```text
 //! keyspace `rows`    partition NUL key                → version (8 bytes) value
@@ -16,6 +16,8 @@
 //!
 //! A version is the incarnation and a counter, so none is ever reused, whatever a crash leaves behind.
 
+mod copy;
+
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -29,9 +31,15 @@ use fjall::{
 };
 
 use crate::buffer_reclaimer::WriteBuffer;
+use crate::engine_error::{corrupt, read_error};
+use crate::length_recorder::LengthRecorder;
 use crate::options::{EmbeddedOptions, SyncMode};
 
+pub(crate) use copy::StoredRows;
+
 pub(crate) struct Engine {
+    /// Ends before the database is closed.
+    length_recorder: Option<LengthRecorder>,
     database: Database,
     rows: Keyspace,
     public: Keyspace,
@@ -70,6 +78,9 @@ const INDEX_BUFFER_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// A key that no row or entry of a public table has: tables are numbered from 1.
 const DELETION_MARK: [u8; 1] = [0];
+
+/// What the journal needs for an item beside its key and value.
+const ITEM_BYTES: usize = 21;
 
 const VERSION_BYTES: usize = 8;
 const COUNTER_BITS: u32 = 40;
@@ -114,6 +125,7 @@ impl Engine {
         let applying = Mutex::new(());
         let token_key = TokenKey::new(secret);
         Ok(Self {
+            length_recorder: None,
             database,
             rows,
             public,
@@ -124,6 +136,16 @@ impl Engine {
             incarnation,
             token_key,
         })
+    }
+
+    /// From now on the recorder learns of every group.
+    pub(crate) fn attach_recorder(&mut self, recorder: LengthRecorder) {
+        self.length_recorder = Some(recorder);
+    }
+
+    /// Why the synced length of the journal is not recorded, if so.
+    pub(crate) fn length_record_failure(&self) -> Option<String> {
+        self.length_recorder.as_ref().and_then(LengthRecorder::failure)
     }
 
     pub(crate) fn token_key(&self) -> &TokenKey {
@@ -143,8 +165,10 @@ impl Engine {
             SyncMode::OperatingSystem => PersistMode::Buffer,
         };
         let mut batch = self.database.batch().durability(Some(mode));
+        let mut bytes = 0;
         for (keyspace, changes) in [(&self.rows, changes.rows), (&self.public, changes.public)] {
             for (key, value) in changes {
+                bytes += ITEM_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
                 match value {
                     Some(value) => batch.insert(keyspace, key, value),
                     None => batch.remove(keyspace, key),
@@ -152,6 +176,7 @@ impl Engine {
             }
         }
         for entry in changes.added_index_entries {
+            bytes += ITEM_BYTES + entry.len();
             batch.insert(&self.index, entry, []);
         }
         if !changes.removed_index_entries.is_empty() {
@@ -162,10 +187,18 @@ impl Engine {
             batch.insert(&self.public, DELETION_MARK, []);
         }
         for entry in changes.removed_index_entries {
+            bytes += ITEM_BYTES + entry.len();
             batch.remove_weak(&self.index, entry);
         }
         let _applying = self.apply_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        batch.commit()?;
+        match &self.length_recorder {
+            None => batch.commit()?,
+            Some(recorder) => {
+                recorder.group_begins();
+                batch.commit().inspect_err(|_| recorder.group_failed())?;
+                recorder.group_is_durable(bytes as u64);
+            }
+        }
         self.publish_snapshot();
         Ok(())
     }
@@ -273,49 +306,6 @@ impl Engine {
         }
         PublicSnapshot { snapshot: self.snapshot(), public: &self.public, index: &self.index }
     }
-
-    /// Copies one snapshot of all rows, slice by slice, as long as `has_space` returns true for the bytes of the next
-    /// slice.
-    pub(crate) fn copy_to(&self, other: &Self, mut has_space: impl FnMut(u64) -> bool) -> fjall::Result<()> {
-        const COPY_BYTES: usize = 4 * 1024 * 1024;
-        let snapshot = self.snapshot();
-        let mut slice = |batch: fjall::OwnedWriteBatch, bytes: usize| {
-            if !has_space(bytes as u64) {
-                return Err(fjall::Error::Io(std::io::ErrorKind::StorageFull.into()));
-            }
-            if !other.wait_for_write_capacity() {
-                return Err(fjall::Error::Poisoned);
-            }
-            batch.commit()
-        };
-        for (from, to) in
-            [(&self.rows, &other.rows), (&self.public, &other.public), (&self.index, &other.index)]
-        {
-            let mut batch = other.database.batch();
-            let mut bytes = 0;
-            for guard in snapshot.iter(from) {
-                let (key, value) = guard.into_inner()?;
-                bytes += key.len() + value.len();
-                batch.insert(to, key, value);
-                if bytes >= COPY_BYTES {
-                    slice(std::mem::replace(&mut batch, other.database.batch()), bytes)?;
-                    bytes = 0;
-                }
-            }
-            slice(batch, bytes)?;
-        }
-        other.database.persist(PersistMode::SyncAll)
-    }
-
-    /// Copies the incarnation and the token key from the store that this one is a copy of, so that versions stay unique
-    /// and tokens stay valid.
-    pub(crate) fn inherit_identity(&self, from: &Self, secret: &TokenKey) -> fjall::Result<()> {
-        let meta = self.database.keyspace("meta", KeyspaceCreateOptions::default)?;
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        batch.insert(&meta, "incarnation", from.incarnation.to_be_bytes());
-        batch.insert(&meta, "token-key", secret.expose());
-        batch.commit()
-    }
 }
 
 /// Reads a value of fixed length; another length is damage, not absence.
@@ -399,30 +389,4 @@ const TOO_SHORT: &str = "it is too short to contain a version";
 fn decode_row(key: Key, stored: &[u8]) -> Option<Row> {
     let (version, value) = split_version(stored)?;
     Some(Row { key, value: value.to_vec(), version: RowVersion::from_bytes(&version.to_be_bytes()) })
-}
-
-fn corrupt(partition: &Partition, key: Key, reason: String) -> StoreError {
-    StoreError::Corrupt { partition: partition.clone(), key, reason }
-}
-
-/// Classifies the error of a read: an error of the operating system may be temporary, anything else is damage at or
-/// after this row.
-pub(crate) fn read_error(error: &fjall::Error, partition: &Partition, key: &Key) -> StoreError {
-    match io_error(error) {
-        Some(io) if !is_corruption(io) => StoreError::Unavailable { reason: io.to_string() },
-        _ => corrupt(partition, key.clone(), error.to_string()),
-    }
-}
-
-/// The operating system's error inside an engine error, if there is one.
-pub(crate) fn io_error(error: &fjall::Error) -> Option<&std::io::Error> {
-    match error {
-        fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io)) => Some(io),
-        _ => None,
-    }
-}
-
-fn is_corruption(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | UnexpectedEof | NotFound)
 }

@@ -4,23 +4,35 @@
 //! LOCK      locked while a process has the store open
 //! FORMAT    the version of everything beside it
 //! CLEAN     where the journal ended, if the store was closed cleanly
+//! SYNCED    how far the journals were synced while it was open; since format 2
 //! engine/   the engine's own files; created as engine.new/ and renamed when complete
 //! ```
+//!
+//! Only the user of the server can enter the folder and read its files.
 //!
 //! It does not know the rows. The engine is opened only after its files were checked, and a store that is refused stays
 //! unchanged.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::engine::Engine;
+use crate::journal_follower::JournalFollower;
 use crate::journal_recovery::{self, FileDamage, JournalExtent, JournalRecovery, JournalRecoveryError};
+use crate::length_recorder::LengthRecorder;
 use crate::manifest;
 use crate::options::EmbeddedOptions;
+use crate::private_files::{
+    PRIVATE_FILE, create_private_folder, new_file, take_permissions, take_permissions_below,
+};
+use crate::synced_lengths::{JournalLength, SyncedLengths};
 
 /// The format that this program writes, and the highest it opens.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The format of stores without a record of synced lengths. Opening such a store raises its format.
+const FORMAT_WITHOUT_LENGTHS: u32 = 1;
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -60,31 +72,54 @@ impl StoreFolder {
     /// Locks the folder; creates it if there is none.
     pub(crate) fn lock(path: &Path) -> Result<Self, StoreOpenError> {
         let failed = |source| open_error(path, source);
-        fs::create_dir_all(path).map_err(failed)?;
-        let format = read_if_exists(&path.join("FORMAT")).map_err(failed)?;
-        if format.is_none() && has_foreign_files(path).map_err(failed)? {
+        create_private_folder(path).map_err(failed)?;
+        let is_new = !path.join("FORMAT").try_exists().map_err(failed)?;
+        if is_new && has_foreign_files(path).map_err(failed)? {
             return Err(StoreOpenError::NotAStore { folder: path.to_owned() });
         }
-        let lock = File::options().create(true).truncate(false).write(true).open(path.join("LOCK"));
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(PRIVATE_FILE)
+            .open(path.join("LOCK"));
         let lock = lock.map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreOpenError::InUse { folder: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        if let Some(bytes) = format {
-            match String::from_utf8_lossy(&bytes).trim().parse::<u32>() {
-                Ok(FORMAT) => {}
-                Ok(found) if found > FORMAT => {
-                    return Err(StoreOpenError::NewerFormat { folder: path.to_owned(), found });
-                }
-                _ => {
-                    let reason = "it does not contain a format number".to_owned();
-                    return Err(StoreOpenError::Damaged { file: path.join("FORMAT"), at: 0, reason });
-                }
+        let folder = Self { path: path.to_owned(), _lock: lock };
+        folder.format()?;
+        Ok(folder)
+    }
+
+    /// The format of the store, or `None` if it has not been created completely.
+    fn format(&self) -> Result<Option<u32>, StoreOpenError> {
+        let file = self.path.join("FORMAT");
+        let bytes = read_if_exists(&file).map_err(|source| open_error(&self.path, source))?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        match String::from_utf8_lossy(&bytes).trim().parse::<u32>() {
+            Ok(format @ FORMAT_WITHOUT_LENGTHS..=FORMAT) => Ok(Some(format)),
+            Ok(found) if found > FORMAT => {
+                Err(StoreOpenError::NewerFormat { folder: self.path.clone(), found })
+            }
+            _ => {
+                let reason = "it does not contain a format number".to_owned();
+                Err(StoreOpenError::Damaged { file, at: 0, reason })
             }
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Takes the permissions of the group and of others from the folder and its files: an earlier release left them, or
+    /// whoever created the folder; and the engine creates its files with the permissions of the
+    /// process. What belongs to another user stays as it is; the folder's owner decides then.
+    pub(crate) fn make_private(&self) -> io::Result<()> {
+        for name in OWN_FILES.iter().chain(&["abide.json"]) {
+            take_permissions(&self.path.join(name))?;
+        }
+        take_permissions_below(&self.engine_path())?;
+        take_permissions(&self.path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -99,15 +134,33 @@ impl StoreFolder {
         self.path.join("CLEAN")
     }
 
+    fn synced_lengths_path(&self) -> PathBuf {
+        self.path.join("SYNCED")
+    }
+
+    /// The record of synced lengths; `None` if the store is of a release that wrote none, or is to be opened without.
+    fn synced_lengths(&self, format: u32, salvage: bool) -> Result<Option<SyncedLengths>, StoreOpenError> {
+        let file = self.synced_lengths_path();
+        match SyncedLengths::read(&file).map_err(|source| open_error(&self.path, source))? {
+            Some(synced) => Ok(Some(synced)),
+            None if format == FORMAT_WITHOUT_LENGTHS || salvage => Ok(None),
+            None => {
+                let reason = "the record of how far the journals were synced is missing or broken".to_owned();
+                Err(StoreOpenError::Damaged { file, at: 0, reason })
+            }
+        }
+    }
+
     /// Opens the engine after recovering its journals; creates a new one in a new folder.
     pub(crate) fn open_engine(
         &self,
         options: &EmbeddedOptions,
     ) -> Result<(Engine, JournalRecovery), StoreOpenError> {
         let failed = |source| open_error(&self.path, source);
-        if !self.path.join("FORMAT").exists() {
-            self.create(options)?;
-        }
+        let format = match self.format()? {
+            Some(format) => format,
+            None => self.create(options)?,
+        };
         let clean = read_if_exists(&self.clean_marker_path())
             .map_err(failed)?
             .and_then(|bytes| JournalExtent::from_text(&String::from_utf8_lossy(&bytes)));
@@ -115,24 +168,57 @@ impl StoreFolder {
         if let Some(damage) = manifest::check(&self.engine_path()).map_err(failed)? {
             return Err(self.journal_error(JournalRecoveryError::Damaged(damage)));
         }
-        let recovery = journal_recovery::recover(&self.engine_path(), clean.as_ref(), options.salvage);
-        let recovery = recovery.map_err(|error| self.journal_error(error))?;
+        let synced = self.synced_lengths(format, options.salvage)?;
+        let journals = synced.as_ref().map_or(&[][..], |synced| &synced.journals);
+        let recovered =
+            journal_recovery::recover(&self.engine_path(), clean.as_ref(), journals, options.salvage);
+        let (recovery, lengths) = recovered.map_err(|error| self.journal_error(error))?;
         // From here on the journal may end elsewhere: the marker must be gone before the first commit.
         remove_if_exists(&self.clean_marker_path()).map_err(failed)?;
         sync_folder(&self.path).map_err(failed)?;
-        let engine = Engine::open(&self.engine_path(), options).map_err(|error| self.engine_error(error))?;
+        let mut engine =
+            Engine::open(&self.engine_path(), options).map_err(|error| self.engine_error(error))?;
+        let recorder = self.start_recorder(synced, lengths, options).map_err(failed)?;
+        engine.attach_recorder(recorder);
+        if format != FORMAT {
+            self.write_format().map_err(failed)?;
+        }
+        self.make_private().map_err(failed)?;
         Ok((engine, recovery))
+    }
+
+    /// Records the present lengths of the journals, all of it synced, and starts to record what follows.
+    fn start_recorder(
+        &self,
+        synced: Option<SyncedLengths>,
+        lengths: Vec<JournalLength>,
+        options: &EmbeddedOptions,
+    ) -> io::Result<LengthRecorder> {
+        let mut follower = JournalFollower::new(&self.engine_path(), lengths);
+        follower.follow()?;
+        let synced = match synced {
+            Some(mut synced) => {
+                synced.write(follower.lengths())?;
+                synced
+            }
+            None => SyncedLengths::create(&self.synced_lengths_path(), follower.lengths())?,
+        };
+        LengthRecorder::start(follower, synced, options.sync)
+    }
+
+    fn write_format(&self) -> io::Result<()> {
+        write_synced(&self.path.join("FORMAT"), format!("{FORMAT}\n").as_bytes())
     }
 
     /// Records where the journal of the closed engine ends.
     pub(crate) fn mark_clean(&self) -> io::Result<()> {
         let Some(extent) = journal_recovery::extent(&self.engine_path())? else { return Ok(()) };
-        write_synced(&self.clean_marker_path(), &extent.to_text())
+        write_synced(&self.clean_marker_path(), extent.to_text().as_bytes())
     }
 
     /// Creates the engine under another name and renames it when it is complete, so that a crash leaves either none or
-    /// a complete one.
-    fn create(&self, options: &EmbeddedOptions) -> Result<(), StoreOpenError> {
+    /// a complete one. Returns the format.
+    fn create(&self, options: &EmbeddedOptions) -> Result<u32, StoreOpenError> {
         let failed = |source| open_error(&self.path, source);
         let aside = self.path.join("engine.new");
         if !self.engine_path().exists() {
@@ -144,14 +230,18 @@ impl StoreFolder {
             fs::rename(&aside, self.engine_path()).map_err(failed)?;
         }
         sync_folder(&self.path).map_err(failed)?;
-        write_synced(&self.path.join("FORMAT"), &format!("{FORMAT}\n")).map_err(failed)
+        let mut follower = JournalFollower::new(&self.engine_path(), Vec::new());
+        follower.follow().map_err(failed)?;
+        SyncedLengths::create(&self.synced_lengths_path(), follower.lengths()).map_err(failed)?;
+        self.write_format().map_err(failed)?;
+        Ok(FORMAT)
     }
 
     fn journal_error(&self, error: JournalRecoveryError) -> StoreOpenError {
         match error {
             JournalRecoveryError::Io(source) => open_error(&self.path, source),
             JournalRecoveryError::Damaged(FileDamage { file, at, reason }) => {
-                StoreOpenError::Damaged { file, at, reason: reason.to_owned() }
+                StoreOpenError::Damaged { file, at, reason: reason.into_owned() }
             }
         }
     }
@@ -177,7 +267,7 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn open_error(folder: &Path, source: io::Error) -> StoreOpenError {
+pub(crate) fn open_error(folder: &Path, source: io::Error) -> StoreOpenError {
     let folder = folder.to_owned();
     if is_disk_full(&source) {
         StoreOpenError::DiskFull { folder }
@@ -186,14 +276,15 @@ fn open_error(folder: &Path, source: io::Error) -> StoreOpenError {
     }
 }
 
+/// The files beside the engine's folder.
+const OWN_FILES: [&str; 4] = ["LOCK", "FORMAT", "CLEAN", "SYNCED"];
+
 /// An incomplete store contains only these names; any other file in a folder without FORMAT belongs to something else.
 fn has_foreign_files(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
-        if !["LOCK", "CLEAN", "FORMAT.new", "CLEAN.new", "engine.new", "engine", "lost+found"]
-            .iter()
-            .any(|ours| name == *ours)
-        {
+        let aside = ["FORMAT.new", "CLEAN.new", "SYNCED.new", "engine.new", "engine", "lost+found"];
+        if !OWN_FILES.iter().chain(&aside).any(|ours| name == *ours) {
             return Ok(true);
         }
     }
@@ -209,17 +300,19 @@ pub(crate) fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn remove_if_exists(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file under another name and renames it when it is on the disk.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = path.with_extension("new");
-    fs::write(&aside, text)?;
-    File::open(&aside)?.sync_all()?;
+    let mut file = new_file(&aside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
     fs::rename(&aside, path)?;
     path.parent().map_or(Ok(()), sync_folder)
 }

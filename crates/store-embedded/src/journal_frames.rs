@@ -3,13 +3,15 @@
 //! It finds intact batches and the first break, and writes nothing; [`crate::journal_recovery`] decides what a break
 //! means.
 
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchSpan {
     pub start: usize,
     pub end: usize,
     pub sequence: u64,
+    /// Of its items.
+    pub checksum: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,30 @@ pub(crate) fn scan_batches(bytes: &[u8], last_sequence: Option<u64>) -> JournalS
     let length = len_without_trailing_zeros(bytes.get(at..).unwrap_or_default());
     scan.first_break = (length > 0).then_some(JournalBreak { at, length });
     scan
+}
+
+/// What follows at a position of a journal that is being written.
+pub(crate) enum NextBatch {
+    Intact(BatchSpan),
+    /// The bytes end before the batch does.
+    Incomplete,
+    /// No batch, or one that is broken or not written completely.
+    Broken,
+}
+
+pub(crate) fn next_batch(bytes: &[u8], at: usize) -> NextBatch {
+    let mut input = ByteReader { bytes, at, overrun: false };
+    match read_frame(&mut input) {
+        Some((batch, true)) => NextBatch::Intact(batch),
+        None if input.overrun => NextBatch::Incomplete,
+        _ => NextBatch::Broken,
+    }
+}
+
+/// The digest of all batches up to this one, which ends at this byte of its journal.
+pub(crate) fn extend_digest(digest: u64, batch: &BatchSpan, end: u64) -> u64 {
+    let numbers = [batch.sequence.to_le_bytes(), batch.checksum.to_le_bytes(), end.to_le_bytes()];
+    xxh3_64_with_seed(numbers.as_flattened(), digest)
 }
 
 /// The number of bytes without trailing zeros. Compares whole blocks first: a new journal consists almost only of
@@ -91,13 +117,17 @@ fn batch_at(bytes: &[u8], start: usize) -> Option<BatchSpan> {
 
 /// The frame of a batch that begins here, if there is one, and whether its checksum is right.
 fn frame_at(bytes: &[u8], start: usize) -> Option<(BatchSpan, bool)> {
+    read_frame(&mut ByteReader { bytes, at: start, overrun: false })
+}
+
+fn read_frame(input: &mut ByteReader<'_>) -> Option<(BatchSpan, bool)> {
     const START: u8 = 1;
     const ITEM: u8 = 2;
     const END: u8 = 3;
     const CLEAR: u8 = 4;
     const TRAILER: [u8; 4] = [b'F', b'J', b'L', 3];
 
-    let mut input = ByteReader { bytes, at: start };
+    let start = input.at;
     if input.u8()? != START {
         return None;
     }
@@ -119,25 +149,29 @@ fn frame_at(bytes: &[u8], start: usize) -> Option<(BatchSpan, bool)> {
             CLEAR => input.skip(8)?,
             _ => return None,
         }
-        checksum.update(bytes.get(item..input.at)?);
+        checksum.update(input.bytes.get(item..input.at)?);
     }
     let end = input.u8()?;
     let sum = input.u64()?;
     let trailer = input.array()?;
     let framed = end == END && trailer == TRAILER;
-    framed.then_some((BatchSpan { start, end: input.at, sequence }, sum == checksum.digest()))
+    let checksum = checksum.digest();
+    framed.then_some((BatchSpan { start, end: input.at, sequence, checksum }, sum == checksum))
 }
 
 struct ByteReader<'b> {
     bytes: &'b [u8],
     at: usize,
+    /// True if more was asked for than there are bytes.
+    overrun: bool,
 }
 
 impl ByteReader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let array = *self.bytes.get(self.at..)?.first_chunk()?;
+        let array = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk).copied();
+        self.overrun |= array.is_none();
         self.at += N;
-        Some(array)
+        array
     }
 
     fn u8(&mut self) -> Option<u8> {
@@ -157,7 +191,9 @@ impl ByteReader<'_> {
     }
 
     fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.at = self.at.checked_add(bytes).filter(|at| *at <= self.bytes.len())?;
+        let at = self.at.checked_add(bytes).filter(|at| *at <= self.bytes.len());
+        self.overrun |= at.is_none();
+        self.at = at?;
         Some(())
     }
 }

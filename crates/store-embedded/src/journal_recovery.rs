@@ -5,24 +5,30 @@
 //! never acknowledged, from damage in the middle, which is followed by acknowledged commits. This file does: a tail is
 //! torn only if no complete batch follows the break, because every batch is synced before the next one begins.
 //!
+//! A journal that ends before the length that was recorded as synced, or that has other batches up to there, is damage
+//! too, whatever its end looks like: it was emptied, overwritten or swapped with another one.
+//!
 //! It also writes the last journal to a fresh file. After a failed fsync the kernel may hold pages that it will never
 //! write. A commit that is read back from them after a restart would be seen, acted upon, and lost in the next power
 //! cut.
 //!
 //! It does not know the content of a batch; [`crate::journal_frames`] reads the frames.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::journal_frames::{BatchSpan, follows, intact_batches_after, scan_batches};
+use crate::private_files::new_file;
+use crate::synced_lengths::JournalLength;
 
 /// Damage of a journal or another file of the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FileDamage {
     pub file: PathBuf,
     pub at: usize,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// The bytes that were removed from a store's journals when it was opened.
@@ -46,14 +52,16 @@ impl From<io::Error> for JournalRecoveryError {
 }
 
 /// Recovers every journal in the engine's folder. `clean` is the [`extent`] recorded when the store was last closed
-/// cleanly.
+/// cleanly, `synced` what was recorded while it was open. Also returns the lengths of the recovered journals.
 pub(crate) fn recover(
     folder: &Path,
     clean: Option<&JournalExtent>,
+    synced: &[JournalLength],
     salvage: bool,
-) -> Result<JournalRecovery, JournalRecoveryError> {
+) -> Result<(JournalRecovery, Vec<JournalLength>), JournalRecoveryError> {
     let journals = journals(folder)?;
-    check_no_journal_missing(folder, &journals, clean, salvage)?;
+    check_no_journal_missing(folder, &journals, clean, synced, salvage)?;
+    let mut lengths = Vec::with_capacity(journals.len());
     let mut recovery = JournalRecovery::default();
     let mut last_sequence = None;
     // Journals are rewritten only after all of them were checked: a store that is refused stays unchanged.
@@ -62,7 +70,7 @@ pub(crate) fn recover(
     for (number, path) in &journals {
         let bytes = fs::read(path)?;
         let mut scan = scan_batches(&bytes, last_sequence);
-        let damage = |at, reason| FileDamage { file: path.clone(), at, reason };
+        let damage = |at, reason: &'static str| FileDamage { file: path.clone(), at, reason: reason.into() };
         // An earlier journal seemed to have a torn tail, but this one has batches: it was no tail.
         if let Some(damage) = torn.take_if(|_| !scan.batches.is_empty() || scan.first_break.is_some())
             && !salvage
@@ -97,8 +105,25 @@ pub(crate) fn recover(
             let reason = "the end is missing, although the store was shut down cleanly";
             return Err(JournalRecoveryError::Damaged(damage(valid, reason)));
         }
+        let mut broken = scan.first_break.is_some();
+        if let Some(expected) = synced.iter().find(|expected| expected.number == *number)
+            && let Some((at, reason)) = contradiction(expected, &scan.batches)
+        {
+            if !salvage {
+                return Err(JournalRecoveryError::Damaged(FileDamage { file: path.clone(), at, reason }));
+            }
+            // What looked like a torn tail was lost.
+            if let Some(tail) = torn.take() {
+                recovery.torn_bytes -= scan.first_break.map_or(0, |tail| tail.length as u64);
+                debug_assert_eq!(tail.file, *path);
+            }
+            recovery.lost_bytes += expected.bytes.saturating_sub(valid as u64);
+            broken = true;
+        }
         last_sequence = scan.batches.last().map_or(last_sequence, |batch| Some(batch.sequence));
-        let broken = scan.first_break.is_some();
+        let mut length = JournalLength::empty(*number);
+        scan.batches.iter().for_each(|batch| length.extend(batch));
+        lengths.push(length);
         if !scan.batches.is_empty() {
             // Only the last journal with batches can contain a failed group; the engine may have begun others after it.
             rewrites.retain(|earlier| earlier.broken);
@@ -113,7 +138,23 @@ pub(crate) fn recover(
         }
         rewrite(journal.path, &journal.bytes, &journal.batches)?;
     }
-    Ok(recovery)
+    Ok((recovery, lengths))
+}
+
+/// Where and how the batches of a journal contradict the record of what was synced, if they do.
+fn contradiction(synced: &JournalLength, batches: &[BatchSpan]) -> Option<(usize, Cow<'static, str>)> {
+    let mut length = JournalLength::empty(synced.number);
+    let mut batches = batches.iter();
+    while length.bytes < synced.bytes {
+        match batches.next() {
+            Some(batch) => length.extend(batch),
+            None => {
+                let reason = format!("it ends here, but it was synced up to byte {}", synced.bytes);
+                return Some((usize::try_from(length.bytes).unwrap_or(usize::MAX), reason.into()));
+            }
+        }
+    }
+    (length != *synced).then_some((0, "its batches are not those that were synced in it".into()))
 }
 
 /// A journal to rewrite with these batches.
@@ -129,11 +170,12 @@ fn check_no_journal_missing(
     folder: &Path,
     journals: &[(u64, PathBuf)],
     clean: Option<&JournalExtent>,
+    synced: &[JournalLength],
     salvage: bool,
 ) -> Result<(), JournalRecoveryError> {
     let missing = |number: u64| {
         let file = folder.join(format!("{number}.jnl"));
-        JournalRecoveryError::Damaged(FileDamage { file, at: 0, reason: "the journal is missing" })
+        JournalRecoveryError::Damaged(FileDamage { file, at: 0, reason: "the journal is missing".into() })
     };
     let Some((last, _)) = journals.last() else {
         return Err(missing(clean.map_or(0, |expected| expected.journal)));
@@ -143,6 +185,9 @@ fn check_no_journal_missing(
     }
     if let Some(expected) = clean.filter(|expected| expected.journal != *last) {
         return Err(missing(expected.journal));
+    }
+    if let Some(expected) = synced.last().filter(|expected| expected.number > *last) {
+        return Err(missing(expected.number));
     }
     let gap = journals.iter().zip(journals.iter().skip(1)).find(|((one, _), (next, _))| one + 1 != *next);
     gap.map_or(Ok(()), |((one, _), _)| Err(missing(one + 1)))
@@ -174,7 +219,8 @@ pub(crate) fn extent(folder: &Path) -> io::Result<Option<JournalExtent>> {
     Ok(Some(JournalExtent { journal, bytes: end }))
 }
 
-fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+/// The journals in the engine's folder, from the oldest to the newest.
+pub(crate) fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -188,7 +234,7 @@ fn journals(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 /// Replaces a journal by a fresh file with only these batches. The file is synced before it takes the old name.
 fn rewrite(path: &Path, bytes: &[u8], batches: &[BatchSpan]) -> io::Result<()> {
     let fresh = path.with_extension("fresh");
-    let mut file = File::create(&fresh)?;
+    let mut file = new_file(&fresh)?;
     for batch in batches {
         file.write_all(bytes.get(batch.start..batch.end).unwrap_or_default())?;
     }

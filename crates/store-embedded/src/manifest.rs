@@ -25,7 +25,7 @@ const KEYSPACES: [&str; 5] = ["0", "1", "2", "3", "4"];
 pub(crate) fn check(engine: &Path) -> io::Result<Option<FileDamage>> {
     if !engine.join("version").try_exists()? {
         let reason = "the file is missing, and the engine would create a new database";
-        return Ok(Some(FileDamage { file: engine.join("version"), at: 0, reason }));
+        return Ok(Some(FileDamage { file: engine.join("version"), at: 0, reason: reason.into() }));
     }
     for keyspace in KEYSPACES {
         let keyspace = engine.join("keyspaces").join(keyspace);
@@ -34,14 +34,14 @@ pub(crate) fn check(engine: &Path) -> io::Result<Option<FileDamage>> {
             return Ok(Some(FileDamage {
                 file: pointer,
                 at: 0,
-                reason: "the file is missing or does not point to a manifest",
+                reason: "the file is missing or does not point to a manifest".into(),
             }));
         };
         let manifest = keyspace.join(format!("v{number}"));
         let intact = read_if_exists(&manifest)?.is_some_and(|bytes| xxh3_128(&bytes) == checksum);
         if !intact {
             let reason = "the manifest is missing or does not match the checksum in its pointer";
-            return Ok(Some(FileDamage { file: manifest, at: 0, reason }));
+            return Ok(Some(FileDamage { file: manifest, at: 0, reason: reason.into() }));
         }
     }
     Ok(None)

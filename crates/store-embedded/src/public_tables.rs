@@ -18,7 +18,8 @@ use abide_store::public::{
 };
 use abide_store::rows::{Key, Partition, StoreError};
 
-use crate::engine::{PublicSnapshot, read_error};
+use crate::engine::PublicSnapshot;
+use crate::engine_error::read_error;
 
 const ROW_SPACE: u8 = 0;
 const ALL_ROWS_INDEX: u8 = 255;

@@ -21,11 +21,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::backup::{self, StoreBackupError};
 use crate::committer::{self, CommitterRequest, QueuedRequest, public_write_bytes};
 use crate::engine::Engine;
+use crate::export;
 use crate::folder::{StoreFolder, StoreOpenError};
 use crate::journal_recovery::JournalRecovery;
 use crate::options::EmbeddedOptions;
 use crate::public_tables;
 use crate::state::{BACKGROUND_FAILED, EngineState, StoreShared};
+use crate::working_copy::{self, WorkingCopy};
 
 /// A store in a folder, open in this process and no other. Dropping it closes it cleanly.
 pub struct EmbeddedStore {
@@ -34,6 +36,8 @@ pub struct EmbeddedStore {
     queue_permits: Arc<Semaphore>,
     committer: Option<JoinHandle<()>>,
     journal_recovery: JournalRecovery,
+    /// The folder that is open instead of a read-only one; removed last.
+    working_copy: Option<WorkingCopy>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -66,12 +70,46 @@ impl EmbeddedStore {
         let committer = thread
             .map_err(|source| StoreOpenError::Io { folder: shared.folder.path().to_owned(), source })?;
         let queue_permits = Arc::new(Semaphore::new(options.queue_bytes.div_ceil(QUEUE_PERMIT_BYTES)));
-        Ok(Self { shared, queue: Some(queue), queue_permits, committer: Some(committer), journal_recovery })
+        Ok(Self {
+            shared,
+            queue: Some(queue),
+            queue_permits,
+            committer: Some(committer),
+            journal_recovery,
+            working_copy: None,
+        })
+    }
+
+    /// Opens an existing store to read it. If its folder cannot be written, because it is on a read-only medium, a
+    /// working copy beside it is opened, which is removed with the store.
+    pub fn open_to_read(folder: &Path, options: EmbeddedOptions) -> Result<Self, StoreOpenError> {
+        if working_copy::is_writable(folder) {
+            return Self::open(folder, options);
+        }
+        Self::open_working_copy(folder, options)
+    }
+
+    /// Opens a working copy of a store and leaves its folder as it is. Damage is reported as in the working copy.
+    pub fn open_working_copy(folder: &Path, options: EmbeddedOptions) -> Result<Self, StoreOpenError> {
+        let working_copy = WorkingCopy::make(folder)?;
+        let mut store =
+            Self::open(working_copy.path(), options).map_err(|error| working_copy.name_original(error))?;
+        store.working_copy = Some(working_copy);
+        Ok(store)
     }
 
     /// The bytes that were removed from the journals when the store was opened, including those that salvage lost.
     pub fn journal_recovery(&self) -> JournalRecovery {
         self.journal_recovery
+    }
+
+    /// Why the synced length of the journal could not be recorded the last time, if so. The store works on, but a crash
+    /// may cut off more of its journal unnoticed than otherwise.
+    pub fn length_record_failure(&self) -> Option<String> {
+        match self.shared.state() {
+            EngineState::Open(engine) => engine.length_record_failure(),
+            EngineState::ReadOnly(..) | EngineState::Closed { .. } => None,
+        }
     }
 
     /// Reopens the engine after a failure, without restarting the process. Does nothing if the engine is open.
@@ -94,6 +132,26 @@ impl EmbeddedStore {
             }
             EngineState::Closed { reason, .. } => Err(StoreBackupError::Unavailable { reason }),
         }
+    }
+
+    /// Hands out a copy of all rows as of one point in time, piece by piece, while the store continues to work; see
+    /// [`StoreImport`](crate::StoreImport). Ends early if `on_piece` returns false. Blocks the calling thread.
+    pub fn export(
+        &self,
+        attachment: &[u8],
+        on_piece: &mut dyn FnMut(Vec<u8>) -> bool,
+    ) -> Result<(), StoreBackupError> {
+        match self.shared.state() {
+            EngineState::Open(engine) | EngineState::ReadOnly(engine, _) => {
+                export::export(&engine, attachment, on_piece)
+            }
+            EngineState::Closed { reason, .. } => Err(StoreBackupError::Unavailable { reason }),
+        }
+    }
+
+    /// False if the engine must be released, because it has to be reopened.
+    pub fn is_open(&self) -> bool {
+        matches!(self.shared.state(), EngineState::Open(_))
     }
 
     /// Makes the next group fail as a failed sync would, after it was applied or before.
@@ -148,6 +206,7 @@ impl Drop for EmbeddedStore {
         if let Some(committer) = self.committer.take() {
             drop(committer.join());
         }
+        self.working_copy = None;
     }
 }
 

@@ -23,13 +23,16 @@ fn value(number: usize) -> Vec<u8> {
     format!("value number {number:04} ").repeat(20).into_bytes()
 }
 
-/// Makes a store of forty commits, all of them in its journal, and closes it.
-async fn make(folder: &Path) {
+/// Makes a store of forty commits, all of them in its journal, and closes it. Returns the record of synced lengths from
+/// before the commits: a crash within a second after them leaves it.
+async fn make(folder: &Path) -> Vec<u8> {
     let store = EmbeddedStore::open(folder, options()).unwrap();
+    let synced = fs::read(folder.join("SYNCED")).unwrap();
     for number in 0..ROWS {
         let batch = Batch::checked().create(Key::new(number.to_be_bytes()), value(number));
         assert!(matches!(store.commit(&partition(), batch).await, CommitOutcome::Committed(_)));
     }
+    synced
 }
 
 /// The rows that can be read; each has the value that was written.
@@ -58,9 +61,10 @@ fn place_of(bytes: &[u8], wanted: &[u8]) -> usize {
     bytes.windows(wanted.len()).position(|window| window == wanted).unwrap()
 }
 
-/// Leaves the folder as after a crash: without the marker of a clean close.
-fn as_crashed(folder: &Path) {
+/// Leaves the folder as after a crash: without the marker of a clean close, and with this record of synced lengths.
+fn as_crashed(folder: &Path, synced: &[u8]) {
     fs::remove_file(folder.join("CLEAN")).unwrap();
+    fs::write(folder.join("SYNCED"), synced).unwrap();
 }
 
 fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -72,8 +76,8 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 #[tokio::test]
 async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
     let base = tempfile::tempdir().unwrap();
-    make(base.path()).await;
-    as_crashed(base.path());
+    let synced = make(base.path()).await;
+    as_crashed(base.path(), &synced);
     let journal = journal(base.path());
     let whole = fs::read(&journal).unwrap();
     let last = place_of(&whole, &value(ROWS - 1));
@@ -102,15 +106,15 @@ async fn a_torn_tail_is_cut_off_and_everything_before_it_is_there() {
         let store = EmbeddedStore::open(base.path(), options()).unwrap();
         assert_eq!(readable(&store).await, (0..ROWS).collect::<Vec<_>>(), "{name}: a later commit");
         drop(store);
-        as_crashed(base.path());
+        as_crashed(base.path(), &synced);
     }
 }
 
 #[tokio::test]
 async fn damage_in_the_middle_of_the_journal_is_refused_and_named() {
     let base = tempfile::tempdir().unwrap();
-    make(base.path()).await;
-    as_crashed(base.path());
+    let synced = make(base.path()).await;
+    as_crashed(base.path(), &synced);
     let journal = journal(base.path());
     let whole = fs::read(&journal).unwrap();
     let middle = place_of(&whole, &value(20));
@@ -134,8 +138,8 @@ async fn damage_in_the_middle_of_the_journal_is_refused_and_named() {
 #[tokio::test]
 async fn salvaging_leaves_out_the_damaged_commit_and_keeps_the_rest() {
     let base = tempfile::tempdir().unwrap();
-    make(base.path()).await;
-    as_crashed(base.path());
+    let synced = make(base.path()).await;
+    as_crashed(base.path(), &synced);
     change(&journal(base.path()), |bytes| {
         let at = place_of(bytes, &value(20));
         bytes[at] ^= 1;
@@ -168,8 +172,8 @@ async fn a_missing_end_after_a_clean_close_is_refused() {
 #[tokio::test]
 async fn missing_files_are_refused_and_not_recreated() {
     let base = tempfile::tempdir().unwrap();
-    make(base.path()).await;
-    as_crashed(base.path());
+    let synced = make(base.path()).await;
+    as_crashed(base.path(), &synced);
     let names = [
         "version",
         "0.jnl",
@@ -197,8 +201,8 @@ async fn missing_files_are_refused_and_not_recreated() {
 #[tokio::test]
 async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
     let base = tempfile::tempdir().unwrap();
-    make(base.path()).await;
-    as_crashed(base.path());
+    let synced = make(base.path()).await;
+    as_crashed(base.path(), &synced);
     let first = journal(base.path());
     let second = base.path().join("engine/1.jnl");
     fs::write(&second, vec![0; 1_000]).unwrap();
@@ -211,7 +215,7 @@ async fn a_torn_tail_before_an_empty_journal_is_a_torn_tail() {
     assert_eq!(readable(&store).await, (0..ROWS - 1).collect::<Vec<_>>());
     drop(store);
     // If the later journal has batches, the break was no tail.
-    as_crashed(base.path());
+    as_crashed(base.path(), &synced);
     let later = fs::read(&second).unwrap();
     assert!(later.iter().any(|byte| *byte != 0), "opening the store wrote to it");
     fs::write(&first, &torn).unwrap();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use abide_store::conformance::join_all;
@@ -49,10 +49,10 @@ async fn a_second_open_of_the_same_folder_is_refused() {
 async fn a_newer_format_is_refused_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(folder.path()));
-    fs::write(folder.path().join("FORMAT"), "2\n").unwrap();
+    fs::write(folder.path().join("FORMAT"), "3\n").unwrap();
     let error = EmbeddedStore::open(folder.path(), options()).unwrap_err();
-    assert!(matches!(error, StoreOpenError::NewerFormat { found: 2, .. }), "{error}");
-    assert_eq!(fs::read_to_string(folder.path().join("FORMAT")).unwrap(), "2\n");
+    assert!(matches!(error, StoreOpenError::NewerFormat { found: 3, .. }), "{error}");
+    assert_eq!(fs::read_to_string(folder.path().join("FORMAT")).unwrap(), "3\n");
     fs::write(folder.path().join("FORMAT"), "rubbish").unwrap();
     assert!(matches!(EmbeddedStore::open(folder.path(), options()), Err(StoreOpenError::Damaged { .. })));
     fs::write(folder.path().join("FORMAT"), [0xff, 0xfe]).unwrap();
@@ -246,4 +246,44 @@ async fn a_store_is_not_reopened_during_a_backup() {
     store.reopen().await.unwrap();
     assert_eq!(names(&store).await, ["a", "b"], "the unknown commit had been applied");
     assert_eq!(names(&open(&folder.path().join("backup"))).await, ["a"]);
+}
+
+/// Every file and folder here, with its mode.
+fn modes(path: &Path) -> Vec<(std::path::PathBuf, u32)> {
+    let mut modes = vec![(path.to_owned(), fs::metadata(path).unwrap().permissions().mode() & 0o777)];
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            modes.extend(self::modes(&entry.unwrap().path()));
+        }
+    }
+    modes
+}
+
+fn assert_private(folder: &Path) {
+    let modes = modes(folder);
+    assert!(modes.len() > 20, "{modes:?}");
+    for (path, mode) in modes {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode, expected, "{}", path.display());
+    }
+}
+
+/// Whoever can read the files can read every payload. Earlier releases left the folder readable for everybody.
+#[tokio::test]
+async fn only_the_owner_can_read_a_store_and_its_backups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/store");
+    let store = open(&path);
+    assert_private(&path);
+    assert!(matches!(create(&store, "a").await, CommitOutcome::Committed(_)));
+    store.backup(&folder.path().join("backup"), |_| {}).unwrap();
+    drop(store);
+    assert_private(&path);
+    assert_private(&folder.path().join("backup"));
+    for (path, _) in modes(&path) {
+        let open = if path.is_dir() { 0o755 } else { 0o644 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(open)).unwrap();
+    }
+    drop(open(&path));
+    assert_private(&path);
 }

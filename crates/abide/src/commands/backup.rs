@@ -1,15 +1,16 @@
-//! `abide backup` and `abide restore`: copy a data folder that no server uses, and put a copy back. Neither overwrites
-//! anything.
+//! `abide backup` and `abide restore`: copy a data folder that no server uses, or the store of a running server, and
+//! put a copy back. Neither overwrites anything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use abide_server::backup::{self, BackupError};
+use abide_client::{Client, ClientError};
+use abide_server::backup::{self, BackupError, BackupReceiver};
 use anstream::eprintln;
 use serde_json::json;
 
 use super::exit;
-use crate::errors::error_chain;
+use crate::errors::{CliError, ResourceKind, error_chain};
 use crate::output::{escape_control_chars, outln};
 use crate::progress::Progress;
 use crate::table::group_digits;
@@ -22,6 +23,9 @@ pub(crate) struct BackupArgs {
     /// The data folder of the server; the server must be stopped
     #[arg(long, value_name = "DIR", env = "ABIDE_DATA", default_value = "./abide-data")]
     data: PathBuf,
+    /// The address of a running server to copy instead; the copy is made on this machine
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,10 +51,15 @@ pub(crate) fn backup(args: &BackupArgs) -> ExitCode {
         bytes += more;
         progress.add(more);
     };
-    let copied = backup::backup(&args.data, &args.to, on_copied);
+    let copied = match &args.url {
+        None => backup::backup(&args.data, &args.to, on_copied).map_err(BackupCommandError::Copy),
+        Some(url) => receive(url, &args.to, on_copied),
+    };
     drop(progress);
-    if let Err(error) = copied {
-        return report_error(&error);
+    match copied {
+        Ok(()) => {}
+        Err(BackupCommandError::Copy(error)) => return report_error(&error),
+        Err(BackupCommandError::Server(error)) => return error.report(ResourceKind::Other, args.json).into(),
     }
     let folder = args.to.display().to_string();
     if args.json {
@@ -63,6 +72,45 @@ pub(crate) fn backup(args: &BackupArgs) -> ExitCode {
         );
     }
     exit::OK.into()
+}
+
+/// Why no backup was made.
+enum BackupCommandError {
+    Copy(BackupError),
+    Server(CliError),
+}
+
+impl From<BackupError> for BackupCommandError {
+    fn from(error: BackupError) -> Self {
+        Self::Copy(error)
+    }
+}
+
+impl From<ClientError> for BackupCommandError {
+    fn from(error: ClientError) -> Self {
+        Self::Server(error.into())
+    }
+}
+
+impl From<std::io::Error> for BackupCommandError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Server(error.into())
+    }
+}
+
+/// Receives the copy that a running server sends.
+fn receive(url: &str, to: &Path, mut copied: impl FnMut(u64)) -> Result<(), BackupCommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(url)?;
+    runtime.block_on(async {
+        let mut receiver = BackupReceiver::start(to)?;
+        let mut stream = client.backup().await?;
+        while let Some(bytes) = stream.next().await? {
+            receiver.receive(&bytes)?;
+            copied(bytes.len() as u64);
+        }
+        Ok(receiver.finish()?)
+    })
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> ExitCode {
@@ -104,7 +152,7 @@ fn report_error(error: &BackupError) -> ExitCode {
     let hint = match error {
         BackupError::Exists { .. } => Some("choose another folder, or move the existing one away"),
         BackupError::Open(abide_server::StoreOpenError::InUse { .. }) | BackupError::InUse { .. } => {
-            Some("stop the server first: a folder in use cannot be copied")
+            Some("stop the server first, or copy it while it runs with `abide backup DIR --url URL`")
         }
         BackupError::Layout(_) => Some("give a folder that `abide serve` or `abide backup` created"),
         _ => None,

@@ -34,6 +34,7 @@ pub struct FsckFinding {
 /// The result of a check: what was checked, and the findings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FsckReport {
+    /// Without those that were purged.
     pub instances: u64,
     pub live: u64,
     /// Parked instances; their rows have the reason.

@@ -25,15 +25,17 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
     /// Loads the current run of an instance, for the checks of other rows. An unreadable run is a finding, unless it is
     /// parked or was terminated.
     pub(super) async fn check_instance(&mut self, row: &Row) -> Result<(), FsckError> {
-        self.report.instances += 1;
         let (id, decoded) =
             match (instances::read_key(&row.key), decode::<instances::InstanceRow>(&row.value)) {
                 (Ok(id), Ok(decoded)) => (id, decoded),
                 (_, Err(error)) | (Err(error), _) => {
+                    self.report.instances += 1;
                     self.add_finding(None, format!("instance row: {error}"));
                     return Ok(());
                 }
             };
+        // What was purged is no instance any more, although its row stays for a time.
+        self.report.instances += u64::from(decoded.status != RunStatus::Purged);
         let Ok(name) = InstanceId::new(id.clone()) else {
             self.add_finding(Some(&id), "invalid instance id");
             return Ok(());
@@ -70,7 +72,7 @@ impl<S: PrivateRows> ShardCheck<'_, S> {
             Ok(ExpiryTarget::EndedRunsUnnumbered(ended)) => {
                 self.expiring.extend(ended.into_iter().map(|(_, run)| run))
             }
-            Ok(ExpiryTarget::EndedRuns(ended)) => {
+            Ok(ExpiryTarget::EndedRuns(ended) | ExpiryTarget::RetainedRuns { runs: ended, .. }) => {
                 self.expiring.extend(ended.into_iter().map(|ended| ended.run_id))
             }
             Ok(_) => {}

@@ -4,6 +4,7 @@
 //! them.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use abide_store::rows::Batch;
 use abide_workflow::Status;
@@ -91,6 +92,8 @@ impl DurationHistogram {
 #[derive(Debug, Default)]
 pub struct ShardMetrics {
     is_working: AtomicBool,
+    /// Why it stopped the last time, until it works again.
+    stop_reason: Mutex<Option<String>>,
     resident_instances: AtomicUsize,
     queued: AtomicUsize,
     pub commits: Counter,
@@ -100,6 +103,15 @@ impl ShardMetrics {
     /// True if this node owns the shard and accepts requests for it: not during recovery, nor while it drains.
     pub fn is_working(&self) -> bool {
         self.is_working.load(Ordering::Relaxed)
+    }
+
+    /// Why the shard stopped, if it does not work since then.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.stop_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_stop_reason(&self, reason: Option<String>) {
+        *self.stop_reason.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Instances held in memory.
@@ -153,16 +165,21 @@ impl Metrics {
     /// Called by the shard task in every round: gauges show the shard as it was then.
     pub(super) fn record_shard(&self, id: ShardId, shard: &Shard) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
-            metrics.is_working.store(shard.is_working(), Ordering::Relaxed);
+            let was_working = metrics.is_working.swap(shard.is_working(), Ordering::Relaxed);
+            if shard.is_working() && !was_working {
+                metrics.set_stop_reason(None);
+            }
             metrics.resident_instances.store(shard.resident_instances(), Ordering::Relaxed);
             metrics.queued.store(shard.queued_items(), Ordering::Relaxed);
         }
     }
 
-    /// This ownership of the shard has ended; the shard task may acquire the shard again.
-    pub(super) fn shard_stopped(&self, id: ShardId) {
+    /// This ownership of the shard has ended, for this reason if it should not have; the shard task may acquire the
+    /// shard again.
+    pub(super) fn shard_stopped(&self, id: ShardId, reason: Option<String>) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.is_working.store(false, Ordering::Relaxed);
+            metrics.set_stop_reason(reason);
             metrics.resident_instances.store(0, Ordering::Relaxed);
             metrics.queued.store(0, Ordering::Relaxed);
         }

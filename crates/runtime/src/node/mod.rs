@@ -280,7 +280,13 @@ impl<S: Store> Node<S> {
         }
         let ready = self.metrics.working_shards();
         let all = self.shard_senders.len();
-        if ready == all { Ok(()) } else { Err(format!("{ready} of {all} shards are ready")) }
+        if ready == all {
+            return Ok(());
+        }
+        let mut reasons = self.metrics.shards().enumerate();
+        let first = reasons.find_map(|(number, shard)| Some((number, shard.stop_reason()?)));
+        let why = first.map(|(number, reason)| format!("; shard {number} stopped: {reason}"));
+        Err(format!("{ready} of {all} shards are ready{}", why.unwrap_or_default()))
     }
 
     /// Accepts nothing new, lets calls in flight end within the grace period, and releases the shards. Called once,

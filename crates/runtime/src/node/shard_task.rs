@@ -76,7 +76,7 @@ impl<S: Store> ShardTask<S> {
         loop {
             attempts.ownership_epoch += 1;
             let reason = catch_panic(self.run_ownership(&mut incoming, &mut attempts)).await;
-            self.metrics.shard_stopped(self.id);
+            self.metrics.shard_stopped(self.id, stop_text(&reason));
             attempts.cancel_all();
             match reason {
                 StopReason::Drained => return,
@@ -303,6 +303,15 @@ impl<S: Store> ShardTask<S> {
             | OperatorEvent::CallRecovered
             | OperatorEvent::EntityChanged => {}
         }
+    }
+}
+
+/// What readiness says of a shard that stopped for this reason; none for a shard that was to stop.
+fn stop_text(reason: &StopReason) -> Option<String> {
+    match reason {
+        StopReason::Drained => None,
+        StopReason::Lost => Some("another node took it over".to_owned()),
+        StopReason::Broken(reason) => Some(reason.clone()),
     }
 }
 

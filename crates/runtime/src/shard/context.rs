@@ -4,6 +4,7 @@
 //! The context knows no component and no run. A component gets it for one call; nothing keeps it.
 
 use abide_ids::{RunId, Sequence};
+use abide_workflow::Duration;
 
 use crate::config::ShardConfig;
 use crate::event::{Effect, OperatorEvent};
@@ -24,6 +25,9 @@ pub(super) struct Context {
     pub(super) effects: Vec<Effect>,
     /// The last number given out.
     pub(super) sequence: Sequence,
+    /// The retention that the expiries of ended runs agree with. Longer than the configured one until they have been
+    /// reviewed.
+    pub(super) applied_retention: Duration,
 }
 
 impl Context {
@@ -35,6 +39,7 @@ impl Context {
             commits: CommitQueue::new(config.store_limits),
             effects: Vec::new(),
             sequence: Sequence::ZERO,
+            applied_retention: config.retention,
             config,
         }
     }

@@ -65,6 +65,7 @@ use recovery::damage::DamageTracker;
 use requests::end_waiters::EndWaiters;
 use requests::idempotency::UncommittedReplies;
 use retention::gc::GarbageCollector;
+use retention::retention_review::RetentionReview;
 use schedule::DueQueue;
 use timers::timer_window::TimerWindow;
 use unit_of_work::UnitOfWork;
@@ -75,6 +76,7 @@ pub(crate) use public_index::unindexed::UnindexedRuns;
 component::components! {
     inbound: InboundReader,
     gc: GarbageCollector,
+    retention_review: RetentionReview,
     damage: DamageTracker,
     reconciliation: Reconciliation,
     #[cfg(test)]

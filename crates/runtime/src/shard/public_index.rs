@@ -177,8 +177,7 @@ impl PublicIndex {
             }
         }
         if !ended.is_empty() {
-            let until = work.ctx.now.wall.plus(work.ctx.config.retention);
-            expiry_rows::write_run_expiry(work, until, ended);
+            expiry_rows::retain_runs(work, work.ctx.now.wall, ended);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 pub(super) mod expiry_rows;
 pub(super) mod gc;
+pub(super) mod retention_review;
 
 use abide_ids::RunId;
 use abide_store::rows::{Key, Row};
@@ -38,11 +39,7 @@ pub(super) fn expire_run(
         SlotState::Unreadable { row: Some(row), .. } => Some((**row).clone()),
         // The owner of these rows is unknown now: try again after another retention period.
         _ => {
-            expiry_rows::write_run_expiry(
-                work,
-                work.ctx.now.wall.plus(work.ctx.config.retention),
-                vec![ended.clone()],
-            );
+            expiry_rows::retain_runs(work, work.ctx.now.wall, vec![ended.clone()]);
             return work.add(Step::ExpiryHandled(expiry.clone()));
         }
     };
@@ -68,7 +65,7 @@ pub(super) fn expire_run(
                 work.on_commit(OnCommit::Evict(id.clone()));
             } else {
                 // It was rewound and has ended again, or the clock was ahead when it ended.
-                expiry_rows::write_run_expiry(work, until, vec![ended.clone()]);
+                expiry_rows::retain_runs(work, row.updated_at, vec![ended.clone()]);
             }
         }
         // It was replaced. If its last state is not in the public index yet, that write brings another expiry.
@@ -100,7 +97,7 @@ pub(super) fn purge_run(work: &mut UnitOfWork<'_>, id: &InstanceId, mut row: Ins
     row.status = RunStatus::Purged;
     row.updated_at = work.ctx.now.wall;
     work.put(instances::key(id.as_str()), encode(&row));
-    expiry_rows::write_run_expiry(
+    expiry_rows::write_tombstone_expiry(
         work,
         work.ctx.now.wall.plus(work.ctx.config.idempotency_window),
         vec![ended],

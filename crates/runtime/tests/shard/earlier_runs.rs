@@ -227,7 +227,8 @@ fn an_expiry_without_the_run_number_leaves_nothing_behind() {
     let partition = harness.partition();
     let key = harness.keys(TableId::Expiry).remove(0);
     let row = harness.store.read_now(&partition, &key).unwrap().unwrap();
-    let ExpiryTarget::EndedRuns(ended) = decode::<ExpiryRow>(&row.value).unwrap().target else {
+    let ExpiryTarget::RetainedRuns { runs: ended, .. } = decode::<ExpiryRow>(&row.value).unwrap().target
+    else {
         panic!("{row:?}")
     };
     let what = ExpiryTarget::EndedRunsUnnumbered(vec![("a".to_owned(), ended[0].run_id)]);

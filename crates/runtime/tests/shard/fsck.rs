@@ -3,6 +3,7 @@
 use abide_ids::Timestamp;
 use abide_runtime::fsck::FsckReport;
 use abide_runtime::run::EntryChange;
+use abide_runtime::{ShardReply, ShardRequest};
 use abide_store::rows::{Batch, CommitOutcome, Key};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::history_pages::{self, HistoryPageRow};
@@ -11,7 +12,7 @@ use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::CommandId;
 use serde_json::json;
 
-use crate::harness::{ShardHarness, task_state};
+use crate::harness::{ShardHarness, instance_id, task_state};
 
 fn report(harness: &ShardHarness) -> FsckReport {
     poll_ready(abide_runtime::fsck::check(&*harness.store, &harness.definitions, harness.config.shard_count))
@@ -120,6 +121,23 @@ fn a_failed_call_without_a_next_attempt_is_found_unless_its_run_is_suspended() {
     harness.send_message("a", abide_workflow::Message::Suspend { reason: String::new() });
     harness.advance_clock(1_000);
     harness.check();
+}
+
+/// The row of a purged instance stays as a tombstone for days.
+#[test]
+fn what_was_purged_is_not_counted() {
+    let mut harness = ShardHarness::new();
+    harness.publish("wait", &json!({"Start": {"type": "wait", "waitType": "duration", "duration": "PT5H", "next": "End"}, "End": {"type": "succeed"}}));
+    harness.publish("none", &json!({"Start": {"type": "succeed"}}));
+    harness.start("wait", "a");
+    harness.start("none", "b");
+    harness.advance_clock(2_000);
+    assert_eq!((report(&harness).instances, report(&harness).live), (2, 1));
+    let purge = ShardRequest::Purge { instance_id: instance_id("b"), run_number: None };
+    assert!(matches!(harness.request(purge), ShardReply::Purged));
+    let after = report(&harness);
+    assert_eq!((after.instances, after.live, after.findings), (1, 1, vec![]));
+    assert_eq!(harness.keys(TableId::Instance).len(), 2, "the tombstone is there");
 }
 
 #[test]

@@ -132,3 +132,63 @@ fn a_failed_run_that_was_rewound_is_not_purged_by_the_expiry_of_its_first_end() 
     assert_eq!(harness.keys(TableId::HistoryPage), []);
     harness.check();
 }
+
+/// Three ends: long ago, of a run that was replaced since, and half an hour ago. A restart with a retention of an hour
+/// instead of thirty days deletes the first two at once and the third in time.
+#[test]
+fn a_shorter_retention_applies_to_runs_that_have_ended() {
+    let mut harness = ShardHarness::new();
+    one(&mut harness, "old");
+    harness.complete_attempt();
+    harness.start("one", "again");
+    harness.complete_attempt();
+    harness.advance_clock(1_000);
+    harness.start("one", "again");
+    harness.advance_clock(2 * 3_600_000);
+    harness.complete_attempt();
+    harness.advance_clock(1_800_000);
+    let expiries = harness.keys(TableId::Expiry);
+    harness.crash();
+    harness.advance_clock(120_000);
+    assert_eq!(harness.keys(TableId::Expiry), expiries, "with the same retention nothing is moved");
+
+    harness.config.retention = abide_workflow::Duration::hours(1);
+    harness.crash();
+    harness.advance_clock(120_000);
+    assert_eq!((public(&harness, "old", 1), public(&harness, "again", 1)), (None, None));
+    assert_eq!(public(&harness, "again", 2).as_deref(), Some("Completed"), "its hour is not over");
+    harness.check();
+    harness.advance_clock(1_800_000);
+    assert_eq!((public(&harness, "again", 2), harness.keys(TableId::HistoryPage)), (None, vec![]));
+    harness.check();
+}
+
+/// The review is interrupted by a crash before anything of it is durable: the next owner begins it anew.
+#[test]
+fn a_review_of_the_retention_that_is_interrupted_begins_anew() {
+    let mut harness = ShardHarness::new();
+    one(&mut harness, "a");
+    harness.complete_attempt();
+    harness.advance_clock(2 * 3_600_000);
+    harness.config.retention = abide_workflow::Duration::hours(1);
+    harness.crash();
+    harness.crash();
+    harness.advance_clock(120_000);
+    assert_eq!((public(&harness, "a", 1), harness.keys(TableId::HistoryPage)), (None, vec![]));
+    harness.check();
+}
+
+#[test]
+fn a_longer_retention_applies_to_runs_that_have_ended() {
+    let mut harness = ShardHarness::with(|config| config.retention = abide_workflow::Duration::hours(1));
+    one(&mut harness, "a");
+    harness.complete_attempt();
+    harness.advance_clock(1_000);
+    harness.config.retention = abide_workflow::Duration::hours(3);
+    harness.crash();
+    harness.advance_clock(2 * 3_600_000);
+    assert_eq!(harness.status("a"), "Completed");
+    harness.advance_clock(3_700_000);
+    assert_eq!(public(&harness, "a", 1), None);
+    harness.check();
+}

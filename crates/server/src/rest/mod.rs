@@ -6,6 +6,7 @@
 mod activities;
 mod activity_json;
 mod api_route;
+mod backup;
 mod body_fields;
 pub(crate) mod control;
 mod dead_letters;
@@ -35,6 +36,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::any;
 
+pub use backup::BackupSource;
 pub use openapi_json::openapi_document;
 
 use crate::api_request::ApiRequest;
@@ -85,6 +87,7 @@ fn api_routes<S: Store>() -> Vec<ApiRoute<S>> {
         route!(GET    "/api/dispatches/{instanceId}/{run}/{idempotencyKey}", dispatches::show, dispatches::SHOW),
         route!(GET    "/api/dlq", dead_letters::list, dead_letters::LIST),
         route!(GET    "/api/dlq/{engine}/{rowKey}", dead_letters::show, dead_letters::SHOW),
+        route!(GET    "/api/backup", backup::backup, backup::BACKUP),
         route!(GET    "/api/openapi.json", openapi_json::show, openapi_json::SHOW),
         route!(GET    "/healthz", health::liveness, health::LIVENESS),
         route!(GET    "/readyz", health::readiness, health::READINESS),

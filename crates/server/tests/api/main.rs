@@ -4,6 +4,7 @@
 
 mod activities;
 mod activity_declarations;
+mod backup;
 mod body_limits;
 mod cloud_event_forms;
 mod cloud_events;

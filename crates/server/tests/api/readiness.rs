@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use abide_runtime::placement::ShardCount;
 use abide_server::Config;
 use abide_store::change_notify::ChangeTick;
 use abide_store::memory::MemoryStore;
@@ -135,6 +136,29 @@ async fn a_server_with_an_unusable_store_is_alive_but_not_ready() {
     broken.store(false, Ordering::SeqCst);
     app.ready().await;
     assert_eq!(api.get("/readyz").await.status, 200);
+}
+
+/// A shard whose head cannot be read is never ready. The other shards are, and readiness says which is not and why.
+#[tokio::test]
+async fn a_server_that_cannot_become_ready_says_why() {
+    let store = MemoryStore::default();
+    let config = Config::default();
+    let shards = ShardCount::new(config.store.shards).unwrap();
+    let third = shards.shards().nth(3).unwrap().partition().unwrap();
+    let head = Batch::fenced(abide_store::tables::heads::key(), None, b"no head".to_vec());
+    assert!(matches!(store.commit(&third, head).await, CommitOutcome::Committed(_)));
+    let (api, _app) = TestApi::on_store_with_config(store, &config);
+    let others = format!("{0} of {1} shards are ready", config.store.shards - 1, config.store.shards);
+    let message = loop {
+        let unready = api.get("/readyz").await;
+        assert_eq!(unready.error(), failed(503, "SERVICE_UNAVAILABLE", ""));
+        let message = unready.json()["error"]["message"].as_str().unwrap().to_owned();
+        if message.starts_with(&others) {
+            break message;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(message.contains("; shard 3 stopped: "), "{message}");
 }
 
 #[tokio::test]

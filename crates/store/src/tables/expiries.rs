@@ -4,6 +4,8 @@
 //! commit that deletes the last of its target, so no target is forgotten and a sweep can stop anywhere. This table does
 //! not know if the target may still be deleted: the sweeper checks the target's own row.
 
+use std::ops::Bound;
+
 use abide_ids::{Digest, KeyDigest, RunId, RunNumber, Sequence, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +42,7 @@ pub enum ExpiryTarget {
     EndedRunsUnnumbered(Vec<(String, RunId)>),
     /// Stored replies: the scope and the digest of each.
     IdempotencyRecords(Vec<(String, KeyDigest)>),
-    /// Ended runs whose retention ends at this time.
+    /// Ended runs that expire at this time: tombstones, and what earlier releases wrote for retained runs.
     EndedRuns(Vec<EndedRun>),
     /// Earlier runs of an instance that was purged.
     EarlierRuns {
@@ -49,6 +51,12 @@ pub enum ExpiryTarget {
         before_run_id: RunId,
         /// Public rows of a later revision do not belong to these runs.
         revision: u64,
+    },
+    /// Ended runs whose retention ends at this time.
+    RetainedRuns {
+        /// When their retention began. With another retention it ends at another time.
+        since: Timestamp,
+        runs: Vec<EndedRun>,
     },
 }
 
@@ -127,6 +135,12 @@ pub fn due_before(at: Timestamp) -> Scan {
     Scan::range(KeyWriter::new(TableId::Expiry).key(), KeyWriter::new(TableId::Expiry).time(at).key())
 }
 
+/// All expiries that are due at this time or later, the oldest first.
+pub fn due_from(at: Timestamp) -> Scan {
+    let Scan { until, .. } = Scan::prefix(KeyWriter::new(TableId::Expiry).key().as_bytes());
+    Scan { from: Bound::Included(KeyWriter::new(TableId::Expiry).time(at).key()), until, ..Scan::all() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::ops::RangeBounds;
@@ -162,6 +176,7 @@ mod tests {
                     instance_id: "device-7".to_owned(), run_id, run_number: Some(RunNumber(3)), revision: until,
                 }, EndedRun::unnumbered("device-7".to_owned(), run_id)]),
                 ExpiryTarget::EarlierRuns { instance_id: "device-7".to_owned(), before_run_id: run_id, revision: until },
+                ExpiryTarget::RetainedRuns { since: Timestamp(7), runs: vec![EndedRun::unnumbered("device-7".to_owned(), run_id)] },
             ] {
                 value_round_trips(&ExpiryRow { target });
             }
@@ -178,6 +193,8 @@ mod tests {
             let until = Timestamp(until);
             let scan = due_before(until);
             prop_assert_eq!((scan.from, scan.until).contains(&key(at, sequence)), at < until);
+            let rest = due_from(until);
+            prop_assert_eq!((rest.from, rest.until).contains(&key(at, sequence)), at >= until);
         }
     }
 }

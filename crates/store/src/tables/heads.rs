@@ -30,6 +30,9 @@ pub struct HeadRow {
     pub last_commit: CommitId,
     /// The last number given to a run, a message or an outbox row of this shard.
     pub last_sequence: Sequence,
+    /// The retention, in milliseconds, that all expiries of ended runs agree with; 0 if a release that did not state it
+    /// wrote the head.
+    pub retention_ms: u64,
 }
 
 /// A released shard has an owner without a name in its row.
@@ -59,7 +62,12 @@ impl HeadRow {
 
 impl TableRow for HeadRow {
     const TABLE: TableId = TableId::Head;
-    const FORMAT: u8 = 1;
+    const FORMAT: u8 = 2;
+
+    fn default_suffix(format: u8) -> &'static [u8] {
+        // Format 1 did not state the retention.
+        if format == 1 { &[0] } else { &[] }
+    }
 }
 
 /// The head's key, the same in every partition.
@@ -76,24 +84,33 @@ mod tests {
     /// These bytes are stored: they must never change.
     #[test]
     fn a_released_head_is_stored_with_an_empty_owner() {
-        let numbers = (3u64, 4u64, CommitId(5), 6u64);
+        let numbers = (3u64, 4u64, CommitId(5), 6u64, 7u64);
         let head = HeadRow {
             owner: None,
             fencing_token: 3,
             heartbeat: 4,
             last_commit: CommitId(5),
             last_sequence: Sequence(6),
+            retention_ms: 7,
         };
         assert_eq!(postcard::to_stdvec(&head), postcard::to_stdvec(&("", numbers)));
         let head = HeadRow { owner: Some("n".to_owned()), ..head };
         assert_eq!(postcard::to_stdvec(&head), postcard::to_stdvec(&("n", numbers)));
     }
 
+    #[test]
+    fn a_head_without_a_retention_is_read() {
+        let stored =
+            [&[1][..], &postcard::to_stdvec(&("n", 3u64, 4u64, CommitId(5), 6u64)).unwrap()].concat();
+        let head: HeadRow = super::super::decode(&stored).unwrap();
+        assert_eq!((head.last_sequence, head.retention_ms), (Sequence(6), 0));
+    }
+
     proptest! {
         #[test]
-        fn a_head_round_trips(owner in prop::option::of(".{1,40}"), numbers: [u64; 3], commit: u128) {
-            let [fencing_token, heartbeat, last_sequence] = numbers;
-            value_round_trips(&HeadRow { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence: Sequence(last_sequence) });
+        fn a_head_round_trips(owner in prop::option::of(".{1,40}"), numbers: [u64; 4], commit: u128) {
+            let [fencing_token, heartbeat, last_sequence, retention_ms] = numbers;
+            value_round_trips(&HeadRow { owner, fencing_token, heartbeat, last_commit: CommitId(commit), last_sequence: Sequence(last_sequence), retention_ms });
         }
     }
 }

@@ -66,6 +66,7 @@ impl CommitPipeline {
             heartbeat: owned.heartbeat,
             last_commit: id,
             last_sequence: ctx.sequence,
+            retention_ms: ctx.applied_retention.0,
         };
         let mut batch = Batch::fenced(heads::key(), owned.head_version.clone(), encode(&head));
         for (key, value) in rows {

@@ -96,8 +96,7 @@ fn delete_marker(work: &mut UnitOfWork<'_>, id: &InstanceId, run_id: RunId) {
     work.add(Step::ForgetMarker(run_id));
     work.delete(MarkerId::of_run(run_id).row_key());
     let ended = EndedRun::unnumbered(id.as_str().to_owned(), run_id);
-    let until = work.ctx.now.wall.plus(work.ctx.config.retention);
-    expiry_rows::write_run_expiry(work, until, vec![ended]);
+    expiry_rows::retain_runs(work, work.ctx.now.wall, vec![ended]);
 }
 
 /// The error of a failed run, as JSON.

@@ -7,6 +7,7 @@ use abide_ids::Sequence;
 use abide_store::rows::{Row, RowVersion, StoreError};
 use abide_store::tables::decode;
 use abide_store::tables::heads::HeadRow;
+use abide_workflow::Duration;
 
 use crate::event::{Effect, OperatorEvent, StopReason};
 use crate::lease::{Lease, LeaseStatus, Monotonic, OwnerWatch, TakeoverDecision};
@@ -50,6 +51,8 @@ impl Context {
             TakeoverDecision::Wait(at) => self.phase = OwnershipPhase::Watching(watch, Some(at)),
             TakeoverDecision::TakeOver { fencing_token } => {
                 self.sequence = head.as_ref().map_or(Sequence::ZERO, |head| head.last_sequence);
+                let applied = Duration(head.as_ref().map_or(0, |head| head.retention_ms));
+                self.applied_retention = applied.max(self.config.retention);
                 let owned = OwnedHead {
                     fencing_token,
                     heartbeat: 0,

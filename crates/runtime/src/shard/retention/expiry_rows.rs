@@ -8,8 +8,20 @@ use abide_store::tables::expiries::{self, EndedRun, ExpiryRow, ExpiryTarget};
 
 use crate::shard::unit_of_work::{Step, UnitOfWork};
 
-/// Writes the expiry row of ended runs, which are kept until this time.
-pub(in crate::shard) fn write_run_expiry(work: &mut UnitOfWork<'_>, at: Timestamp, ended: Vec<EndedRun>) {
+/// Keeps ended runs for the retention, which began at this time.
+pub(in crate::shard) fn retain_runs(work: &mut UnitOfWork<'_>, since: Timestamp, runs: Vec<EndedRun>) {
+    let sequence = work.ctx.next_sequence();
+    let until = since.plus(work.ctx.config.retention);
+    let expiry = ExpiryRow { target: ExpiryTarget::RetainedRuns { since, runs } };
+    work.create(expiries::key(until, sequence), encode(&expiry));
+}
+
+/// Writes the expiry row of a tombstone, which is kept until this time.
+pub(in crate::shard) fn write_tombstone_expiry(
+    work: &mut UnitOfWork<'_>,
+    at: Timestamp,
+    ended: Vec<EndedRun>,
+) {
     let sequence = work.ctx.next_sequence();
     let expiry = ExpiryRow { target: ExpiryTarget::EndedRuns(ended) };
     work.create(expiries::key(at, sequence), encode(&expiry));

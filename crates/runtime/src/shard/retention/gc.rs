@@ -172,7 +172,9 @@ impl GarbageCollector {
     /// Begins what an expiry row asks for: a deletion with its first scan, or the expiry of runs.
     fn begin_gc_task(&mut self, work: &mut UnitOfWork<'_>, key: Key, target: ExpiryTarget) {
         match target {
-            ExpiryTarget::EndedRuns(ended) => self.expire_runs(work, &key, ended),
+            ExpiryTarget::EndedRuns(ended) | ExpiryTarget::RetainedRuns { runs: ended, .. } => {
+                self.expire_runs(work, &key, ended);
+            }
             ExpiryTarget::EndedRunsUnnumbered(ended) => {
                 let ended =
                     ended.into_iter().map(|(instance_id, run_id)| EndedRun::unnumbered(instance_id, run_id));
