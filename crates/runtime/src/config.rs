@@ -62,6 +62,9 @@ pub struct ShardConfig {
     /// A planted fault, for testing the tests.
     #[cfg(feature = "faults")]
     pub fault: Option<crate::fault_injection::Fault>,
+    /// An instance whose turns are lethal, for testing what contains them.
+    #[cfg(feature = "faults")]
+    pub poison: Option<crate::fault_injection::Poison>,
 }
 
 /// The targets of activities, for call records: a transport and an address, such as
@@ -130,6 +133,8 @@ impl ShardConfig {
             targets: ActivityTargets::default(),
             #[cfg(feature = "faults")]
             fault: None,
+            #[cfg(feature = "faults")]
+            poison: None,
         }
     }
 }

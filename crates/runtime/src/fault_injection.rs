@@ -1,7 +1,11 @@
 //! Faults that can be injected to prove that the tests find them. Only in test builds.
 //!
 //! Most are planted where events enter a shard and effects leave it (`shard/root/planted_faults.rs`). A few must stand
-//! inside a decision.
+//! inside a decision. A poison makes the turns of one instance lethal; unlike a fault, a correct shard survives it.
+
+use abide_workflow::{InstanceId, RunOrigin, Status};
+
+use crate::config::ShardConfig;
 
 /// One planted fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,5 +96,67 @@ impl Fault {
             tracing::error!(fault = wanted, "unknown fault in ABIDE_FAULT; none is planted");
         }
         fault
+    }
+}
+
+/// An instance whose turns panic or end the process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Poison {
+    pub instance_id: InstanceId,
+    pub effect: PoisonEffect,
+}
+
+/// What a poison does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoisonEffect {
+    /// Every evaluation panics: each turn, and the check of an input.
+    Panic,
+    /// A turn ends the process, as a lack of memory does. A suspended run evaluates nothing, so it can be terminated.
+    Abort,
+    /// As [`Self::Abort`], for the simulator: a [`ProcessDeath`] unwinds through the shard, without a message.
+    Die,
+}
+
+/// The payload of the panic by which a simulated process dies.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessDeath;
+
+impl Poison {
+    /// The poison that the environment asks for: `ABIDE_POISON=abort:ID` or `panic:ID`.
+    pub fn from_environment() -> Option<Self> {
+        let wanted = std::env::var("ABIDE_POISON").ok()?;
+        let poison = wanted.split_once(':').and_then(|(effect, id)| {
+            let effect = match effect {
+                "abort" => PoisonEffect::Abort,
+                "panic" => PoisonEffect::Panic,
+                _ => return None,
+            };
+            Some(Self { instance_id: InstanceId::new(id).ok()?, effect })
+        });
+        if poison.is_none() {
+            tracing::error!(poison = wanted, "ABIDE_POISON cannot be read; nothing is poisoned");
+        }
+        poison
+    }
+}
+
+fn effect_on(config: &ShardConfig, id: &InstanceId) -> Option<PoisonEffect> {
+    config.poison.as_ref().filter(|poison| poison.instance_id == *id).map(|poison| poison.effect)
+}
+
+/// A turn begins: ends the process if the run is poisoned so.
+pub(crate) fn begin_turn(config: &ShardConfig, origin: &RunOrigin, status: Status) {
+    match effect_on(config, &origin.instance_id).filter(|_| status != Status::Suspended) {
+        Some(PoisonEffect::Abort) => std::process::abort(),
+        Some(PoisonEffect::Die) => std::panic::resume_unwind(Box::new(ProcessDeath)),
+        Some(PoisonEffect::Panic) | None => {}
+    }
+}
+
+/// An evaluation of data begins, contained: panics if the instance is poisoned so.
+#[expect(clippy::panic, reason = "a planted panic")]
+pub(crate) fn begin_evaluation(config: &ShardConfig, id: &InstanceId) {
+    if effect_on(config, id) == Some(PoisonEffect::Panic) {
+        panic!("the data of {id} is poisonous");
     }
 }

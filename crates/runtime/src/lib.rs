@@ -17,7 +17,7 @@ pub mod fsck;
 pub mod lease;
 pub mod node;
 pub mod now;
-mod panic_message;
+mod panics;
 pub mod placement;
 pub mod request;
 pub mod run;

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use abide_workflow::Timestamp;
 use abide_workflow::json::Json;
 
 use super::EntityId;
-use crate::panic_message;
+use crate::panics;
 
 /// The operations of an entity type, besides those that every entity has. A program that embeds the server provides it.
 ///
@@ -97,9 +96,8 @@ impl EntityKinds {
     /// changes nothing, and the shard goes on with other work.
     pub(crate) fn operate(&self, call: &OperationContext<'_>) -> Result<OperationOutcome, OperationError> {
         match self.0.get(call.entity.entity_type()) {
-            Some(kind) => catch_unwind(AssertUnwindSafe(|| kind.operate(call))).unwrap_or_else(|panic| {
-                Err(OperationError::Panicked { reason: panic_message::message_of(&*panic).to_owned() })
-            }),
+            Some(kind) => panics::catch(|| kind.operate(call))
+                .unwrap_or_else(|reason| Err(OperationError::Panicked { reason })),
             None => Err(OperationError::UnknownOperation { name: call.operation.to_owned() }),
         }
     }

@@ -87,6 +87,10 @@ impl<S: Store> Node<S> {
         if options.shard_config.fault.is_none() {
             options.shard_config.fault = crate::fault_injection::Fault::from_environment();
         }
+        #[cfg(feature = "faults")]
+        if options.shard_config.poison.is_none() {
+            options.shard_config.poison = crate::fault_injection::Poison::from_environment();
+        }
         let event_routes = EventRoutes::new(Arc::clone(&store))?;
         let store_effects =
             Arc::new(StoreEffects::new(store, definitions, options.shard_config.shard_count)?);

@@ -19,7 +19,7 @@ use super::running_attempts::RunningAttempts;
 use crate::config::ShardConfig;
 use crate::crash_point::{self, CrashPoint};
 use crate::event::{Effect, Event, OperatorEvent, StopReason};
-use crate::panic_message;
+use crate::panics;
 use crate::placement::ShardId;
 use crate::request::{ShardReply, ShardRequest};
 use crate::shard::Shard;
@@ -322,10 +322,7 @@ async fn catch_panic(driven: impl Future<Output = StopReason>) -> StopReason {
     let polled = |context: &mut std::task::Context<'_>| {
         let polled = catch_unwind(AssertUnwindSafe(|| driven.as_mut().poll(context)));
         polled.unwrap_or_else(|panic| {
-            Poll::Ready(StopReason::Broken(format!(
-                "shard task panicked: {}",
-                panic_message::message_of(&*panic)
-            )))
+            Poll::Ready(StopReason::Broken(format!("shard task panicked: {}", panics::message_of(&*panic))))
         })
     };
     std::future::poll_fn(polled).await

@@ -5,6 +5,7 @@
 
 pub(super) mod eviction;
 pub(super) mod index_runs;
+pub(super) mod input_check;
 pub(super) mod instance_slot;
 pub(super) mod load;
 pub(super) mod park;

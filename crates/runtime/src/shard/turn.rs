@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Replies and attempts follow the commit of the same unit. The interpreter decides what a turn does; this
-//! file only supplies its input and stores its result. A turn that no commit can hold, or that fails to run, parks its
-//! run.
+//! file only supplies its input and stores its result. A turn that no commit can hold, or that fails to run or panics,
+//! parks its run.
 
 pub(super) mod commands;
 pub(super) mod continue_as_new;
@@ -18,16 +18,19 @@ use abide_ids::{PageNumber, Sequence, Timestamp};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
 use abide_workflow::{
-    CommandId, CorruptInstance, Instance, Message, MessageRefusal, PartChange, PartKey, Status, Turn, advance,
+    CommandId, CorruptInstance, Instance, Limits, Message, MessageRefusal, PartChange, PartKey, Status, Turn,
+    advance,
 };
 
 use crate::fault_check::fault_injected;
+use crate::panics;
 use crate::request::{IdempotentReply, RequestError, ShardReply};
 use crate::run::EntryChange;
 use crate::run::run_status::row_status;
 use crate::run_message::RunMessage;
 use crate::shard::calls::attempt_results;
 use crate::shard::commit::commit_queue::OnCommit;
+use crate::shard::context::Context;
 use crate::shard::instances::{index_runs, session_events, start};
 use crate::shard::requests::idempotency;
 use crate::shard::run::history_pages::part_change;
@@ -88,22 +91,18 @@ impl TurnUndo {
 }
 
 /// Runs one turn and applies its commands, all in one unit of work. The run in memory is ahead at once; the caller
-/// merges the unit, or drops it and restores the run.
-pub(super) fn run_turn(
-    work: &mut UnitOfWork<'_>,
-    run: &mut ResidentRun,
-) -> Result<TurnUndo, CorruptInstance> {
+/// merges the unit, or drops it and restores the run. An error is the reason to park the run; the unit is then empty,
+/// and of the run only the interpreter state has changed.
+pub(super) fn run_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) -> Result<TurnUndo, String> {
     let origin = run.instance.origin();
     let _span = tracing::debug_span!("turn", instance_id = %origin.instance_id, run = origin.run.0).entered();
-    let now = work.ctx.now.wall;
     let limits = turn_limits::limits_of(work.ctx, run);
-    let inbox = run.messages.make_contiguous();
-    let mut turn = advance(&run.plan, &mut run.instance, inbox, now, &limits)?;
+    let mut turn = advance_run(work.ctx, run, &limits)?;
     if turn.consumed > 0 || turn.changes.iter().any(removes_buffered) {
         run.empty_continuations = 0;
     }
     let mut next = continue_as_new::take_next_run(work, &mut turn);
-    let parts = next.as_mut().map(Instance::take_changes).transpose()?.unwrap_or_default();
+    let parts = next.as_mut().map(Instance::take_changes).transpose().map_err(reason_of)?.unwrap_or_default();
     let events = serde_json::to_vec(&turn.history).unwrap_or_default();
     start::apply_first_turn_actions(work, run);
     let mut undo = TurnUndo {
@@ -142,6 +141,27 @@ pub(super) fn run_turn(
         work.note_newest_rows();
     }
     Ok(undo)
+}
+
+/// Lets the interpreter move the run. A panic in it is an error of this run alone.
+fn advance_run(ctx: &Context, run: &mut ResidentRun, limits: &Limits) -> Result<Turn, String> {
+    #[cfg(feature = "faults")]
+    crate::fault_injection::begin_turn(&ctx.config, run.instance.origin(), run.instance.status());
+    let inbox = run.messages.make_contiguous();
+    let (plan, instance, now) = (&run.plan, &mut run.instance, ctx.now.wall);
+    let advanced = panics::catch(|| {
+        #[cfg(feature = "faults")]
+        crate::fault_injection::begin_evaluation(&ctx.config, &instance.origin().instance_id);
+        advance(plan, instance, inbox, now, limits)
+    });
+    match advanced {
+        Ok(turn) => turn.map_err(reason_of),
+        Err(message) => Err(format!("the turn panicked: {message}")),
+    }
+}
+
+fn reason_of(corrupt: CorruptInstance) -> String {
+    corrupt.reason
 }
 
 /// Does what the source of each consumed message asks for. Returns the calls to be settled after the commands, and

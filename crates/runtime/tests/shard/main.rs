@@ -5,6 +5,7 @@
 mod call_journal;
 mod calls;
 mod commit_limits;
+mod containment;
 mod continue_as_new;
 mod crash_recovery;
 mod damage;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use abide_ids::RunNumber;
 use abide_runtime::entity::{EntityId, EntityOperation, OperationRequest, SessionEvent, session_instance_id};
+use abide_runtime::fault_injection::{Poison, PoisonEffect};
 use abide_runtime::{Event, OperatorEvent, ShardReply, ShardRequest};
 use abide_store::rows::Batch;
 use abide_store::tables::TableId;
@@ -12,7 +13,7 @@ use abide_testkit::shard_driver::poll_ready;
 use abide_workflow::{Message, Outcome};
 use serde_json::{Value, json};
 
-use crate::harness::{ShardHarness, request_idempotency};
+use crate::harness::{ShardHarness, instance_id, request_idempotency};
 
 /// Waits for `go` twice, then ends with the event that started it and those it received.
 fn publish(harness: &ShardHarness) {
@@ -261,5 +262,19 @@ fn an_event_whose_plan_cannot_be_read_does_not_revive_a_run_whose_end_is_not_dur
     harness.advance_clock(3_000);
     let run = harness.run(ID).unwrap();
     assert_eq!((run.row.run_number, harness.status(ID).as_str()), (RunNumber(2), "Running"));
+    harness.check();
+}
+
+#[test]
+fn an_event_whose_input_check_panics_is_acknowledged_and_dead_lettered() {
+    let poison = Poison { instance_id: instance_id(ID), effect: PoisonEffect::Panic };
+    let mut harness = ShardHarness::with(|config| config.poison = Some(poison));
+    publish(&harness);
+    assert!(matches!(harness.request(start_or_raise(1)), ShardReply::Operated(_)));
+    assert!(harness.run(ID).is_none());
+    harness.advance_clock(2_000);
+    let reasons: Vec<_> = harness.dead_letters().iter().map(|letter| letter.error_message.clone()).collect();
+    assert!(reasons.iter().all(|reason| reason.contains("panicked")) && reasons.len() == 1, "{reasons:?}");
+    assert_eq!(harness.keys(TableId::Inbox), vec![]);
     harness.check();
 }

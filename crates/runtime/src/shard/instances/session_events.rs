@@ -19,6 +19,7 @@ use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::instances::index_runs;
+use crate::shard::instances::input_check::check_input;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::start::{self, replaced_run_action};
 use crate::shard::public_index::PublicIndex;
@@ -124,8 +125,7 @@ fn start_session_run(
     let input = json!({
         "entityId": session_event.entity_key, "entityType": session_event.entity_type, "event": event,
     });
-    if let Err(mismatches) = plan.check_input(&input) {
-        let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
+    if let Err(reason) = check_input(work.ctx, id, &plan, &input) {
         let reason = format!("invalid input for the run: {reason}");
         return dead_letter_event(work, sequence, session_event, &reason);
     }

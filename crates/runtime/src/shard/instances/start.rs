@@ -23,6 +23,7 @@ use crate::run_message::RunMessage;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
 use crate::shard::instances::index_runs;
+use crate::shard::instances::input_check::check_input;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState, unavailable_refusal};
 use crate::shard::messages::send_run_message;
 use crate::shard::public_index::PublicIndex;
@@ -194,8 +195,7 @@ fn begin_child(
         return;
     };
     let input: serde_json::Value = serde_json::from_str(&start.input).unwrap_or_default();
-    if let Err(mismatches) = plan.check_input(&input) {
-        let reason = mismatches.first().map(ToString::to_string).unwrap_or_default();
+    if let Err(reason) = check_input(work.ctx, id, &plan, &input) {
         slot.pending_child = Some(PendingChild { inbox_sequence: sequence, parent_item: item, start });
         return refuse_child(work, slot, Failure::permanent(code::INPUT_INVALID, reason));
     }

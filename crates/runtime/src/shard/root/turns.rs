@@ -68,7 +68,7 @@ impl Shard {
         let mut work = UnitOfWork::new(&mut self.ctx);
         let undo = match turn::run_turn(&mut work, run) {
             Ok(undo) => undo,
-            Err(corrupt) => return Err(Unrunnable { reason: corrupt.reason, unit: FilledUnit::default() }),
+            Err(reason) => return Err(Unrunnable { reason, unit: FilledUnit::default() }),
         };
         let mut unit = work.finish();
         if !unit.fits_in_commit(self.ctx.config.store_limits) {
