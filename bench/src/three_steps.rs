@@ -73,6 +73,7 @@ pub fn batch(rows: Rows, expect: Option<RowVersion>, sequence: u64) -> Batch {
         heartbeat: sequence,
         last_commit: CommitId(u128::from(sequence) << 64),
         last_sequence: abide_ids::Sequence(sequence),
+        retention_ms: 604_800_000,
     };
     let batch = Batch::fenced(heads::key(), expect, encode(&head));
     rows.into_iter().fold(batch, |batch, (key, value)| match value {
