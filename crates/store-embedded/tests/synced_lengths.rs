@@ -67,7 +67,7 @@ async fn a_journal_without_its_synced_commits_is_refused_and_named() {
     make_killed(&folder).await;
     let whole = fs::read(journal(&folder)).unwrap();
     let used = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    let garbage: Vec<u8> = (0..used).map(|at| (at * 31 % 251) as u8).collect();
+    let garbage: Vec<u8> = (0..used).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect();
     let losses: [(&str, Vec<u8>); 5] = [
         ("empty", Vec::new()),
         ("only zeros", vec![0; whole.len()]),
@@ -200,7 +200,8 @@ async fn a_store_of_format_1_is_opened_once_without_a_record_and_has_one_from_th
 /// The number of the newest record: it counts how often the record was written and synced.
 fn record_number(folder: &Path) -> u64 {
     let bytes = fs::read(folder.join("SYNCED")).unwrap();
-    let numbers = [16, 4096 + 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
+    let numbers =
+        [16, 4096 + 16].map(|at| u64::from_le_bytes(*bytes.get(at..).unwrap().first_chunk().unwrap()));
     numbers.into_iter().max().unwrap()
 }
 
