@@ -29,6 +29,7 @@ use crate::egress_guard::Target;
 use crate::http::{HttpResponse, InvalidHeader, OneShotClient, add_metadata_headers, caller_headers};
 use crate::metadata::Metadata;
 use crate::transport::CallFailure;
+use crate::wire::{JSON_DEPTH_MAX, WireDecodeError};
 
 /// Registers the activity.
 pub(super) fn register(
@@ -174,9 +175,10 @@ fn response_body(response: &HttpResponse) -> Result<Value, CallFailure> {
     }
     if is_json {
         let malformed = |error| {
-            CallFailure::permanent("ResponseInvalid", format!("the response is not valid JSON: {error}"))
+            let error = WireDecodeError::from(error);
+            CallFailure::permanent("ResponseInvalid", format!("the response cannot be decoded: {error}"))
         };
-        return serde_json::from_slice(body).map_err(malformed);
+        return abide_json::parse_bytes(body, JSON_DEPTH_MAX).map_err(malformed);
     }
     Ok(match std::str::from_utf8(body) {
         Ok(text) => Value::String(text.to_owned()),

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing about headers or connections.
 
+pub use abide_json::depth_within;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,12 +21,10 @@ pub fn write(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Decodes a payload.
+/// Decodes a payload, as strictly as all JSON that enters: a value must not differ from what was sent.
 pub fn read(bytes: &[u8]) -> Result<Value, WireDecodeError> {
     check_size(bytes.len(), PAYLOAD_BYTES_MAX)?;
-    // The parser itself stops at twice this depth, before the stack overflows.
-    let value = serde_json::from_slice(bytes).map_err(|error| not_json(&error))?;
-    if depth_within(&value, JSON_DEPTH_MAX) { Ok(value) } else { Err(WireDecodeError::TooDeep) }
+    Ok(abide_json::parse_bytes(bytes, JSON_DEPTH_MAX)?)
 }
 
 /// Decodes the output of a successful response: its body, or null if that is empty.
@@ -61,7 +60,7 @@ pub fn write_failure(status: &RpcStatus, http: u16, about: FailureContext<'_>) -
 /// Decodes the failure in a body. None if the body is anything else.
 pub fn read_failure(bytes: &[u8]) -> Option<RpcStatus> {
     check_size(bytes.len(), FAILURE_BYTES_MAX).ok()?;
-    let body: Value = serde_json::from_slice(bytes).ok()?;
+    let body = abide_json::parse_bytes(bytes, JSON_DEPTH_MAX).ok()?;
     let error = body.get("error")?;
     let code = RpcCode::from_name(error.get("status")?.as_str()?).filter(|code| *code != RpcCode::Ok)?;
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -102,15 +101,6 @@ fn delay_ms(text: &str) -> Option<u64> {
 
 pub(super) fn not_json(error: &serde_json::Error) -> WireDecodeError {
     WireDecodeError::NotJson { line: error.line(), column: error.column() }
-}
-
-/// True if a value is nested at most `left` levels deep.
-pub fn depth_within(value: &Value, left: usize) -> bool {
-    match value {
-        Value::Array(items) => left > 0 && items.iter().all(|item| depth_within(item, left - 1)),
-        Value::Object(fields) => left > 0 && fields.values().all(|field| depth_within(field, left - 1)),
-        _ => true,
-    }
 }
 
 #[cfg(test)]
@@ -160,6 +150,7 @@ mod tests {
             r#"{"error": {"status": 5}}"#,
             r#"{"error": {"status": "NOT-FOUND"}}"#,
             r#"{"error": {"status": "OK"}}"#,
+            r#"{"error": {"status": "NOT_FOUND", "status": "ABORTED"}}"#,
             &"[".repeat(200),
             &long,
         ] {
@@ -183,11 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_that_would_be_changed_by_reading_is_rejected() {
+        let rounded = read(br#"{"id": 123456789012345678901234567890}"#);
+        assert_eq!(rounded, Err(WireDecodeError::IntegerTooLarge { line: 1, column: 8 }));
+        let doubled = read(br#"{"paid": true, "paid": false}"#);
+        assert!(matches!(doubled, Err(WireDecodeError::DuplicateKey { line: 1, .. })), "{doubled:?}");
+        assert_eq!(read(b"18446744073709551615"), Ok(json!(u64::MAX)));
+    }
+
+    #[test]
     fn payloads_are_bounded_in_size_and_nesting() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(read(nested(JSON_DEPTH_MAX).as_bytes()).is_ok());
         assert_eq!(read(nested(JSON_DEPTH_MAX + 1).as_bytes()), Err(WireDecodeError::TooDeep));
-        assert!(matches!(read(nested(100_000).as_bytes()), Err(WireDecodeError::NotJson { .. })));
+        assert!(matches!(read(nested(100_000).as_bytes()), Err(WireDecodeError::TooDeep)));
         let long = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
         assert!(read(long.as_bytes()).is_ok());
         assert!(matches!(read(format!("{long} ").as_bytes()), Err(WireDecodeError::TooLarge { .. })));

@@ -9,6 +9,8 @@ pub mod grpc;
 pub mod json;
 pub mod protobuf;
 
+use abide_json::JsonError;
+
 /// The largest input or output, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// The largest body or message, in bytes: a payload, and what is around it.
@@ -49,6 +51,22 @@ pub enum WireDecodeError {
         /// Counted from 1.
         column: usize,
     },
+    /// A key occurs twice in one object: one of the two values would silently vanish.
+    #[error("a duplicate key: line {line}, column {column}")]
+    DuplicateKey {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// An integer outside 64 bits, which would come back changed.
+    #[error("an integer that does not fit 64 bits and would be rounded: line {line}, column {column}")]
+    IntegerTooLarge {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
     /// The JSON is nested too deeply.
     #[error("nested more than {JSON_DEPTH_MAX} levels deep")]
     TooDeep,
@@ -72,6 +90,18 @@ pub enum WireDecodeError {
 /// The media type of a `Content-Type` header: without parameters, in lower case.
 pub fn media_type(header: &str) -> String {
     header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+impl From<JsonError> for WireDecodeError {
+    fn from(error: JsonError) -> Self {
+        let (line, column) = error.position();
+        match error {
+            JsonError::Malformed { .. } => Self::NotJson { line, column },
+            JsonError::DuplicateKey { .. } => Self::DuplicateKey { line, column },
+            JsonError::IntegerTooLarge { .. } => Self::IntegerTooLarge { line, column },
+            JsonError::TooDeep { .. } => Self::TooDeep,
+        }
+    }
 }
 
 /// A text from outside, cut to a length that can be shown.

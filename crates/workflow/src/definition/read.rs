@@ -45,7 +45,10 @@ pub(super) fn read(text: &str) -> ParsedDefinition {
             let hint = match error {
                 _ if text.trim().is_empty() => "the file is empty: write a definition",
                 JsonError::IntegerTooLarge { .. } => "write the number as a string",
-                JsonError::Malformed { .. } => "correct the JSON at this position",
+                JsonError::DuplicateKey { .. } => "remove one of the two",
+                JsonError::TooDeep { .. } | JsonError::Malformed { .. } => {
+                    "correct the JSON at this position"
+                }
             };
             let finding = Finding::new(Code::MalformedJson, "", error.to_string(), hint);
             unreadable(Finding { position: Some(error.position()), ..finding })

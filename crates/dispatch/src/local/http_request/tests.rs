@@ -146,6 +146,10 @@ async fn a_body_is_what_its_content_type_says() {
     }
     let broken = answered("200 OK\r\ncontent-type: application/json", b"{").await;
     assert_eq!(failure_summary(&broken), ("ResponseInvalid", false, false));
+    for changed in [&b"[123456789012345678901234567890]"[..], br#"{"paid": true, "paid": false}"#] {
+        let changed = answered("200 OK\r\ncontent-type: application/json", changed).await;
+        assert_eq!(failure_summary(&changed), ("ResponseInvalid", false, false));
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use crate::metadata::tests::metadata;
 use crate::remote::WireFormat;
 use crate::status::{RpcCode, RpcStatus};
 use crate::transport::CallAttempt;
-use crate::wire::{ENVELOPE, FailureContext, JSON, PAYLOAD_BYTES_MAX, PROTOBUF, envelope, json, protobuf};
+use crate::wire::{
+    ENVELOPE, FailureContext, JSON, PAYLOAD_BYTES_MAX, PROTOBUF, envelope, grpc, json, protobuf,
+};
 
 const OVER_HTTP: [WireFormat; 3] = [WireFormat::Rest, WireFormat::Protobuf, WireFormat::Envelope];
 const ABOUT: FailureContext<'static> = FailureContext { execution_id: "device-7/1", activity: "charge" };
@@ -172,6 +174,29 @@ async fn an_output_that_cannot_be_decoded_or_does_not_match_fails_permanently() 
         assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?}");
         let message = failed.unwrap_err().message;
         assert!(message.contains("/n") && !message.contains("s3cret"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_output_that_reading_would_change_fails_permanently() {
+    for wire in WireFormat::ALL {
+        for (output, rule) in [
+            (r#"{"id": 123456789012345678901234567890}"#, "would be rounded"),
+            (r#"{"paid": true, "paid": false}"#, "duplicate key"),
+        ] {
+            let server = Server::answering(move |_| match wire {
+                WireFormat::Grpc => {
+                    let message = protobuf::invoke_response(output.into());
+                    reply(200, &[("grpc-status", "0")], grpc::encode_frame(&message))
+                }
+                wire => reply(200, &[], success(wire, output)),
+            })
+            .await;
+            let failed = run_attempt(&remote(wire, server.address), json!(1)).await;
+            assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?}");
+            let message = failed.unwrap_err().message;
+            assert!(message.contains(rule), "{wire:?}: {message}");
+        }
     }
 }
 
