@@ -1,7 +1,8 @@
 //! One HTTP request as every handler receives it: correlation id, parameters, and a body of bounded size, bounded
 //! reading time and checked content type.
 //!
-//! Knows nothing about the meaning of a request.
+//! Knows nothing about the meaning of a request. Every response goes through [`ApiRequest::finish`], which says that
+//! the connection closes if the server has not read the whole body.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -11,9 +12,9 @@ use abide_store::Store;
 use abide_workflow::{InstanceId, Timestamp, json};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use serde::Serialize;
@@ -42,6 +43,8 @@ pub(crate) struct ApiRequest {
     correlation: CorrelationId,
     parts: Parts,
     body: Body,
+    /// Some of the body has not arrived, or not been read.
+    body_unread: bool,
     /// The body's part of the body budget, held until the handler has made its response.
     body_reservation: BodyReservation,
 }
@@ -56,6 +59,7 @@ impl<S: Store> FromRequest<App<S>> for ApiRequest {
         Ok(Self {
             correlation: CorrelationId::from_headers(&parts.headers),
             parts,
+            body_unread: !body.is_end_stream(),
             body,
             body_reservation: app.reserve_body(),
         })
@@ -87,7 +91,16 @@ impl ApiRequest {
 
     /// The handler's response, or the response for its error.
     pub(crate) fn respond(&self, result: Result<Response, ApiError>, now: Timestamp) -> Response {
-        result.unwrap_or_else(|error| response::error_response(&error, &self.correlation, now))
+        self.finish(result.unwrap_or_else(|error| response::error_response(&error, &self.correlation, now)))
+    }
+
+    /// The last step of every response. A client whose body was not read to its end must know that its connection ends
+    /// here: otherwise it sends its next request on it, and cannot tell whether that request took effect.
+    pub(crate) fn finish(&self, mut response: Response) -> Response {
+        if self.body_unread {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     pub(crate) fn data_response<T: Serialize>(
@@ -155,9 +168,11 @@ impl ApiRequest {
         Ok(text)
     }
 
-    /// The checks that apply to every request: origin, rate limit, and the size of URI and headers. Both APIs make them
-    /// before their handler, while the body is still unread. A request that is admitted counts against the rate limit.
+    /// The checks that apply to every request: framing, origin, rate limit, and the size of URI and headers. Both APIs
+    /// make them before their handler, while the body is still unread. A request that is admitted counts against the
+    /// rate limit.
     pub(crate) fn check_admission<S: Store>(&self, app: &App<S>) -> Result<(), ApiError> {
+        self.check_framing()?;
         app.origin_policy().check(&self.parts)?;
         let uri = &self.parts.uri;
         if !rest::HEALTH_PATHS.contains(&uri.path()) && !app.try_admit_request() {
@@ -176,6 +191,21 @@ impl ApiRequest {
             return Err(ApiError::rejected(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message));
         }
         Ok(())
+    }
+
+    /// The body must be framed by its length, or by `chunked` alone. Any other coding would reach the handler as it was
+    /// sent, still encoded, and a proxy that frames it differently sees other requests in it.
+    fn check_framing(&self) -> Result<(), ApiError> {
+        let mut codings = self.headers().get_all(TRANSFER_ENCODING).iter();
+        let only_chunked = match (codings.next(), codings.next()) {
+            (None, _) => true,
+            (Some(only), None) => only.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked"),
+            (Some(_), Some(_)) => false,
+        };
+        if only_chunked {
+            return Ok(());
+        }
+        Err(ApiError::invalid("Transfer-Encoding", "the only supported transfer coding is chunked, once"))
     }
 
     /// The bytes of a body declared as JSON, not parsed yet: findings of a definition have positions in its text. They
@@ -222,6 +252,7 @@ impl ApiRequest {
             }
             bytes.extend_from_slice(&piece);
         }
+        self.body_unread = false;
         Ok(bytes.into())
     }
 

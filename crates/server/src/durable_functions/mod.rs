@@ -41,7 +41,7 @@ pub(crate) async fn serve<S: Store>(app: &App<S>, request: &mut ApiRequest) -> R
         Ok(()) => route(app, request).await,
         Err(error) => Err(error.into()),
     };
-    result.unwrap_or_else(|error| error.to_response(request.correlation()))
+    request.finish(result.unwrap_or_else(|error| error.to_response(request.correlation())))
 }
 
 /// Maps method and path to a handler.

@@ -127,6 +127,88 @@ async fn headers_that_are_too_large_or_invalid_are_rejected() {
     server.stop().await;
 }
 
+/// Sends bytes on a new connection, without ending it; returns everything the server sends until it closes.
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.unwrap();
+    String::from_utf8(response).unwrap().to_ascii_lowercase()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_response_before_the_body_is_read_says_that_the_connection_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), |_| ()).await;
+    let address = server.address();
+    let rest = "/api/instances";
+    let durable = "/runtime/webhooks/durabletask/orchestrators/w";
+    let json = "content-type: application/json\r\n";
+    for (name, path, headers, expected) in [
+        ("too large", rest, format!("{json}content-length: 9000000\r\n"), 413),
+        ("too large", durable, format!("{json}content-length: 9000000\r\n"), 413),
+        ("no JSON", rest, "content-type: text/html\r\ncontent-length: 5\r\n".to_owned(), 415),
+        ("chunked", rest, "content-type: text/html\r\ntransfer-encoding: chunked\r\n".to_owned(), 415),
+        ("another origin", rest, format!("{json}origin: http://evil.example\r\ncontent-length: 5\r\n"), 403),
+        (
+            "another origin",
+            durable,
+            format!("{json}origin: http://evil.example\r\ncontent-length: 5\r\n"),
+            403,
+        ),
+        ("unknown path", "/none", format!("{json}content-length: 5\r\n"), 404),
+        ("a body nobody reads", "/healthz", format!("{json}content-length: 5\r\n"), 405),
+    ] {
+        // The body itself is never sent.
+        let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\n{headers}\r\n");
+        let response = exchange(address, head.as_bytes()).await;
+        assert!(response.starts_with(&format!("http/1.1 {expected} ")), "{name}: {response}");
+        assert!(response.contains("\r\nconnection: close\r\n"), "{name}: {response}");
+    }
+    // A refusal after the body keeps the connection: the second request is answered on it.
+    let bad = format!("POST {rest} HTTP/1.1\r\nhost: {address}\r\n{json}content-length: 5\r\n\r\nwrong");
+    let last = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let response = exchange(address, format!("{bad}{last}").as_bytes()).await;
+    assert!(response.starts_with("http/1.1 400 ") && response.contains("http/1.1 200 "), "{response}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_encoding_other_than_chunked_is_rejected_and_closes_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path(), |_| ()).await;
+    let address = server.address();
+    let send = async |codings: &[&str]| {
+        let codings: String =
+            codings.iter().map(|coding| format!("Transfer-Encoding: {coding}\r\n")).collect();
+        let head = format!("POST /api/instances HTTP/1.1\r\nhost: {address}\r\n{codings}");
+        let body = "content-type: application/json\r\n\r\n14\r\n{\"workflow\": \"none\"}\r\n0\r\n\r\n";
+        let last = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        exchange(address, format!("{head}{body}{last}").as_bytes()).await
+    };
+    for accepted in ["chunked", "Chunked", " CHUNKED "] {
+        let response = send(&[accepted]).await;
+        assert!(response.starts_with("http/1.1 404 "), "{accepted}: {response}");
+        assert!(response.contains("http/1.1 200 "), "the connection stays: {accepted}: {response}");
+    }
+    let rejected: [&[&str]; 7] = [
+        &["gzip"],
+        &["identity"],
+        &["gzip, chunked"],
+        &["chunked, chunked"],
+        &["chunked, identity"],
+        &["chunked", "chunked"],
+        &["gzip", "chunked"],
+    ];
+    for codings in rejected {
+        let response = send(codings).await;
+        assert!(response.starts_with("http/1.1 400 "), "{codings:?}: {response}");
+        assert!(response.contains("\r\nconnection: close\r\n"), "{codings:?}: {response}");
+        assert!(!response.contains("http/1.1 200 "), "nothing after it is served: {codings:?}: {response}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn incomplete_headers_close_the_connection_after_a_timeout() {
     let folder = tempfile::tempdir().unwrap();
