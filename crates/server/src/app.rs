@@ -11,7 +11,9 @@ use abide_runtime::{Node, ShardReply, ShardRequest};
 use abide_store::Store;
 use abide_store::rows::StoreHealth;
 use abide_workflow::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, watch};
+use tokio::sync::{
+    Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, watch,
+};
 
 use crate::activity_catalogue::ActivityCatalogue;
 use crate::body_budget::{BodyBudget, BodyReservation};
@@ -52,6 +54,7 @@ struct AppInner<S> {
     stopping: watch::Sender<bool>,
     check_permits: Arc<Semaphore>,
     session_permits: Semaphore,
+    dead_letter_locks: [Mutex<()>; DEAD_LETTER_LOCKS],
     /// The store, if it can be copied while it works.
     backup_source: OnceLock<Arc<dyn BackupSource>>,
     backup_permit: Arc<Semaphore>,
@@ -63,6 +66,8 @@ const BODIES_MAX: usize = 32;
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Readiness checks at the same time. Each occupies a thread that a hanging disk may block; further checks wait.
 const CONCURRENT_CHECKS_MAX: usize = 4;
+/// Dead letters that can be looked for and written at the same time, mostly.
+const DEAD_LETTER_LOCKS: usize = 64;
 /// How often [`App::ready`] checks readiness while the server starts.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -94,6 +99,7 @@ impl<S: Store> App<S> {
                 stopping: watch::Sender::new(false),
                 check_permits,
                 session_permits: Semaphore::new(limits.concurrent_sessions_max.min(Semaphore::MAX_PERMITS)),
+                dead_letter_locks: std::array::from_fn(|_| Mutex::default()),
                 backup_source: OnceLock::new(),
                 backup_permit: Arc::new(Semaphore::new(1)),
             }),
@@ -122,6 +128,15 @@ impl<S: Store> App<S> {
     pub(crate) async fn acquire_session(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.inner.session_permits.acquire().await.ok()
+    }
+
+    /// Held while the dead letter of a message is looked for and, if there is none, written. Different messages seldom
+    /// share a lock.
+    pub(crate) async fn lock_dead_letters_of(&self, message_id: &str) -> Option<MutexGuard<'_, ()>> {
+        let number =
+            message_id.bytes().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let lock = self.inner.dead_letter_locks.get(number % DEAD_LETTER_LOCKS)?;
+        Some(lock.lock().await)
     }
 
     /// Sets the store that `GET /api/backup` copies. Called at most once, before requests are served.

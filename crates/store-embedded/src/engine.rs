@@ -338,6 +338,13 @@ impl PublicSnapshot<'_> {
         Ok(self.snapshot.get(self.public, key)?.map(|value| value.to_vec()))
     }
 
+    /// The first row whose key begins with these bytes, and its key.
+    pub(crate) fn first(&self, prefix: &[u8]) -> fjall::Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let Some(guard) = self.snapshot.prefix(self.public, prefix).next() else { return Ok(None) };
+        let (key, value) = guard.into_inner()?;
+        Ok(Some((key.to_vec(), value.to_vec())))
+    }
+
     pub(crate) fn index_keys(
         &self,
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),

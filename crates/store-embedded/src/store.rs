@@ -296,6 +296,24 @@ impl PublicTables for EmbeddedStore {
         })
     }
 
+    async fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        self.with_engine(|engine| {
+            let prefix = public_tables::row_key(table, prefix);
+            let stored = engine
+                .public_snapshot()
+                .first(&prefix)
+                .map_err(|error| public_tables::public_read_error(&error, table, &prefix))?;
+            let decode = |(key, stored): (Vec<u8>, Vec<u8>)| {
+                public_tables::decode_row(&stored).ok_or_else(|| public_tables::undecodable(table, &key))
+            };
+            stored.map(decode).transpose()
+        })
+    }
+
     async fn query(
         &self,
         table: &'static TableSchema,

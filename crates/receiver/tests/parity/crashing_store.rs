@@ -142,6 +142,14 @@ impl PublicTables for CrashingStore {
         self.rows.get(table, key).await
     }
 
+    async fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        self.rows.get_first(table, prefix).await
+    }
+
     async fn query(
         &self,
         table: &'static TableSchema,

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::{Value, json};
 
+use crate::server::{config, http_request};
 use crate::test_api::{TestApi, TestResponse, error};
 
 fn event(id: &str, kind: &str, session: &str) -> Value {
@@ -209,6 +210,79 @@ async fn an_event_without_route_or_session_is_dead_lettered_once_with_a_reason()
         assert_eq!(original, event);
     }
     assert_eq!(api.get("/api/dlq?engine=ingress").await.data()["items"].as_array().unwrap().len(), 2);
+}
+
+/// Log lines, as text.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_has_the_correlation_id_and_the_time_of_arrival_in_its_key_and_is_logged_once() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let api = routed().await;
+    let send = async |event: &Value| {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/api/events")
+            .header("content-type", "application/cloudevents+json")
+            .header("x-correlation-id", "order-7")
+            .body(Body::from(event.to_string()))
+            .unwrap();
+        api.send(request).await.data()["items"][0].clone()
+    };
+    let letter_of = async |item: &Value| {
+        let row_key = item["dlq"]["rowKey"].as_str().unwrap();
+        api.get(&format!("/api/dlq/ingress/{row_key}")).await.data()
+    };
+    let plain = event("1", "unknown", "dev-1");
+    let mut tagged = event("2", "unknown", "dev-1");
+    (tagged["correlationid"], tagged["time"]) = (json!("trace-9"), json!("2001-01-01T00:00:00Z"));
+    for (event, correlation_id) in [(plain, "order-7"), (tagged, "trace-9")] {
+        let item = send(&event).await;
+        let letter = letter_of(&item).await;
+        assert_eq!(letter["correlationId"], correlation_id);
+        let (_, arrived) = item["dlq"]["rowKey"].as_str().unwrap().rsplit_once('-').unwrap();
+        let arrived = abide_workflow::Timestamp(arrived.parse().unwrap()).to_string();
+        assert_eq!(letter["firstFailureAtUtc"], arrived);
+        assert_eq!(send(&event).await["dlq"], item["dlq"], "a repetition has the dead letter of the first");
+        let lines = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = lines.lines().filter(|line| line.contains(correlation_id)).collect();
+        let row_key = item["dlq"]["rowKey"].as_str().unwrap();
+        assert!(
+            matches!(lines[..], [line] if line.contains("WARN") && line.contains(row_key) && line.contains("no event route")),
+            "{lines:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_event_in_many_requests_at_the_same_time_has_one_dead_letter() {
+    // On a store whose writes take a while.
+    let folder = tempfile::tempdir().unwrap();
+    let server = abide_server::Server::start(&config(folder.path())).await.unwrap();
+    server.ready().await;
+    let body = event("1", "unknown", "dev-1").to_string();
+    let send = || http_request(server.address(), "POST", "/api/events", &body);
+    let answers = futures_util::future::join_all((0..20).map(|_| send())).await;
+    let first = &answers[0].1["data"]["items"][0]["dlq"];
+    assert!(answers.iter().all(|(_, answer)| &answer["data"]["items"][0]["dlq"] == first), "{answers:?}");
+    let (_, letters) = http_request(server.address(), "GET", "/api/dlq?engine=ingress", "").await;
+    assert_eq!(letters["data"]["items"].as_array().unwrap().len(), 1);
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -101,6 +101,14 @@ impl PublicTables for FaultyStore {
         self.store.get(table, key).await
     }
 
+    async fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        self.store.get_first(table, prefix).await
+    }
+
     async fn query(
         &self,
         table: &'static TableSchema,

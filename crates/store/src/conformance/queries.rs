@@ -22,6 +22,7 @@ checks!(
     a_changed_row_moves_between_filters,
     a_deleted_row_is_in_no_result,
     a_deletion_spares_a_newer_revision,
+    the_first_row_of_a_prefix_is_found_in_its_partition_only,
     values_with_a_long_common_beginning_are_distinguished,
     a_put_with_an_invalid_row_writes_nothing,
     an_invalid_query_is_rejected,
@@ -257,6 +258,30 @@ async fn a_deletion_spares_a_newer_revision<S: BackendUnderTest>(subject: &S) ->
     store.put(&LEDGER, vec![delete(3)]).await?;
     let found = found::<S>(&store, PublicQuery::default()).await?;
     ensure!(found.is_empty(), "a deletion of a row's own revision left {found:?}");
+    Ok(())
+}
+
+async fn the_first_row_of_a_prefix_is_found_in_its_partition_only<S: BackendUnderTest>(
+    subject: &S,
+) -> ConformanceResult {
+    let store = subject.fresh().await;
+    let rows = ["a-2", "a-1", "a", "b-1", "ab-1"].map(|name| entry(name, 1, "hmac", "Pending"));
+    put::<S>(&store, rows.to_vec()).await?;
+    put::<S>(&store, vec![entry("a-0", 1, "hma", "Pending"), entry("c-0", 1, "hmac2", "Pending")]).await?;
+    store.put(&OTHER, vec![PublicWrite::Put(entry("a-0", 1, "hmac", "Pending"))]).await?;
+    for (prefix, expected) in
+        [("a-", Some("a-1")), ("a", Some("a")), ("b", Some("b-1")), ("c", None), ("a-3", None)]
+    {
+        let key = PublicKey { partition: "hmac".to_owned(), row: prefix.to_owned() };
+        let got = store.get_first(&LEDGER, &key).await?.map(|row| row.key.row);
+        ensure!(got.as_deref() == expected, "the first row of {prefix:?} is {got:?}, not {expected:?}");
+    }
+    store
+        .put(&LEDGER, vec![PublicWrite::Delete { key: entry("a-1", 1, "hmac", "x").key, revision: 1 }])
+        .await?;
+    let key = PublicKey { partition: "hmac".to_owned(), row: "a-".to_owned() };
+    let got = store.get_first(&LEDGER, &key).await?.map(|row| row.key.row);
+    ensure!(got.as_deref() == Some("a-2"), "after its deletion the first row of a prefix is {got:?}");
     Ok(())
 }
 

@@ -197,6 +197,16 @@ impl PublicTables for MemoryStore {
         Ok(state.tables.get(table, key))
     }
 
+    async fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        let mut state = self.lock();
+        self.inject_read_fault(&mut state)?;
+        Ok(state.tables.get_first(table, prefix))
+    }
+
     async fn query(
         &self,
         table: &'static TableSchema,

@@ -35,6 +35,11 @@ impl MemoryPublicTables {
         self.rows.get(&table.tag)?.get(key).cloned()
     }
 
+    pub(super) fn get_first(&self, table: &TableSchema, prefix: &PublicKey) -> Option<PublicRow> {
+        let (key, row) = self.rows.get(&table.tag)?.range(prefix..).next()?;
+        (key.partition == prefix.partition && key.row.starts_with(&prefix.row)).then(|| row.clone())
+    }
+
     pub(super) fn query(
         &self,
         table: &TableSchema,

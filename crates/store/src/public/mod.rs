@@ -36,6 +36,14 @@ pub trait PublicTables: Send + Sync {
         key: &PublicKey,
     ) -> impl Future<Output = Result<Option<PublicRow>, StoreError>> + Send;
 
+    /// Reads the first row, in the order of keys, of the partition of `prefix` whose row key begins with that of
+    /// `prefix`.
+    fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> impl Future<Output = Result<Option<PublicRow>, StoreError>> + Send;
+
     /// Reads one page of the rows that match every filter, in order of time. A page examines a bounded number of rows,
     /// so it may have fewer rows than its limit, even none, and still have a next page.
     fn query(

@@ -133,10 +133,15 @@ pub fn key(engine: &str, row_key: &str) -> PublicKey {
     PublicKey { partition: engine.to_owned(), row: row_key.to_owned() }
 }
 
-/// The row key of a message: `{messageId}-{timestamp}`, with the time it was enqueued. Dead-lettering it twice gives
-/// one row.
+/// The row key of a message: `{messageId}-{timestamp}`, with the time it was enqueued or, for an event from outside,
+/// the time it arrived. Dead-lettering it twice with the same time gives one row.
 pub fn row_key(message_id: &str, enqueued_at: Timestamp) -> String {
     public_cells::row_key(message_id, enqueued_at)
+}
+
+/// The key with which the keys of all dead letters of an engine's message begin, whatever their times.
+pub fn key_prefix(engine: &str, message_id: &str) -> PublicKey {
+    key(engine, &public_cells::row_key_prefix(message_id))
 }
 
 #[cfg(test)]

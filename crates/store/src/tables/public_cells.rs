@@ -117,7 +117,13 @@ impl<'r> CellReader<'r> {
 /// The row key of an event with an id and a time: `{id}-{timestamp}`. The timestamp is the milliseconds of UTC since
 /// 1970 in 15 digits, so that the keys of one id sort by time. A time before 1970 counts as 1970.
 pub(super) fn row_key(id: &str, at: Timestamp) -> String {
-    format!("{}-{:015}", escape(id), at.0.max(0))
+    format!("{}{:015}", row_key_prefix(id), at.0.max(0))
+}
+
+/// What the row keys of an id begin with, whatever their times. Complete ids of one length, such as digests, are no
+/// prefixes of each other.
+pub(super) fn row_key_prefix(id: &str) -> String {
+    format!("{}-", escape(id))
 }
 
 /// Escapes a text for a key of Azure Tables: `/ \ # ?` and control characters are not allowed there, so their bytes

@@ -50,6 +50,8 @@ pub(crate) enum Lie {
     DeletesAny,
     /// Deleted rows stay in the results of queries.
     GhostRows,
+    /// The first row of a prefix comes from any partition.
+    StrayPrefix,
     /// The first scan after a commit returns the last row of its batch as it was before.
     HalfVisible,
     /// Committed rows are gone when the store is reopened.
@@ -58,7 +60,7 @@ pub(crate) enum Lie {
 
 impl Lie {
     /// Every fault, and the promise whose checks must detect it.
-    pub(crate) const ALL: [(Self, &'static str); 17] = [
+    pub(crate) const ALL: [(Self, &'static str); 18] = [
         (Self::TornBatch, "atomicity"),
         (Self::StaleRead, "atomicity"),
         (Self::LostVersionCheck, "fencing"),
@@ -74,6 +76,7 @@ impl Lie {
         (Self::TrustsTokens, "pages"),
         (Self::DeletesAny, "queries"),
         (Self::GhostRows, "queries"),
+        (Self::StrayPrefix, "queries"),
         (Self::HalfVisible, "atomicity"),
         (Self::Forgetful, "recovery"),
     ];
@@ -271,6 +274,20 @@ impl PublicTables for Lying {
         key: &PublicKey,
     ) -> Result<Option<PublicRow>, StoreError> {
         self.honest.get(table, key).await
+    }
+
+    async fn get_first(
+        &self,
+        table: &'static TableSchema,
+        prefix: &PublicKey,
+    ) -> Result<Option<PublicRow>, StoreError> {
+        let first = self.honest.get_first(table, prefix).await?;
+        if self.lie == Lie::StrayPrefix && first.is_none() {
+            let all = self.honest.query(table, &PublicQuery::default()).await;
+            let rows = all.map(|page| page.rows).unwrap_or_default();
+            return Ok(rows.into_iter().find(|row| row.key.row.starts_with(&prefix.row)));
+        }
+        Ok(first)
     }
 
     async fn query(

@@ -216,11 +216,6 @@ fn parse_time(time: &Value) -> Option<Timestamp> {
 }
 
 impl InboundCloudEvent {
-    /// The event's `time`, if it has one.
-    pub(super) fn occurred_at(&self) -> Option<Timestamp> {
-        self.json.get("time").and_then(parse_time)
-    }
-
     /// The session of the event: its `sessionid`, else its `subject`, if it has one.
     pub(super) fn session(&self) -> Option<&str> {
         let text = |name: &str| self.json.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());

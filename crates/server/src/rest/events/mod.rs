@@ -65,23 +65,26 @@ pub(super) async fn receive<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     };
     let bytes_max = app.limits().payload_bytes_max;
     let correlation = request.correlation().as_str().to_owned();
-    let mut operations = Vec::with_capacity(events.len());
-    for event in &events {
+    let mut resolved = Vec::with_capacity(events.len());
+    for event in events {
         let bytes = json::size(&Value::Object(event.json.clone()));
         if bytes > bytes_max {
             let message =
                 format!("event {:?} is {bytes} bytes long; the limit is {bytes_max} bytes", event.id);
             return Err(ApiError::rejected(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-        operations.push(resolve_operation(app, &correlation, event).await?);
+        let given = event.correlation_id().filter(|given| correlation::is_valid(given.as_bytes()));
+        let correlation_id = given.unwrap_or(&correlation).to_owned();
+        let operation = resolve_operation(app, &correlation_id, &event).await?;
+        resolved.push(ResolvedEvent { event, correlation_id, operation });
     }
 
     // Sessions are recorded concurrently. The events of one session are sent in their order, before any reply is
     // awaited.
     let mut sessions: Vec<(&str, Vec<usize>)> = Vec::new();
     let mut session_indexes = std::collections::HashMap::new();
-    for (index, operation) in operations.iter().enumerate() {
-        let session = operation.as_ref().map_or("", |operate| operate.entity.key());
+    for (index, event) in resolved.iter().enumerate() {
+        let session = event.operation.as_ref().map_or("", |operate| operate.entity.key());
         let at = *session_indexes.entry(session).or_insert_with(|| {
             sessions.push((session, Vec::new()));
             sessions.len() - 1
@@ -92,7 +95,7 @@ pub(super) async fn receive<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     }
     let mut recordings = Vec::with_capacity(sessions.len());
     for (_, indexes) in &sessions {
-        recordings.push(record_session(app, &events, &operations, indexes));
+        recordings.push(record_session(app, &resolved, indexes));
     }
     let mut items: Vec<(usize, Result<EventReceiptJson, ApiError>)> =
         join_all(recordings).await.into_iter().flatten().collect();
@@ -111,18 +114,26 @@ pub(super) async fn receive<S: Store>(app: &App<S>, request: &mut ApiRequest) ->
     }
 }
 
+/// An event, and what is to be done with it.
+struct ResolvedEvent {
+    event: InboundCloudEvent,
+    /// The event's own, else that of the request.
+    correlation_id: String,
+    /// The operation that records it, or the reason why it must be dead-lettered.
+    operation: Result<OperationRequest, String>,
+}
+
 /// Records the events of one session, in their order, and dead-letters those that have no operation or that the entity
 /// refuses for good. Waits first for a session permit. Returns a receipt or an error for each event, with its index.
 async fn record_session<S: Store>(
     app: &App<S>,
-    events: &[InboundCloudEvent],
-    operations: &[Result<OperationRequest, String>],
+    events: &[ResolvedEvent],
     indexes: &[usize],
 ) -> Vec<(usize, Result<EventReceiptJson, ApiError>)> {
     let permit = app.acquire_session().await;
     let mut requests = Vec::with_capacity(indexes.len());
     let mut key = String::new();
-    for operate in indexes.iter().filter_map(|index| operations.get(*index)?.as_ref().ok()) {
+    for operate in indexes.iter().filter_map(|index| events.get(*index)?.operation.as_ref().ok()) {
         key = operate.entity.placement_key().into_owned();
         requests.push(ShardRequest::Operate(Box::new(operate.clone())));
     }
@@ -131,14 +142,14 @@ async fn record_session<S: Store>(
     let mut replies = replies.map(Vec::into_iter);
     let mut receipts = Vec::with_capacity(indexes.len());
     for index in indexes {
-        let (Some(event), Some(operation)) = (events.get(*index), operations.get(*index)) else { continue };
-        let receipt = match operation {
+        let Some(event) = events.get(*index) else { continue };
+        let receipt = match &event.operation {
             Ok(operate) => match replies.as_mut().map(Iterator::next) {
                 Err(late) => Err(late.clone()),
                 Ok(Some(Ok(reply))) => receipt_for_reply(app, event, operate, reply).await,
                 Ok(Some(Err(_)) | None) => Err(abide_runtime::node::ShardLost.into()),
             },
-            Err(reason) => receipt::dead_letter(app, event, reason).await,
+            Err(reason) => dead_letter(app, event, reason).await,
         };
         receipts.push((*index, receipt));
     }
@@ -150,7 +161,7 @@ async fn record_session<S: Store>(
 /// refusal is final, and the event is dead-lettered.
 async fn receipt_for_reply<S: Store>(
     app: &App<S>,
-    event: &InboundCloudEvent,
+    event: &ResolvedEvent,
     operate: &OperationRequest,
     reply: ShardReply,
 ) -> Result<EventReceiptJson, ApiError> {
@@ -159,19 +170,27 @@ async fn receipt_for_reply<S: Store>(
             let route = operate.session_event.as_ref();
             // For an event that is only raised, it is not known yet whether a run exists.
             let run = route.filter(|route| route.starts_run).map(|route| route.instance_id.as_str());
-            Ok(EventReceiptJson::recorded(event, run, &operated))
+            Ok(EventReceiptJson::recorded(&event.event, run, &operated))
         }
         ShardReply::Refused(refused) if refused.is_transient() => Err(refused.into()),
-        ShardReply::Refused(refused) => receipt::dead_letter(app, event, &refused.to_string()).await,
+        ShardReply::Refused(refused) => dead_letter(app, event, &refused.to_string()).await,
         other => Err(ApiError::internal(&format!("unexpected reply to an event: {other:?}"))),
     }
+}
+
+async fn dead_letter<S: Store>(
+    app: &App<S>,
+    event: &ResolvedEvent,
+    reason: &str,
+) -> Result<EventReceiptJson, ApiError> {
+    receipt::dead_letter(app, &event.event, &event.correlation_id, reason).await
 }
 
 /// The operation that records an event and tells the session's run, or the reason why it must be dead-lettered. Reads
 /// the event route; records nothing.
 async fn resolve_operation<S: Store>(
     app: &App<S>,
-    correlation: &str,
+    correlation_id: &str,
     event: &InboundCloudEvent,
 ) -> Result<Result<OperationRequest, String>, ApiError> {
     let Some(route) = app.node().event_routes().get(&event.event_type).await? else {
@@ -184,10 +203,8 @@ async fn resolve_operation<S: Store>(
         Ok(entity) => entity,
         Err(error) => return Ok(Err(format!("the session is not a valid entity key: {error}"))),
     };
-    let correlation_id = event.correlation_id().filter(|given| correlation::is_valid(given.as_bytes()));
-    let correlation_id = correlation_id.unwrap_or(correlation).to_owned();
     let key = receipt::idempotency_digest(event);
-    let session_event = match session_event(&route, &entity, event, correlation_id) {
+    let session_event = match session_event(&route, &entity, event, correlation_id.to_owned()) {
         Ok(session_event) => session_event,
         Err(error) => return Ok(Err(error)),
     };

@@ -92,9 +92,6 @@ pub(super) fn idempotency_digest(event: &InboundCloudEvent) -> KeyDigest {
     KeyDigest::of_parts(&[event.source.as_bytes(), event.id.as_bytes(), session.as_bytes()])
 }
 
-/// In the key of a dead letter, the time of an event that has none.
-const UNKNOWN_TIME: Timestamp = Timestamp(0);
-
 /// Identifies an event in the keys of its dead letters, those written here and those that its session's shard writes.
 pub(super) fn message_id(event: &InboundCloudEvent) -> String {
     let KeyDigest(digest) = idempotency_digest(event);
@@ -106,9 +103,9 @@ pub(super) fn message_id(event: &InboundCloudEvent) -> String {
 pub(super) async fn dead_letter<S: Store>(
     app: &App<S>,
     event: &InboundCloudEvent,
+    correlation_id: &str,
     reason: &str,
 ) -> Result<EventReceiptJson, ApiError> {
-    let now = app.now();
     if let Some(session) = event.session() {
         let key = session_placement_key(session);
         let digest = idempotency_digest(event);
@@ -121,14 +118,18 @@ pub(super) async fn dead_letter<S: Store>(
             ));
         }
     }
-    // The key depends only on the event's own attributes, so that a repeated event has the same dead letter.
-    let row_key = dead_letters::row_key(&message_id(event), event.occurred_at().unwrap_or(UNKNOWN_TIME));
-    let row =
-        app.node().store().get(&dead_letters::SCHEMA, &dead_letters::key(INGRESS_ENGINE, &row_key)).await?;
+    // Its key has the time when the event first arrived, which a repetition does not know: it is found by the part that
+    // depends only on the event. Under the lock, so that two requests with the same event cannot both find none.
+    let message_id = message_id(event);
+    let _lock = app.lock_dead_letters_of(&message_id).await;
+    let prefix = dead_letters::key_prefix(INGRESS_ENGINE, &message_id);
+    let row = app.node().store().get_first(&dead_letters::SCHEMA, &prefix).await?;
     let existing = row.as_ref().and_then(|row| DeadLetterRow::from_public_row(row).ok());
-    let (reason, first_answered_at) = match existing {
-        Some(letter) => (letter.error_message, Some(letter.last_failure_at)),
+    let (row_key, reason, first_answered_at) = match existing {
+        Some(letter) => (letter.row_key, letter.error_message, Some(letter.last_failure_at)),
         None => {
+            let now = app.now();
+            let row_key = dead_letters::row_key(&message_id, now);
             let letter = DeadLetterRow {
                 row_key: row_key.clone(),
                 engine: INGRESS_ENGINE.to_owned(),
@@ -143,12 +144,13 @@ pub(super) async fn dead_letter<S: Store>(
                 resolution_notes: None,
                 resolved_at: None,
                 resolved_by: None,
-                correlation_id: event.correlation_id().unwrap_or(&event.id).to_owned(),
+                correlation_id: correlation_id.to_owned(),
             };
             let write = PublicWrite::Put(letter.to_public_row(1));
             app.node().store().put(&dead_letters::SCHEMA, vec![write]).await?;
             app.node().metrics().dead_lettered.add(1);
-            (reason.to_owned(), None)
+            tracing::warn!(engine = INGRESS_ENGINE, row_key, correlation_id, reason, "event dead-lettered");
+            (row_key, reason.to_owned(), None)
         }
     };
     Ok(EventReceiptJson {
