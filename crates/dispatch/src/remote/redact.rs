@@ -1,8 +1,16 @@
-//! Removes secrets from failures: a service may repeat the secrets that it was sent, and failures are stored and shown.
+//! Removes secrets from failures: a service may repeat the secrets that it was sent, and failures are stored, shown and
+//! logged.
 //!
 //! Only failures are redacted: the output of an activity is its own data. Knows nothing about where secrets come from.
+//! In which forms a secret is looked for is in `forms` and `views`.
 
-use serde_json::Value;
+mod forms;
+mod views;
+
+use std::ops::Range;
+
+use forms::Form;
+use views::View;
 
 use crate::transport::{AttemptResult, CallFailure};
 
@@ -16,18 +24,11 @@ const BYTES_MIN: usize = 4;
 pub(crate) struct SentSecrets(Vec<String>);
 
 impl SentSecrets {
-    /// Adds a secret. A service may repeat it as JSON, so the escaped form is removed too.
+    /// Adds a secret.
     pub(super) fn add(&mut self, secret: &str) {
-        let escaped = Value::from(secret).to_string();
-        // Without the quotes around it.
-        let escaped = escaped.get(1..escaped.len() - 1).unwrap_or_default();
-        for form in [secret, escaped] {
-            if form.len() >= BYTES_MIN && !self.0.iter().any(|known| known == form) {
-                self.0.push(form.to_owned());
-            }
+        if secret.len() >= BYTES_MIN && !self.0.iter().any(|known| known == secret) {
+            self.0.push(secret.to_owned());
         }
-        // Longest first: a secret may be part of another.
-        self.0.sort_by_key(|form| std::cmp::Reverse(form.len()));
     }
 
     /// The result; if it is a failure, without the secrets.
@@ -40,61 +41,43 @@ impl SentSecrets {
 
     /// The failure without the secrets. A code that does not come from the service stays: definitions match on it.
     pub(super) fn redact_failure(&self, mut failure: CallFailure) -> CallFailure {
-        let is_code_of_service = failure.status.as_deref().is_some_and(|status| status.contains(' '));
-        for secret in &self.0 {
-            redact_text(&mut failure.message, secret);
-            if is_code_of_service {
-                redact_text(&mut failure.code, secret);
-            }
+        // Nothing is prepared for the calls that succeed.
+        let forms: Vec<Form> = self.0.iter().flat_map(|secret| forms::of_secret(secret)).collect();
+        if forms.is_empty() {
+            return failure;
+        }
+        failure.message = redact_text(&failure.message, &forms);
+        if failure.status.as_deref().is_some_and(|status| status.contains(' ')) {
+            failure.code = redact_text(&failure.code, &forms);
         }
         failure
     }
 }
 
-/// Removes a secret from a text, also if only its beginning is left at the very end: texts are truncated.
-fn redact_text(text: &mut String, secret: &str) {
-    if text.contains(secret) {
-        *text = text.replace(secret, REDACTED);
+/// The text without secrets, also if only the beginning of one is left at its very end: texts are truncated.
+fn redact_text(text: &str, forms: &[Form]) -> String {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for view in View::all_of(text) {
+        for form in forms {
+            found.extend(view.find(form));
+        }
     }
-    let mut beginnings = (BYTES_MIN..secret.len()).rev().filter_map(|bytes| secret.get(..bytes));
-    if let Some(beginning) = beginnings.find(|beginning| text.ends_with(beginning)) {
-        text.truncate(text.len() - beginning.len());
-        text.push_str(REDACTED);
+    found.sort_by_key(|place| (place.start, place.end));
+    let mut redacted = String::with_capacity(text.len());
+    let mut shown_to = 0;
+    let mut places = found.into_iter().peekable();
+    while let Some(mut place) = places.next() {
+        // One secret may be part of another, and one place may be found in several forms.
+        while let Some(overlapping) = places.next_if(|next| next.start < place.end) {
+            place.end = place.end.max(overlapping.end);
+        }
+        redacted.push_str(text.get(shown_to..place.start).unwrap_or_default());
+        redacted.push_str(REDACTED);
+        shown_to = place.end;
     }
+    redacted.push_str(text.get(shown_to..).unwrap_or_default());
+    redacted
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(secrets: &[&str], failure: CallFailure) -> (String, String) {
-        let mut sent = SentSecrets::default();
-        secrets.iter().for_each(|secret| sent.add(secret));
-        let CallFailure { code, message, .. } = sent.redact_failure(failure);
-        (code, message)
-    }
-
-    #[test]
-    fn secrets_are_removed_from_the_code_and_message_of_a_service() {
-        let failure =
-            CallFailure::permanent("NO_hunter2", "abc: hunter2hunter2").with_status("400 INVALID_ARGUMENT");
-        let expected = ("NO_[secret]".to_owned(), "abc: [secret][secret]".to_owned());
-        assert_eq!(shown(&["hunter2", "abc", ""], failure), expected);
-    }
-
-    #[test]
-    fn escaped_truncated_and_nested_secrets_are_removed_too() {
-        let message =
-            |secrets: &[&str], message: &str| shown(secrets, CallFailure::permanent("X", message)).1;
-        assert_eq!(message(&["a\"b\nc"], r#"got {"key":"a\"b\nc"}"#), r#"got {"key":"[secret]"}"#);
-        assert_eq!(message(&["quote\""], r#"got {"key":"quote\""}"#), r#"got {"key":"[secret]"}"#);
-        assert_eq!(message(&["hunter2-and-more"], "got hunter2-an"), "got [secret]");
-        assert_eq!(message(&["abcd", "abcdefgh"], "got abcdefgh and abcd"), "got [secret] and [secret]");
-    }
-
-    #[test]
-    fn codes_of_this_side_are_not_redacted() {
-        let own = CallFailure::retryable("AttemptTimeout", "no answer in Time");
-        assert_eq!(shown(&["Time"], own), ("AttemptTimeout".to_owned(), "no answer in [secret]".to_owned()));
-    }
-}
+mod tests;
