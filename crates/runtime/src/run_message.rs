@@ -4,6 +4,7 @@
 //! always in the same bytes. This file knows their format, not how they are sent or processed.
 
 use abide_ids::{IdempotencyKey, RunId};
+use abide_store::tables::instances::Lineage;
 use abide_workflow::instance::ParentLink;
 use abide_workflow::{InstanceId, Message};
 use serde::{Deserialize, Serialize};
@@ -35,10 +36,18 @@ pub enum RunMessage {
     Continue { run_id: RunId },
     /// An external event, for the run of its session.
     SessionEvent(Box<SessionEvent>),
-    /// Start a run for this parent.
+    /// Start a run for this parent, in the form used before runs knew their place in the tree. Read, never written.
     StartChildOf {
         /// The key of the `workflow` state's visit that starts it: the parent item of its calls.
         item: IdempotencyKey,
+        start: ChildStart,
+    },
+    /// Start a run for this parent.
+    StartDescendant {
+        /// As in [`Self::StartChildOf`].
+        item: IdempotencyKey,
+        /// The new run's place in the tree of runs.
+        lineage: Lineage,
         start: ChildStart,
     },
 }
@@ -47,7 +56,7 @@ impl RunMessage {
     /// True if the message starts a child run. It then waits for the turns of a run that the instance has already, and
     /// needs only the row of the instance.
     pub(crate) fn starts_child(&self) -> bool {
-        matches!(self, Self::LegacyStartChild(_) | Self::StartChildOf { .. })
+        matches!(self, Self::LegacyStartChild(_) | Self::StartChildOf { .. } | Self::StartDescendant { .. })
     }
 }
 
@@ -116,6 +125,10 @@ mod tests {
         }
     }
 
+    fn lineage() -> Lineage {
+        Lineage { root_id: "root".to_owned(), root_run: RunNumber(4), depth: 5 }
+    }
+
     fn start() -> ChildStart {
         ChildStart {
             parent: parent(),
@@ -129,11 +142,15 @@ mod tests {
 
     /// These bytes are stored in inboxes and outboxes: they must never change.
     #[test]
-    fn a_child_start_without_an_item_is_still_readable() {
+    fn child_starts_of_older_forms_are_still_readable() {
         let before = b"\x01\x00\x06parent\x02\x03\x01w\x01\x02^1\x07{\"a\":1}\x01c\x00";
         assert_eq!(decode::<RunMessage>(before), Ok(RunMessage::LegacyStartChild(start())));
-        let now = [&b"\x01\x05"[..], &[7; 32], &before[2..]].concat();
-        assert_eq!(encode(&RunMessage::StartChildOf { item: IdempotencyKey([7; 32]), start: start() }), now);
+        let item = IdempotencyKey([7; 32]);
+        let without_lineage = [&b"\x01\x05"[..], &[7; 32], &before[2..]].concat();
+        let expected = RunMessage::StartChildOf { item, start: start() };
+        assert_eq!(decode::<RunMessage>(&without_lineage), Ok(expected));
+        let now = [&b"\x01\x06"[..], &[7; 32], b"\x04root\x04\x05", &before[2..]].concat();
+        assert_eq!(encode(&RunMessage::StartDescendant { item, lineage: lineage(), start: start() }), now);
     }
 
     #[test]
@@ -144,6 +161,7 @@ mod tests {
         for run_message in [
             RunMessage::LegacyStartChild(start()),
             RunMessage::StartChildOf { item: IdempotencyKey([7; 32]), start: start() },
+            RunMessage::StartDescendant { item: IdempotencyKey([7; 32]), lineage: lineage(), start: start() },
             RunMessage::TerminateChild { parent: parent.clone(), reason: "r".to_owned() },
             RunMessage::ChildEnded { parent, message },
             RunMessage::Continue { run_id: RunId(9) },

@@ -34,6 +34,8 @@ pub mod code {
     pub const JOIN_UNREACHABLE: &str = "JoinUnreachable";
     /// A child's instance id is not valid.
     pub const CHILD_ID_INVALID: &str = "ChildIdInvalid";
+    /// A child would have more runs above it than allowed.
+    pub const CHILD_TOO_DEEP: &str = "ChildTooDeep";
     /// The input of the next run does not fit the definition's schema.
     pub const INPUT_INVALID: &str = "InputInvalid";
     /// A `fail` state without an error of its own and without a caught one.

@@ -44,6 +44,9 @@ pub struct Limits {
     pub fan_out_max: u32,
     /// Branches alive in a run at once; beyond it the state raises `FanOutTooWide`.
     pub live_branches_max: u32,
+    /// Runs above a run that was started as a child; a child beyond it is not started, and its state raises
+    /// `ChildTooDeep`.
+    pub depth_max: u32,
     /// Events buffered before a branch waits for them, and messages held while suspended; more are refused.
     pub buffered_max: u32,
     /// Bytes of these events and messages; more are refused.
@@ -92,6 +95,7 @@ impl Default for Limits {
             transitions_max: 100_000,
             fan_out_max: 10_000,
             live_branches_max: 20_000,
+            depth_max: 32,
             buffered_max: 10_000,
             buffered_bytes_max: 4 * 1024 * 1024,
         }

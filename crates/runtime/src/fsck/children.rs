@@ -43,7 +43,9 @@ impl ChildLinks {
     /// Records what a message in an inbox, an outbox or an inbound partition is about to do for a parent or a child.
     pub(super) fn record_message(&mut self, to: &str, message: &RunMessage) {
         match message {
-            RunMessage::LegacyStartChild(_) | RunMessage::StartChildOf { .. } => {
+            RunMessage::LegacyStartChild(_)
+            | RunMessage::StartChildOf { .. }
+            | RunMessage::StartDescendant { .. } => {
                 self.starting.insert(to.to_owned());
             }
             RunMessage::ChildEnded { parent, .. } => {

@@ -8,6 +8,7 @@ use abide_dispatch::call_journal::AttemptOutcome;
 use abide_ids::{IdempotencyKey, RunId, Sequence};
 use abide_store::rows::Key;
 use abide_store::tables::expiries::EndedRun;
+use abide_store::tables::instances::Lineage;
 use abide_store::tables::timers::TimerKey;
 use abide_workflow::{CommandId, Message};
 
@@ -128,6 +129,8 @@ pub(super) struct PendingChild {
     pub(super) inbox_sequence: Sequence,
     /// The key of the parent's item that started it. Requests of older versions have none.
     pub(super) parent_item: Option<IdempotencyKey>,
+    /// Its place in the tree of runs. Requests of older versions have none.
+    pub(super) lineage: Option<Lineage>,
     pub(super) start: ChildStart,
 }
 
@@ -135,9 +138,10 @@ impl PendingChild {
     /// The work item it came from.
     pub(super) fn into_work_item(self) -> WorkItem {
         let start = self.start;
-        let message = match self.parent_item {
-            Some(item) => RunMessage::StartChildOf { item, start },
-            None => RunMessage::LegacyStartChild(start),
+        let message = match (self.parent_item, self.lineage) {
+            (Some(item), Some(lineage)) => RunMessage::StartDescendant { item, lineage, start },
+            (Some(item), None) => RunMessage::StartChildOf { item, start },
+            (None, _) => RunMessage::LegacyStartChild(start),
         };
         WorkItem::RunMessage { sequence: self.inbox_sequence, message }
     }

@@ -22,3 +22,4 @@ mod retention;
 mod session_events;
 mod start;
 mod store_failures;
+mod trees;

@@ -91,6 +91,8 @@ pub struct RuntimeConfig {
     pub idempotency_window: Duration,
     /// Overdue work resumed per second on this node after a restart.
     pub recovery_rate: u32,
+    /// Runs that may be above a run that was started as a child.
+    pub child_depth_max: u32,
     /// How long calls in flight may continue when the server shuts down.
     #[serde(with = "iso")]
     pub drain_grace: Duration,
@@ -179,6 +181,7 @@ impl Default for RuntimeConfig {
             retention: Duration::hours(30 * 24),
             idempotency_window: Duration::hours(7 * 24),
             recovery_rate: 6_000,
+            child_depth_max: 32,
             drain_grace: Duration::seconds(30),
         }
     }

@@ -139,6 +139,7 @@ impl Config {
         }
         shard.retention = runtime.retention;
         shard.idempotency_window = runtime.idempotency_window;
+        shard.run_limits.depth_max = runtime.child_depth_max;
         shard.resolves_secrets = true;
         shard.reconcile_interval = StdDuration::from_millis(self.dispatch.reconcile_interval.0);
         shard.recovery_per_second = (runtime.recovery_rate / self.store.shards).max(1);

@@ -184,6 +184,9 @@ fn settings_per_node_are_divided_among_its_shards() {
     assert_eq!(all.shard_config.idle_bytes_max, 8 * 1024 * 1024);
     assert_eq!(all.shard_config.recovery_per_second, 750);
     assert_eq!(all.drain_grace, StdDuration::from_secs(30));
+    assert_eq!(all.shard_config.run_limits.depth_max, 32);
+    config.runtime.child_depth_max = 5;
+    assert_eq!(options(&config).shard_config.run_limits.depth_max, 5);
     config.store.shards = 4_096;
     assert_eq!(options(&config).shard_config.queued_max, 16);
     config.runtime.extended_sessions_enabled = false;

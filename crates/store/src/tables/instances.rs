@@ -62,6 +62,26 @@ pub struct InstanceRow {
     /// The key of the parent's item that started this run, if this one is a child: it is the parent item of calls
     /// outside any fan-out of this run. Since format 3; boxed, because most runs have none.
     pub parent_item_key: Option<Box<IdempotencyKey>>,
+    /// Its place in the tree of runs that start each other, if this one is a child. Since format 4; children of older
+    /// formats have none and count as roots.
+    pub lineage: Option<Box<Lineage>>,
+}
+
+impl InstanceRow {
+    /// How many runs are above this one: a root has none.
+    pub fn depth(&self) -> u32 {
+        self.lineage.as_ref().map_or(0, |lineage| lineage.depth)
+    }
+}
+
+/// The place of a child in the tree of runs that start each other.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lineage {
+    /// The instance of the root: the run that no other run started.
+    pub root_id: String,
+    pub root_run: RunNumber,
+    /// How many runs are above this one, 1 for a child of the root.
+    pub depth: u32,
 }
 
 /// The run that waits for a child. Stored in this row because the parent must learn of the child's end even if nothing
@@ -76,12 +96,13 @@ pub struct ParentRun {
 
 impl TableRow for InstanceRow {
     const TABLE: TableId = TableId::Instance;
-    const FORMAT: u8 = 3;
+    const FORMAT: u8 = 4;
 
-    /// Format 1 has no parent, format 2 no parent item.
+    /// Format 1 has no parent, format 2 no parent item, format 3 no lineage.
     fn default_suffix(format: u8) -> &'static [u8] {
         match format {
-            1 => &[0, 0],
+            1 => &[0, 0, 0],
+            2 => &[0, 0],
             _ => &[0],
         }
     }
@@ -112,10 +133,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Format 1 ended before the parent, format 2 before its item.
+    /// Format 1 ended before the parent, format 2 before its item, format 3 before the lineage.
     fn a_row_of_an_older_format_lacks(fields: usize, instance: &InstanceRow) {
         let mut bytes = encode(instance);
-        bytes[0] = u8::try_from(3 - fields).unwrap();
+        bytes[0] = u8::try_from(4 - fields).unwrap();
         for _ in 0..fields {
             assert_eq!(bytes.pop(), Some(0));
         }
@@ -138,6 +159,7 @@ mod tests {
             park_reason: Option<String>,
             parent: Option<(String, RunNumber, CommandId)>,
             item: Option<IdempotencyKey>,
+            lineage: Option<(String, RunNumber, u32)>,
         ) {
             let (run_id, run_number, folded_page, last_page) = numbers;
             let (definition_id, version, correlation_id) = texts;
@@ -147,11 +169,14 @@ mod tests {
             let instance = InstanceRow {
                 run_id, run_number, status, definition_id, version, definition_hash, folded_page, last_page,
                 created_at, updated_at, correlation_id, entity_id, park_reason, parent, parent_item_key: item.map(Box::new),
+                lineage: lineage.map(|(root_id, root_run, depth)| Lineage { root_id, root_run, depth }.into()),
             };
             value_round_trips(&instance);
-            let instance = InstanceRow { parent_item_key: None, ..instance };
+            let instance = InstanceRow { lineage: None, ..instance };
             a_row_of_an_older_format_lacks(1, &instance);
-            a_row_of_an_older_format_lacks(2, &InstanceRow { parent: None, ..instance });
+            let instance = InstanceRow { parent_item_key: None, ..instance };
+            a_row_of_an_older_format_lacks(2, &instance);
+            a_row_of_an_older_format_lacks(3, &InstanceRow { parent: None, ..instance });
         }
 
         #[test]

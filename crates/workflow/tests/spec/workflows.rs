@@ -105,6 +105,19 @@ fn children_end_with_their_parent_unless_abandoned() {
 }
 
 #[test]
+fn a_workflow_that_starts_itself_ends_at_the_limit_of_depth() {
+    let mut states = parent();
+    states["Child"]["onError"] = "Caught".into();
+    states["Caught"] = json!({"type": "succeed", "output": ["$.error.code", "$.system.instanceId"]});
+    let case = case("Child", states.clone())
+        .input(json!({"n": 1}))
+        .with("kid", "Child", states)
+        .limits(|limits| limits.depth_max = 2);
+    let lines = story(&case.play(case.limits.turn, true));
+    assert_eq!(lines.last().unwrap(), "Completed [\"ChildTooDeep\",\"rehearsal~1.1~1.1\"]");
+}
+
+#[test]
 fn a_version_outside_the_range_is_not_found() {
     let mut states = parent();
     states["Child"]["version"] = "^2".into();

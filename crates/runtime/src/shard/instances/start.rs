@@ -141,6 +141,7 @@ pub(in crate::shard) fn new_run(
             Box::new(ParentRun { instance_id, run_number: parent.run, command: parent.command })
         }),
         parent_item_key: None,
+        lineage: None,
     };
     let mut run =
         ResidentRun::new(row, plan, Instance::pending(origin, work.ctx.now.wall), BatchNumber::NONE);
@@ -190,15 +191,14 @@ fn begin_child(
         let failure = Failure::permanent("InstanceLive", format!("instance {id} is already running"));
         return refuse_child(work, slot, failure);
     }
-    let Some(PendingChild { inbox_sequence: sequence, parent_item: item, start }) = slot.pending_child.take()
-    else {
-        return;
-    };
+    let Some(child) = slot.pending_child.take() else { return };
+    let start = &child.start;
     let input: serde_json::Value = serde_json::from_str(&start.input).unwrap_or_default();
     if let Err(reason) = check_input(work.ctx, id, &plan, &input) {
-        slot.pending_child = Some(PendingChild { inbox_sequence: sequence, parent_item: item, start });
+        slot.pending_child = Some(child);
         return refuse_child(work, slot, Failure::permanent(code::INPUT_INVALID, reason));
     }
+    let PendingChild { inbox_sequence: sequence, parent_item: item, lineage, start } = child;
     let run_number = previous.as_ref().map_or(RunNumber::FIRST, |row| row.run_number.next());
     let mut origin = RunOrigin::new(id.clone(), run_number, &plan);
     origin.input = Arc::new(input);
@@ -208,6 +208,7 @@ fn begin_child(
     index_runs::index_replaced_run(work, index, id, slot);
     let mut run = new_run(work, plan, origin, previous.as_ref().and_then(replaced_run_action));
     run.row.parent_item_key = item.map(Box::new);
+    run.row.lineage = lineage.map(Box::new);
     run.first_turn_actions.push(FirstTurnAction::DeleteInboxRow(sequence));
     slot.state = SlotState::Run(Box::new(run));
 }

@@ -39,11 +39,21 @@ pub(in crate::shard) fn apply_item(
             retention::expire_run(work, reads.index, id, slot, &ended, &expiry);
         }
         WorkItem::RunMessage { sequence, message: RunMessage::LegacyStartChild(start) } => {
-            let child = PendingChild { inbox_sequence: sequence, parent_item: None, start };
+            let child = PendingChild { inbox_sequence: sequence, parent_item: None, lineage: None, start };
             start::find_child_plan(work, id, slot, child);
         }
         WorkItem::RunMessage { sequence, message: RunMessage::StartChildOf { item, start } } => {
-            let child = PendingChild { inbox_sequence: sequence, parent_item: Some(item), start };
+            let child =
+                PendingChild { inbox_sequence: sequence, parent_item: Some(item), lineage: None, start };
+            start::find_child_plan(work, id, slot, child);
+        }
+        WorkItem::RunMessage { sequence, message: RunMessage::StartDescendant { item, lineage, start } } => {
+            let child = PendingChild {
+                inbox_sequence: sequence,
+                parent_item: Some(item),
+                lineage: Some(lineage),
+                start,
+            };
             start::find_child_plan(work, id, slot, child);
         }
         WorkItem::RunMessage { sequence, message: RunMessage::SessionEvent(session_event) } => {

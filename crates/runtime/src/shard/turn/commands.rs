@@ -3,7 +3,9 @@
 //! Everything goes into the batch of the turn. The interpreter decides on the commands; this file only carries them
 //! out.
 
+use abide_store::tables::instances::Lineage;
 use abide_workflow::command::{Command, CommandKind, StartChild};
+use abide_workflow::failure::code;
 use abide_workflow::instance::ParentLink;
 use abide_workflow::{CommandId, Failure, Message};
 
@@ -12,7 +14,7 @@ use crate::fault_check::fault_injected;
 use crate::run::EntryChange;
 use crate::run_message::{ChildStart, RunMessage};
 use crate::shard::calls::{cancel, retry, work_keys};
-use crate::shard::messages::send_run_message;
+use crate::shard::messages::{put_in_inbox, send_run_message};
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::{calls, timers};
@@ -59,7 +61,8 @@ pub(in crate::shard) fn apply_command(
     }
 }
 
-/// Notes the child in the run, and asks the child's shard, by a run message, to start it.
+/// Notes the child in the run, and asks the child's shard, by a run message, to start it. A child that would be too
+/// deep in the tree of runs is never asked for: the run gets the failure as if the child had ended.
 fn start_child(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,
@@ -69,6 +72,21 @@ fn start_child(
 ) {
     changes.push(run.bookkeeping.set_child(id, child.instance_id.clone()));
     let origin = run.instance.origin();
+    let lineage = lineage_of_child(run);
+    let depth_max = work.ctx.config.run_limits.depth_max;
+    if lineage.depth > depth_max {
+        let message = format!(
+            "a child of run {} would have {} runs above it, from root {}/{} on; the limit is {depth_max}",
+            origin.execution_id(),
+            lineage.depth,
+            lineage.root_id,
+            lineage.root_run.0
+        );
+        let failure = Failure::permanent(code::CHILD_TOO_DEEP, message);
+        let message = Message::ChildFailed { command: id, failure };
+        let own_id = origin.instance_id.clone();
+        return put_in_inbox(work, own_id, RunMessage::ChildEnded { parent: parent_link(run, id), message });
+    }
     let start = ChildStart {
         parent: parent_link(run, id),
         workflow: child.workflow,
@@ -79,7 +97,19 @@ fn start_child(
     };
     let execution = origin.execution_id().to_string();
     let (item, _) = work_keys(&origin.workflow, &execution, &child.step);
-    send_run_message(work, child.instance_id, RunMessage::StartChildOf { item, start });
+    send_run_message(work, child.instance_id, RunMessage::StartDescendant { item, lineage, start });
+}
+
+/// The place of a child of this run in the tree of runs.
+fn lineage_of_child(run: &ResidentRun) -> Lineage {
+    let depth = run.row.depth().saturating_add(1);
+    match run.row.lineage.as_deref() {
+        Some(own) => Lineage { depth, ..own.clone() },
+        None => {
+            let origin = run.instance.origin();
+            Lineage { root_id: origin.instance_id.as_str().to_owned(), root_run: origin.run, depth }
+        }
+    }
 }
 
 /// The run has ended: its parent gets a message, the operator an event.

@@ -44,6 +44,14 @@ impl VirtualRuntime<'_> {
             self.schedule(self.now, ScheduledEvent::Message { instance: number, message });
             return Ok(());
         }
+        let depth_max = self.rehearsal.limits.depth_max;
+        if self.depth_of_child(number) > depth_max {
+            let reason = format!("the limit is {depth_max} runs above a child");
+            let failure = Failure::permanent(code::CHILD_TOO_DEEP, reason);
+            let message = Message::ChildFailed { command, failure };
+            self.schedule(self.now, ScheduledEvent::Message { instance: number, message });
+            return Ok(());
+        }
         let mut origin = RunOrigin::new(child.instance_id, RunNumber(1), plan);
         origin.input = child.input;
         origin.parent = Some(link);
@@ -52,6 +60,17 @@ impl VirtualRuntime<'_> {
             parent.children.insert(command, child);
         }
         self.run_turns(child)
+    }
+
+    /// How many runs a child of this run has above it.
+    fn depth_of_child(&self, number: usize) -> u32 {
+        let mut depth = 0;
+        let mut above = Some(number);
+        while let Some(rehearsed) = above.and_then(|number| self.instances.get(number)) {
+            depth += 1;
+            above = rehearsed.parent.map(|(parent, _)| parent);
+        }
+        depth
     }
 
     /// Schedules the mocked outcome of a child whose definition the rehearsal does not have.
