@@ -154,6 +154,7 @@ fn run_limits_for(store: &StoreLimits) -> Limits {
         bytes_max: limits.turn.bytes_max.min(share * 2),
         // The history of a step takes a few hundred bytes, unless names are long.
         steps_max: limits.turn.steps_max.min(bytes / (8 * 1024)).max(1),
+        evaluation: limits.turn.evaluation,
     };
     Limits {
         turn,

@@ -1,12 +1,13 @@
 //! Evaluation of the conditions of `choice` and `match`. Their JSON form is read in `definition`.
 //!
-//! Evaluation is total: it never fails. A path without a value and a comparison of types that cannot be compared are
-//! false; `eq` and `ne` compare any two JSON values.
+//! A path without a value and a comparison of types that cannot be compared are false; `eq` and `ne` compare any two
+//! JSON values. So evaluation fails only if it would exceed its budget.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use crate::evaluation::{BudgetExhausted, EvaluationBudget, EvaluationLimitExceeded};
 use crate::json;
 use crate::limits::definition::{GLOB_BYTES_MAX, GLOB_TEXT_BYTES_MAX};
 use crate::path::{Path, Roots};
@@ -99,16 +100,37 @@ impl Op {
 
 impl Condition {
     /// Evaluates the condition over the given data.
-    pub fn holds(&self, roots: &dyn Roots) -> bool {
+    pub fn holds(&self, roots: &dyn Roots) -> Result<bool, EvaluationLimitExceeded> {
         match self {
-            Self::And(all) => all.iter().all(|condition| condition.holds(roots)),
-            Self::Or(any) => any.iter().any(|condition| condition.holds(roots)),
-            Self::Not(condition) => !condition.holds(roots),
-            Self::Test { path, op, operand } => path.find(roots).is_some_and(|left| match operand {
-                Operand::None => compare(&left, *op, &Value::Null),
-                Operand::Value(right) => compare(&left, *op, right),
-                Operand::Path(right) => right.find(roots).is_some_and(|right| compare(&left, *op, &right)),
-            }),
+            Self::And(all) => {
+                for condition in all {
+                    if !condition.holds(roots)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Or(any) => {
+                for condition in any {
+                    if condition.holds(roots)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Self::Not(condition) => Ok(!condition.holds(roots)?),
+            Self::Test { path, op, operand } => {
+                let Some(left) = path.find(roots)? else { return Ok(false) };
+                let compared = match operand {
+                    Operand::None => compare(&left, *op, &Value::Null, roots.budget()),
+                    Operand::Value(right) => compare(&left, *op, right, roots.budget()),
+                    Operand::Path(right) => match right.find(roots)? {
+                        Some(right) => compare(&left, *op, &right, roots.budget()),
+                        None => Ok(false),
+                    },
+                };
+                compared.map_err(|exhausted| exhausted.at(path.text()))
+            }
         }
     }
 
@@ -123,23 +145,34 @@ impl Condition {
     }
 }
 
-fn compare(left: &Value, op: Op, right: &Value) -> bool {
-    match op {
-        Op::Eq => json::equal(left, right),
-        Op::Ne => !json::equal(left, right),
-        Op::Gt => order(left, right) == Some(Ordering::Greater),
-        Op::Gte => matches!(order(left, right), Some(Ordering::Greater | Ordering::Equal)),
-        Op::Lt => order(left, right) == Some(Ordering::Less),
-        Op::Lte => matches!(order(left, right), Some(Ordering::Less | Ordering::Equal)),
-        Op::In => right.as_array().is_some_and(|array| array.iter().any(|item| json::equal(item, left))),
+fn compare(left: &Value, op: Op, right: &Value, budget: &EvaluationBudget) -> Result<bool, BudgetExhausted> {
+    let is_ordered =
+        |expected: fn(Ordering) -> bool| Ok(json::order(left, right, budget)?.is_some_and(expected));
+    Ok(match op {
+        Op::Eq => return json::equal(left, right, budget),
+        Op::Ne => !json::equal(left, right, budget)?,
+        Op::Gt => return is_ordered(Ordering::is_gt),
+        Op::Gte => return is_ordered(Ordering::is_ge),
+        Op::Lt => return is_ordered(Ordering::is_lt),
+        Op::Lte => return is_ordered(Ordering::is_le),
+        Op::In => match right.as_array() {
+            Some(array) => return has_element(array, left, budget),
+            None => false,
+        },
         Op::Contains => match (left, right) {
-            (Value::Array(array), item) => array.iter().any(|element| json::equal(element, item)),
-            (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+            (Value::Array(array), item) => return has_element(array, item, budget),
+            (Value::String(text), Value::String(part)) => {
+                budget.charge_text(text.len().saturating_add(part.len()))?;
+                text.contains(part.as_str())
+            }
             _ => false,
         },
-        Op::StartsWith => strings(left, right).is_some_and(|(text, part)| text.starts_with(part)),
-        Op::EndsWith => strings(left, right).is_some_and(|(text, part)| text.ends_with(part)),
-        Op::Matches => strings(left, right).is_some_and(|(text, glob)| glob_matches(text, glob)),
+        Op::StartsWith => strings(left, right, budget)?.is_some_and(|(text, part)| text.starts_with(part)),
+        Op::EndsWith => strings(left, right, budget)?.is_some_and(|(text, part)| text.ends_with(part)),
+        Op::Matches => match strings(left, right, budget)? {
+            Some((text, glob)) => return glob_matches(text, glob, budget),
+            None => false,
+        },
         Op::IsNull => left.is_null(),
         Op::IsPresent => true,
         Op::IsString => left.is_string(),
@@ -147,77 +180,101 @@ fn compare(left: &Value, op: Op, right: &Value) -> bool {
         Op::IsBoolean => left.is_boolean(),
         Op::IsArray => left.is_array(),
         Op::IsObject => left.is_object(),
+    })
+}
+
+fn has_element(array: &[Value], item: &Value, budget: &EvaluationBudget) -> Result<bool, BudgetExhausted> {
+    for element in array {
+        if json::equal(element, item, budget)? {
+            return Ok(true);
+        }
     }
+    Ok(false)
 }
 
-fn order(left: &Value, right: &Value) -> Option<Ordering> {
-    match (left, right) {
-        (Value::Number(a), Value::Number(b)) => json::compare_numbers(a, b),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        _ => None,
+/// Both sides as strings, with reading the shorter one charged.
+fn strings<'a>(
+    left: &'a Value,
+    right: &'a Value,
+    budget: &EvaluationBudget,
+) -> Result<Option<(&'a str, &'a str)>, BudgetExhausted> {
+    let both = left.as_str().zip(right.as_str());
+    if let Some((left, right)) = both {
+        budget.charge_text(left.len().min(right.len()))?;
     }
+    Ok(both)
 }
 
-fn strings<'a>(left: &'a Value, right: &'a Value) -> Option<(&'a str, &'a str)> {
-    left.as_str().zip(right.as_str())
-}
-
-/// Matches without recursion: on a mismatch it goes back to the last `*` only, so the cost is at most text × glob. Both
-/// may come from data, so both are bounded; a longer text or glob does not match.
-fn glob_matches(text: &str, glob: &str) -> bool {
+/// Matches without recursion and without a copy: on a mismatch it goes back to the last `*` only, so the cost is at
+/// most text × glob. Both may come from data, so both are bounded; a longer text or glob does not match.
+fn glob_matches(text: &str, glob: &str, budget: &EvaluationBudget) -> Result<bool, BudgetExhausted> {
+    /// Characters compared for the price of a step.
+    const CHARS_PER_STEP: u32 = 8;
     if text.len() > GLOB_TEXT_BYTES_MAX || glob.len() > GLOB_BYTES_MAX {
-        return false;
+        return Ok(false);
     }
-    let text: Vec<char> = text.chars().collect();
-    let glob = glob_tokens(glob);
-    let mut at = 0;
-    let mut token = 0;
-    let mut last_star: Option<(usize, usize)> = None;
-    while at < text.len() {
-        match (glob.get(token), text.get(at)) {
-            (Some(Glob::Any), _) => {
-                last_star = Some((token, at));
-                token += 1;
+    let (mut text, mut glob) = (text, glob);
+    // The glob after the last `*`, and the text that the `*` has not taken yet.
+    let mut last_star: Option<(&str, &str)> = None;
+    let mut compared = 0_u32;
+    while let Some((found, text_after)) = split_char(text) {
+        if compared.is_multiple_of(CHARS_PER_STEP) {
+            budget.charge_steps(1)?;
+        }
+        compared = compared.wrapping_add(1);
+        match next_token(glob) {
+            Some((GlobToken::Any, glob_after)) => {
+                last_star = Some((glob_after, text));
+                glob = glob_after;
             }
-            (Some(Glob::One), _) => (at, token) = (at + 1, token + 1),
-            (Some(Glob::Char(expected)), Some(found)) if expected == found => {
-                (at, token) = (at + 1, token + 1)
+            Some((GlobToken::One, glob_after)) => (text, glob) = (text_after, glob_after),
+            Some((GlobToken::Char(expected), glob_after)) if expected == found => {
+                (text, glob) = (text_after, glob_after);
             }
-            _ => match &mut last_star {
-                Some((star, matched)) => {
-                    *matched += 1;
-                    (at, token) = (*matched, *star + 1);
+            _ => match last_star.and_then(|(after, left)| Some((after, split_char(left)?.1))) {
+                Some((after_star, left)) => {
+                    last_star = Some((after_star, left));
+                    (text, glob) = (left, after_star);
                 }
-                None => return false,
+                None => return Ok(false),
             },
         }
     }
-    glob.iter().skip(token).all(|token| matches!(token, Glob::Any))
+    while let Some((GlobToken::Any, glob_after)) = next_token(glob) {
+        glob = glob_after;
+    }
+    Ok(glob.is_empty())
 }
 
-enum Glob {
+#[derive(Clone, Copy)]
+enum GlobToken {
     Any,
     One,
     Char(char),
 }
 
-fn glob_tokens(glob: &str) -> Vec<Glob> {
-    let mut tokens = Vec::new();
-    let mut chars = glob.chars();
-    while let Some(c) = chars.next() {
-        tokens.push(match c {
-            '*' => Glob::Any,
-            '?' => Glob::One,
-            '\\' => Glob::Char(chars.next().unwrap_or('\\')),
-            other => Glob::Char(other),
-        });
-    }
-    tokens
+fn next_token(glob: &str) -> Option<(GlobToken, &str)> {
+    let (first, rest) = split_char(glob)?;
+    Some(match first {
+        '*' => (GlobToken::Any, rest),
+        '?' => (GlobToken::One, rest),
+        '\\' => match split_char(rest) {
+            Some((escaped, rest)) => (GlobToken::Char(escaped), rest),
+            None => (GlobToken::Char('\\'), rest),
+        },
+        other => (GlobToken::Char(other), rest),
+    })
+}
+
+fn split_char(text: &str) -> Option<(char, &str)> {
+    let mut chars = text.chars();
+    Some((chars.next()?, chars.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::EvaluationLimits;
 
     #[test]
     fn globs_match_as_shells_do() {
@@ -233,10 +290,15 @@ mod tests {
             ("aaaaaaaaaa", "*a*a*b", false),
             ("äö", "??", true),
         ] {
-            assert_eq!(glob_matches(text, glob), expected, "{text} {glob}");
+            assert_eq!(matches(text, glob), Ok(expected), "{text} {glob}");
         }
-        assert!(!glob_matches(&"a".repeat(70_000), "*"), "longer than the bound");
-        assert!(!glob_matches("a", &"*".repeat(300)), "longer than the bound");
-        assert!(!glob_matches(&"a".repeat(5_000), &format!("{}b", "*a".repeat(50))), "cost stays bounded");
+        assert_eq!(matches(&"a".repeat(70_000), "*"), Ok(false), "longer than the bound");
+        assert_eq!(matches("a", &"*".repeat(300)), Ok(false), "longer than the bound");
+        let costly = format!("{}b", "*a".repeat(50));
+        assert_eq!(matches(&"a".repeat(5_000), &costly), Ok(false), "cost stays bounded");
+    }
+
+    fn matches(text: &str, glob: &str) -> Result<bool, BudgetExhausted> {
+        glob_matches(text, glob, &EvaluationBudget::new(EvaluationLimits::default()))
     }
 }

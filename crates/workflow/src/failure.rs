@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::evaluation::EvaluationLimitExceeded;
+
 /// Codes the interpreter itself raises. Activities have their own.
 pub mod code {
     /// A step, a wait or the whole workflow took longer than allowed.
@@ -28,6 +30,8 @@ pub mod code {
     pub const PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
     /// A value would be nested more deeply than the limit for JSON that enters.
     pub const DEPTH_EXCEEDED: &str = "DepthExceeded";
+    /// A path, a template or a condition would have needed more steps or memory on this data than allowed.
+    pub const EVALUATION_LIMIT_EXCEEDED: &str = "EvaluationLimitExceeded";
     /// A map or parallel has more branches than allowed.
     pub const FAN_OUT_TOO_WIDE: &str = "FanOutTooWide";
     /// Fewer branches can still succeed than `join.atLeast` requires.
@@ -40,6 +44,12 @@ pub mod code {
     pub const INPUT_INVALID: &str = "InputInvalid";
     /// A `fail` state without an error of its own and without a caught one.
     pub const FAILED: &str = "Failed";
+}
+
+impl From<EvaluationLimitExceeded> for Failure {
+    fn from(exceeded: EvaluationLimitExceeded) -> Self {
+        Self::permanent(code::EVALUATION_LIMIT_EXCEEDED, exceeded.to_string())
+    }
 }
 
 /// An error as a run sees it.

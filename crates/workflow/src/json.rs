@@ -8,6 +8,7 @@ use serde_json::{Number, Value};
 
 pub use abide_json::{JsonError, depth_within};
 
+use crate::evaluation::{BudgetExhausted, EvaluationBudget};
 use crate::limits::definition::JSON_DEPTH_MAX;
 
 /// A shared JSON value: results, inputs and slots are passed by reference, never copied.
@@ -44,14 +45,52 @@ fn string_size(text: &str) -> u64 {
 }
 
 /// Equality by value: 1 equals 1.0, and integers are compared as integers.
-pub fn equal(left: &Value, right: &Value) -> bool {
+pub fn equal(left: &Value, right: &Value, budget: &EvaluationBudget) -> Result<bool, BudgetExhausted> {
+    budget.charge_steps(1)?;
     match (left, right) {
-        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b) == Some(Ordering::Equal),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| equal(a, b)))
+        (Value::Number(a), Value::Number(b)) => Ok(compare_numbers(a, b) == Some(Ordering::Equal)),
+        (Value::String(a), Value::String(b)) => {
+            budget.charge_text(if a.len() == b.len() { a.len() } else { 0 })?;
+            Ok(a == b)
         }
-        _ => left == right,
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (a, b) in a.iter().zip(b) {
+                if !equal(a, b, budget)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (Value::Object(a), Value::Object(b)) if a.len() == b.len() => {
+            for (name, a) in a {
+                budget.charge_text(name.len())?;
+                match b.get(name) {
+                    Some(b) if equal(a, b, budget)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        }
+        (Value::Bool(a), Value::Bool(b)) => Ok(a == b),
+        (Value::Null, Value::Null) => Ok(true),
+        _ => Ok(false),
+    }
+}
+
+/// The order of two numbers, or of two strings by their characters; other values have none.
+pub fn order(
+    left: &Value,
+    right: &Value,
+    budget: &EvaluationBudget,
+) -> Result<Option<Ordering>, BudgetExhausted> {
+    budget.charge_steps(1)?;
+    match (left, right) {
+        (Value::Number(a), Value::Number(b)) => Ok(compare_numbers(a, b)),
+        (Value::String(a), Value::String(b)) => {
+            budget.charge_text(a.len().min(b.len()))?;
+            Ok(Some(a.cmp(b)))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -101,8 +140,9 @@ mod tests {
         assert_eq!(compare(json!(-1), json!(-1.5)), Some(Ordering::Greater));
         assert_eq!(compare(json!(u64::MAX), json!(i64::MIN)), Some(Ordering::Greater));
         assert_eq!(compare(json!(1), json!(1e300)), Some(Ordering::Less));
-        assert!(equal(&json!({"a": [1, 2.0]}), &json!({"a": [1.0, 2]})));
-        assert!(!equal(&json!({"a": 1}), &json!({"a": 1, "b": 1})));
+        let budget = EvaluationBudget::new(crate::evaluation::EvaluationLimits::default());
+        assert_eq!(equal(&json!({"a": [1, 2.0]}), &json!({"a": [1.0, 2]}), &budget), Ok(true));
+        assert_eq!(equal(&json!({"a": 1}), &json!({"a": 1, "b": 1}), &budget), Ok(false));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod advance;
 pub mod command;
 pub mod condition;
 pub mod definition;
+pub mod evaluation;
 pub mod failure;
 pub mod finding;
 mod flow;

@@ -1,5 +1,7 @@
 //! All limits of the language, and what happens when one is reached. The limits are enforced elsewhere.
 
+use crate::evaluation::EvaluationLimits;
+
 /// Limits on definitions; exceeding one is a finding.
 pub mod definition {
     /// Bytes of a definition's text.
@@ -51,6 +53,9 @@ pub struct Limits {
     pub buffered_max: u32,
     /// Bytes of these events and messages; more are refused.
     pub buffered_bytes_max: u64,
+    /// What one state evaluates when it is entered, or one message when it is applied; beyond it the state raises
+    /// `EvaluationLimitExceeded`.
+    pub evaluation: EvaluationLimits,
 }
 
 /// Limits on the input and output of one turn. A turn that reaches one reports more work and continues in the next.
@@ -63,11 +68,19 @@ pub struct TurnLimits {
     pub bytes_max: u64,
     /// Single steps (states entered, branches spawned or removed): bounds the time and the rows of a turn.
     pub steps_max: usize,
+    /// Steps and bytes of the evaluations in these. The step that reaches them is the last of its turn.
+    pub evaluation: EvaluationLimits,
 }
 
 impl TurnLimits {
     /// The smallest usable limits: below them one step might not fit. The bytes follow from the largest payload.
-    pub const FLOOR: Self = Self { messages_max: 1, commands_max: 40, bytes_max: 0, steps_max: 1 };
+    pub const FLOOR: Self = Self {
+        messages_max: 1,
+        commands_max: 40,
+        bytes_max: 0,
+        steps_max: 1,
+        evaluation: EvaluationLimits { steps_max: 1, bytes_max: 1 },
+    };
 
     /// These limits, raised to the floor where they are below it: one payload read and one written must fit.
     #[must_use]
@@ -77,6 +90,10 @@ impl TurnLimits {
             commands_max: self.commands_max.max(Self::FLOOR.commands_max),
             bytes_max: self.bytes_max.max(payload_bytes_max.saturating_mul(2)),
             steps_max: self.steps_max.max(Self::FLOOR.steps_max),
+            evaluation: EvaluationLimits {
+                steps_max: self.evaluation.steps_max.max(Self::FLOOR.evaluation.steps_max),
+                bytes_max: self.evaluation.bytes_max.max(Self::FLOOR.evaluation.bytes_max),
+            },
         }
     }
 }
@@ -89,6 +106,7 @@ impl Default for Limits {
                 commands_max: 256,
                 bytes_max: 2 * 1024 * 1024,
                 steps_max: 1_000,
+                evaluation: EvaluationLimits { steps_max: 2_000_000, bytes_max: 16 * 1024 * 1024 },
             },
             data_bytes_max: 1024 * 1024,
             payload_bytes_max: 1024 * 1024 - 4 * 1024,
@@ -98,6 +116,7 @@ impl Default for Limits {
             depth_max: 32,
             buffered_max: 10_000,
             buffered_bytes_max: 4 * 1024 * 1024,
+            evaluation: EvaluationLimits::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::definition::StateKind;
+use crate::evaluation::{BudgetExhausted, EvaluationBudget, memory};
 use crate::ids::{BranchId, digest_uuid};
 use crate::instance::{Branch, Instance, SlotName};
 use crate::path::{Root, Roots, SYSTEM_FIELDS};
@@ -22,6 +23,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) now: Timestamp,
     /// A candidate event, visible as `$.event` while it is matched.
     pub(crate) event: Option<&'a Value>,
+    /// Charged by everything that is evaluated on this view.
+    pub(crate) budget: &'a EvaluationBudget,
 }
 
 impl<'a> Scope<'a> {
@@ -55,25 +58,35 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn item(&self) -> Option<Cow<'a, Value>> {
-        let (owner, index) = self.map_position()?;
+    fn item(&self) -> Result<Option<Cow<'a, Value>>, BudgetExhausted> {
+        let Some((owner, index)) = self.map_position() else { return Ok(None) };
         if let Some(items) = self.instance.slot(owner, &SlotName::Items) {
-            return items.get(index as usize).map(Cow::Borrowed);
+            return Ok(items.get(index as usize).map(Cow::Borrowed));
         }
-        let state = self.plan.state(self.instance.branch(owner).ok()?.state).ok()?;
-        let StateKind::Map { items, .. } = &state.kind else { return None };
+        let Some(StateKind::Map { items, .. }) = self.kind_of_state(owner) else { return Ok(None) };
         let outer = Scope { branch: owner, event: None, ..*self };
-        items.find(&outer)?.get(index as usize).map(|item| Cow::Owned(item.clone()))
+        let items = items.find_on_budget(&outer)?;
+        let item = items.as_deref().and_then(|items| items.get(index as usize));
+        item.map(|item| self.budget.copy(item).map(Cow::Owned)).transpose()
     }
 
-    fn merged_state(&self) -> Value {
+    fn kind_of_state(&self, branch: BranchId) -> Option<&'a StateKind> {
+        let state = self.plan.state(self.instance.branch(branch).ok()?.state).ok()?;
+        Some(&state.kind)
+    }
+
+    fn merged_state(&self) -> Result<Value, BudgetExhausted> {
         let mut merged = Map::new();
         for (id, _) in self.lineage() {
             for (name, value) in self.instance.state_slots(id) {
-                merged.entry(name.clone()).or_insert_with(|| (**value).clone());
+                if !merged.contains_key(name) {
+                    // At most: a node of the map for each name.
+                    self.budget.charge_bytes(memory::object(1) + name.len() as u64)?;
+                    merged.insert(name.clone(), self.budget.copy(value)?);
+                }
             }
         }
-        Value::Object(merged)
+        Ok(Value::Object(merged))
     }
 
     fn system_field(&self, name: &str) -> Option<Value> {
@@ -104,32 +117,36 @@ impl<'a> Scope<'a> {
 }
 
 impl Roots for Scope<'_> {
-    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>> {
-        match root {
+    fn root_value(&self, root: Root) -> Result<Option<Cow<'_, Value>>, BudgetExhausted> {
+        Ok(match root {
             Root::Input => Some(Cow::Borrowed(&*self.instance.origin().input)),
-            Root::State => Some(Cow::Owned(self.merged_state())),
+            Root::State => Some(Cow::Owned(self.merged_state()?)),
             Root::Event => self.event(),
             Root::Error => self.inherited_slot(&SlotName::Error),
-            Root::Item => self.item(),
+            Root::Item => self.item()?,
             Root::Index => self.map_position().map(|(_, index)| Cow::Owned(index.into())),
             Root::System => {
                 let field = |name: &&str| Some(((*name).to_owned(), self.system_field(name)?));
                 Some(Cow::Owned(Value::Object(SYSTEM_FIELDS.iter().filter_map(field).collect())))
             }
-        }
+        })
     }
 
-    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
-        match root {
+    fn root_field(&self, root: Root, name: &str) -> Result<Option<Cow<'_, Value>>, BudgetExhausted> {
+        Ok(match root {
             Root::State => {
                 let slot = self.lineage().find_map(|(id, _)| self.instance.state_slot(id, name));
                 slot.map(|value| Cow::Borrowed(&**value))
             }
             Root::System => self.system_field(name).map(Cow::Owned),
-            _ => match self.root_value(root)? {
+            _ => self.root_value(root)?.and_then(|value| match value {
                 Cow::Borrowed(value) => value.get(name).map(Cow::Borrowed),
                 Cow::Owned(mut value) => value.get_mut(name).map(|field| Cow::Owned(field.take())),
-            },
-        }
+            }),
+        })
+    }
+
+    fn budget(&self) -> &EvaluationBudget {
+        self.budget
     }
 }

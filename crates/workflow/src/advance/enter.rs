@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
+use crate::condition::Condition;
 use crate::definition::StateKind;
+use crate::evaluation::EvaluationLimitExceeded;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, Note};
 use crate::ids::BranchId;
@@ -43,10 +45,11 @@ impl Interpreter<'_> {
             StateKind::WaitUntil(time) => self.start_wait(branch, time),
             StateKind::WaitEvent(wait) => self.start_event_wait(branch, state, wait),
             StateKind::Choice { choices, default } => {
-                let scope = self.scope(branch);
-                let chosen =
-                    choices.iter().find(|(condition, _)| condition.holds(&scope)).map(|(_, next)| next);
-                match chosen.or(default.as_ref()) {
+                let chosen = match self.choose(branch, choices) {
+                    Ok(chosen) => chosen,
+                    Err(exceeded) => return self.raise(branch, exceeded.into()),
+                };
+                match chosen.or(default.as_deref()) {
                     Some(next) => self.transition_to(branch, next),
                     None => {
                         let message = "no choice matched and there is no default";
@@ -76,6 +79,21 @@ impl Interpreter<'_> {
                 self.fail_branch(branch, failure)
             }
         }
+    }
+
+    /// The state that the first condition to hold leads to.
+    fn choose<'c>(
+        &self,
+        branch: BranchId,
+        choices: &'c [(Condition, String)],
+    ) -> Result<Option<&'c str>, EvaluationLimitExceeded> {
+        let scope = self.scope(branch);
+        for (condition, next) in choices {
+            if condition.holds(&scope)? {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
     }
 
     /// Clears the rewind point once the branch has reached a state that it would also have reached without the error:

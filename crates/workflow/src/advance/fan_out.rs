@@ -19,7 +19,7 @@ use crate::instance::{
 use crate::json::Json;
 use crate::path::Path;
 
-use super::interpreter::Interpreter;
+use super::interpreter::{Interpreter, read_failure};
 
 /// More branches than any limit allows: stored bytes with a higher number are corrupt, and no memory is allocated for
 /// it.
@@ -35,9 +35,7 @@ impl Interpreter<'_> {
         let scope = self.scope(branch);
         let value = match items.get(&scope) {
             Ok(value) => value,
-            Err(missing) => {
-                return self.raise(branch, Failure::permanent(code::PATH_MISSING, missing.to_string()));
-            }
+            Err(error) => return self.raise(branch, read_failure(&error)),
         };
         let Some(array) = value.as_array() else {
             let message = format!("{} is not an array", items.text());

@@ -10,6 +10,7 @@ use crate::message::Message;
 
 use super::interpreter::{Interpreter, check_storable};
 use super::retry::FailedAttempt;
+use super::wait::EventTaker;
 
 impl Interpreter<'_> {
     /// Processes a message of the inbox: control operations at once, the others unless the run is suspended.
@@ -35,10 +36,11 @@ impl Interpreter<'_> {
             Message::Rewind { reason } => self.rewind(&truncate_reason(reason)),
             message => {
                 if let Message::EventRaised { name, payload } = message {
-                    // A branch may wait for the name but not match this payload, and the buffer is full.
+                    // A branch may wait for the name but not match this payload, and the buffer is full. Nor is there
+                    // room for an event about which no branch could decide.
                     if let Some(refusal) = self.instance.buffer_refusal(message, self.limits)
                         && (self.instance.header().suspended
-                            || self.find_event_waiter(name, payload)?.is_none())
+                            || !matches!(self.find_event_taker(name, payload)?, EventTaker::Waiter(_)))
                     {
                         self.refusals.push((position, refusal));
                         return Ok(());

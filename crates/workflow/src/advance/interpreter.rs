@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::command::{Command, CommandKind, FanOutPosition, StepIdentity};
 use crate::definition::State;
+use crate::evaluation::EvaluationBudget;
 use crate::failure::{Failure, code};
 use crate::history::{Fact, HistoryEvent, Note};
 use crate::ids::{BlockId, BranchId, CommandId};
@@ -15,7 +16,7 @@ use crate::instance::{Branch, CorruptInstance, Ending, Instance, Phase, Status};
 use crate::json::{self, Json};
 use crate::limits::{Limits, TurnLimits, definition::JSON_DEPTH_MAX};
 use crate::message::MessageRefusal;
-use crate::path::{RenderError, Template};
+use crate::path::{ReadError, RenderError, Template};
 use crate::plan::Plan;
 use crate::scope::Scope;
 use crate::time::Timestamp;
@@ -31,6 +32,9 @@ pub(super) struct Interpreter<'a> {
     pub(super) now: Timestamp,
     pub(super) limits: &'a Limits,
     turn_limits: TurnLimits,
+    /// Charged by everything that the current step evaluates. Each step has the whole budget: where a turn ends decides
+    /// nothing.
+    pub(super) budget: EvaluationBudget,
     history: Vec<HistoryEvent>,
     commands: Vec<Command>,
     pub(super) failed_calls: Vec<(CommandId, NoRetryReason)>,
@@ -55,6 +59,7 @@ impl<'a> Interpreter<'a> {
             now,
             limits,
             turn_limits: limits.turn.at_least_floor(limits.payload_bytes_max),
+            budget: EvaluationBudget::new(limits.evaluation),
             history: Vec::new(),
             commands: Vec::new(),
             failed_calls: Vec::new(),
@@ -101,7 +106,10 @@ impl<'a> Interpreter<'a> {
 
     /// True if another step fits into the turn, whatever it does.
     pub(super) fn has_budget(&self) -> bool {
-        self.commands.len() + STEP_COMMANDS_MAX <= self.turn_limits.commands_max
+        let (evaluation_steps, evaluation_bytes) = self.budget.used();
+        evaluation_steps < self.turn_limits.evaluation.steps_max
+            && evaluation_bytes < self.turn_limits.evaluation.bytes_max
+            && self.commands.len() + STEP_COMMANDS_MAX <= self.turn_limits.commands_max
             && self.bytes.saturating_add(self.limits.payload_bytes_max) <= self.turn_limits.bytes_max
             && self.steps < self.turn_limits.steps_max
     }
@@ -112,6 +120,7 @@ impl<'a> Interpreter<'a> {
 
     /// Does one step that needs no message; false if there is none.
     pub(super) fn step(&mut self) -> Result<bool, CorruptInstance> {
+        self.budget.renew();
         let header = self.instance.header();
         if header.status.is_terminal() {
             return Ok(false);
@@ -220,7 +229,14 @@ impl<'a> Interpreter<'a> {
     }
 
     pub(super) fn scope(&self, branch: BranchId) -> Scope<'_> {
-        Scope { plan: self.plan, instance: self.instance, branch, now: self.now, event: None }
+        Scope {
+            plan: self.plan,
+            instance: self.instance,
+            branch,
+            now: self.now,
+            event: None,
+            budget: &self.budget,
+        }
     }
 
     /// A branch and its current state.
@@ -303,9 +319,17 @@ pub(super) fn check_storable(value: &Value, limits: &Limits) -> Result<(), Failu
 
 /// The error that a state raises for a template that could not be rendered.
 pub(super) fn render_failure(error: &RenderError) -> Failure {
+    match error {
+        RenderError::Read(error) => read_failure(error),
+        RenderError::TooLarge { .. } => Failure::permanent(code::PAYLOAD_TOO_LARGE, error.to_string()),
+    }
+}
+
+/// The error that a state raises for a path that could not be read.
+pub(super) fn read_failure(error: &ReadError) -> Failure {
     let code = match error {
-        RenderError::Missing(_) => code::PATH_MISSING,
-        RenderError::TooLarge { .. } => code::PAYLOAD_TOO_LARGE,
+        ReadError::Missing(_) => code::PATH_MISSING,
+        ReadError::LimitExceeded(_) => code::EVALUATION_LIMIT_EXCEEDED,
     };
     Failure::permanent(code, error.to_string())
 }

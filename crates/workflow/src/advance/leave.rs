@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::evaluation::BudgetExhausted;
 use crate::failure::{Failure, code};
 use crate::history::{BranchOutcome, Fact};
 use crate::ids::BranchId;
@@ -78,7 +79,11 @@ impl Interpreter<'_> {
             value
         } else {
             let scope = self.scope(branch);
-            let slot = scope.root_field(Root::State, output.slot());
+            let exceeded = |exhausted: BudgetExhausted| exhausted.at(output.text());
+            let slot = scope.root_field(Root::State, output.slot()).map_err(exceeded)?;
+            // The slot is copied, and the value may be shared.
+            slot.iter().try_for_each(|slot| self.budget.charge_copy(slot)).map_err(exceeded)?;
+            self.budget.charge_copy(&value).map_err(exceeded)?;
             let assigned = output.assign(slot.as_deref(), Arc::unwrap_or_clone(value));
             Arc::new(assigned.map_err(|error| Failure::permanent(code::TYPE_MISMATCH, error.to_string()))?)
         };
@@ -129,7 +134,7 @@ impl Interpreter<'_> {
     /// The error that a branch sees as `$.error`.
     pub(super) fn caught_error(&self, branch: BranchId) -> Option<Failure> {
         let scope = self.scope(branch);
-        let error = scope.root_value(Root::Error)?;
+        let error = scope.root_value(Root::Error).ok()??;
         let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Failure {
             code: text("code")?,

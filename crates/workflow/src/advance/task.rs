@@ -148,6 +148,8 @@ impl Interpreter<'_> {
         let Some(template) = task.call.input.as_ref().filter(|_| needed) else {
             return Ok(Value::Null);
         };
+        // It fitted into a whole budget then.
+        self.budget.renew();
         let scope = Scope { now: self.instance.branch(branch)?.entered_at, ..self.scope(branch) };
         Ok(template.render_lenient(&scope, self.limits.payload_bytes_max).0)
     }

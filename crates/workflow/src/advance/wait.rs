@@ -3,6 +3,7 @@
 
 use crate::command::CommandKind;
 use crate::definition::{EventWait, State, StateKind, WaitTime};
+use crate::evaluation::EvaluationLimitExceeded;
 use crate::failure::{Failure, code};
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId};
@@ -12,7 +13,17 @@ use crate::path::Path;
 use crate::scope::Scope;
 use crate::time::{Duration, TimeError, Timestamp};
 
-use super::interpreter::Interpreter;
+use super::interpreter::{Interpreter, read_failure};
+
+/// Who takes an event.
+pub(super) enum EventTaker {
+    /// The branch that has waited longest for it and matches its payload.
+    Waiter(BranchId),
+    /// This branch waits for the event's name, but the budget did not suffice to find out whether it matches.
+    Undecided(BranchId, EvaluationLimitExceeded),
+    /// No branch waits for it.
+    Nobody,
+}
 
 impl Interpreter<'_> {
     pub(super) fn start_wait(&mut self, branch: BranchId, time: &WaitTime) -> Result<(), CorruptInstance> {
@@ -41,9 +52,7 @@ impl Interpreter<'_> {
         parse: impl Fn(&str) -> Result<T, TimeError>,
     ) -> Result<T, Failure> {
         let scope = self.scope(branch);
-        let value = path
-            .get(&scope)
-            .map_err(|missing| Failure::permanent(code::PATH_MISSING, missing.to_string()))?;
+        let value = path.get(&scope).map_err(|error| read_failure(&error))?;
         let mismatch =
             |reason: String| Failure::permanent(code::TYPE_MISMATCH, format!("{}: {reason}", path.text()));
         let text = value.as_str().ok_or_else(|| mismatch("expected a string".to_owned()))?;
@@ -62,11 +71,10 @@ impl Interpreter<'_> {
         state: &State,
         wait: &EventWait,
     ) -> Result<(), CorruptInstance> {
-        let early = self
-            .instance
-            .buffered_events(&wait.name)
-            .find(|(_, payload)| self.event_matches(branch, wait, payload))
-            .map(|(arrival, _)| arrival);
+        let early = match self.find_buffered_event(branch, wait) {
+            Ok(early) => early,
+            Err(exceeded) => return self.raise(branch, exceeded.into()),
+        };
         if let Some(payload) =
             early.and_then(|arrival| self.instance.take_buffered_event(&wait.name, arrival))
         {
@@ -78,38 +86,63 @@ impl Interpreter<'_> {
         self.set_phase(branch, Phase::Event { name: wait.name.clone(), since, timer })
     }
 
-    /// The branch that has waited longest for this event and matches its payload.
-    pub(super) fn find_event_waiter(
+    fn find_buffered_event(
         &self,
-        name: &str,
-        payload: &Json,
-    ) -> Result<Option<BranchId>, CorruptInstance> {
-        for branch in self.instance.index().event_waiters(name) {
-            let (_, state) = self.branch_and_state(branch)?;
-            if let StateKind::WaitEvent(wait) = &state.kind
-                && self.event_matches(branch, wait, payload)
-            {
-                return Ok(Some(branch));
+        branch: BranchId,
+        wait: &EventWait,
+    ) -> Result<Option<u64>, EvaluationLimitExceeded> {
+        for (arrival, payload) in self.instance.buffered_events(&wait.name) {
+            if self.event_matches(branch, wait, payload)? {
+                return Ok(Some(arrival));
             }
         }
         Ok(None)
     }
 
-    fn event_matches(&self, branch: BranchId, wait: &EventWait, payload: &Json) -> bool {
-        let scope = Scope { event: Some(payload), ..self.scope(branch) };
-        wait.matching.as_ref().is_none_or(|condition| condition.holds(&scope))
+    pub(super) fn find_event_taker(&self, name: &str, payload: &Json) -> Result<EventTaker, CorruptInstance> {
+        for branch in self.instance.index().event_waiters(name) {
+            let (_, state) = self.branch_and_state(branch)?;
+            let StateKind::WaitEvent(wait) = &state.kind else { continue };
+            match self.event_matches(branch, wait, payload) {
+                Ok(true) => return Ok(EventTaker::Waiter(branch)),
+                Ok(false) => {}
+                Err(exceeded) => return Ok(EventTaker::Undecided(branch, exceeded)),
+            }
+        }
+        Ok(EventTaker::Nobody)
     }
 
-    /// Delivers an event to the branch that has waited longest and matches it, or buffers it for a later wait.
+    fn event_matches(
+        &self,
+        branch: BranchId,
+        wait: &EventWait,
+        payload: &Json,
+    ) -> Result<bool, EvaluationLimitExceeded> {
+        let scope = Scope { event: Some(payload), ..self.scope(branch) };
+        wait.matching.as_ref().map_or(Ok(true), |condition| condition.holds(&scope))
+    }
+
+    /// Delivers an event to the branch that has waited longest and matches it, or buffers it for a later wait. A branch
+    /// that cannot tell whether it matches fails, and the event stays for another.
     pub(super) fn on_event_raised(&mut self, name: &str, payload: Json) -> Result<(), CorruptInstance> {
-        let Some(branch) = self.find_event_waiter(name, &payload)? else {
-            self.instance.buffer_event(name, payload);
-            return Ok(());
+        let (branch, delivery) = match self.find_event_taker(name, &payload)? {
+            EventTaker::Waiter(branch) => (branch, Ok(payload)),
+            EventTaker::Undecided(branch, exceeded) => {
+                self.instance.buffer_event(name, payload);
+                (branch, Err(exceeded.into()))
+            }
+            EventTaker::Nobody => {
+                self.instance.buffer_event(name, payload);
+                return Ok(());
+            }
         };
         if let Phase::Event { timer: Some(timer), .. } = self.instance.branch(branch)?.phase {
             self.emit(CommandKind::CancelTimer { timer });
         }
-        self.deliver_event(branch, payload)
+        match delivery {
+            Ok(payload) => self.deliver_event(branch, payload),
+            Err(failure) => self.raise(branch, failure),
+        }
     }
 
     fn deliver_event(&mut self, branch: BranchId, payload: Json) -> Result<(), CorruptInstance> {

@@ -1,7 +1,8 @@
 //! Bounds the cost of a path by its text, before it is parsed. It does not evaluate the path.
 //!
 //! RFC 9535 allows queries whose cost is exponential in their length (`$[*,*][*,*]…`) or a high power of the data
-//! (`$..*..*`). Within these bounds a query is linear in the data, times a small constant.
+//! (`$..*..*`). These bounds reject at publication what is costly on nearly all data. What is costly on hostile data
+//! only, the budget of the evaluation stops.
 
 use crate::limits::definition::{
     EXPRESSION_DEPTH_MAX, PATH_CHARS_MAX, PATH_COMMAS_MAX, PATH_DESCENDANTS_MAX,
@@ -46,22 +47,6 @@ pub(super) fn check(path: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The roots that filters of this text refer to by `$`; `None` if there are none.
-pub(super) fn roots_in_filters(rest: &str) -> Option<Vec<String>> {
-    let is_name = |c: &char| c.is_ascii_alphanumeric();
-    // Names in brackets are emptied like all strings; such a query gets the full document.
-    let roots: Vec<String> = absolute_queries(&format!("${}", without_strings(rest)))
-        .map(|query| query.trim_start_matches(['$', '.', ' ']).chars().take_while(is_name).collect())
-        .collect();
-    if roots.is_empty() {
-        None
-    } else if roots.iter().any(String::is_empty) {
-        Some(super::Root::ALL.iter().map(|(_, name)| (*name).to_owned()).collect())
-    } else {
-        Some(roots)
-    }
 }
 
 /// The queries inside filters that start at `$`: from each further `$` to the end of its segments.

@@ -1,17 +1,22 @@
-//! Paths into a run's data: RFC 9535 JSONPath, compiled once, bounded in cost, evaluated without copying where
-//! possible. This file does not know where the data is stored: see [`Roots`].
+//! Paths into a run's data: RFC 9535 JSONPath, compiled once, evaluated on a budget and without copying where possible.
+//! This file does not know where the data is stored: see [`Roots`].
 //!
 //! A path starts at one of the roots (`$.input`, `$.state`, …). A singular path (names and indexes only) has one value,
 //! or none: that is an error that names the path, or null if the path ends in `?`. Any other query gives an array of
 //! the values it selects, possibly empty.
 
+mod absolute;
 mod cost;
+mod query;
+mod query_evaluator;
+mod query_parser;
 mod reference;
 mod singular;
 mod template;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use serde_json::Value;
 use serde_json_path::JsonPath;
@@ -19,6 +24,11 @@ use serde_json_path::JsonPath;
 pub use reference::{AssignError, Reference};
 pub use singular::Segment;
 pub use template::{RenderError, Template};
+
+use crate::evaluation::{BudgetExhausted, EvaluationBudget, EvaluationLimitExceeded, memory};
+use absolute::AbsoluteValue;
+use query::{Query, QuerySegment, Start};
+use query_evaluator::QueryEvaluator;
 
 /// The root that a path starts at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -94,12 +104,14 @@ pub enum PathError {
     NotAReference { path: String },
 }
 
-/// The data that paths read, by root. The owner of the data implements it.
+/// The data that paths read, by root, with the budget for reading it. The owner of the data implements it.
 pub trait Roots {
     /// The value of `$.root`.
-    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>>;
+    fn root_value(&self, root: Root) -> Result<Option<Cow<'_, Value>>, BudgetExhausted>;
     /// The value of `$.root.name`, without building the whole root where that is expensive.
-    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>>;
+    fn root_field(&self, root: Root, name: &str) -> Result<Option<Cow<'_, Value>>, BudgetExhausted>;
+    /// What everything that is evaluated on this data is charged to.
+    fn budget(&self) -> &EvaluationBudget;
 }
 
 /// A required path without a value.
@@ -110,6 +122,15 @@ pub struct MissingValue {
     pub path: String,
 }
 
+/// Why a path could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Missing(#[from] MissingValue),
+    #[error(transparent)]
+    LimitExceeded(#[from] EvaluationLimitExceeded),
+}
+
 /// A compiled path.
 #[derive(Clone)]
 pub struct Path {
@@ -118,18 +139,15 @@ pub struct Path {
     /// Names and indexes that lead to one place.
     steps: Vec<Segment>,
     optional: bool,
-    query: PathQuery,
+    query: Option<Box<PathQuery>>,
 }
 
-/// The part of a path after its singular steps.
+/// The part of a path after its singular steps, if there is one.
 #[derive(Clone)]
-enum PathQuery {
-    /// Nothing: the path is singular.
-    None,
-    /// A query on the value that the steps lead to.
-    Relative(Box<JsonPath>),
-    /// A query whose filters refer to roots (`$` inside a filter), so it runs on a document with these roots.
-    WholeDocument(Box<JsonPath>, Vec<Root>),
+struct PathQuery {
+    query: Query,
+    /// The values that its filters refer to by `$`.
+    absolute: Vec<AbsoluteValue>,
 }
 
 impl Path {
@@ -142,7 +160,7 @@ impl Path {
             path: path(),
             reason: "it does not start with $".to_owned(),
         })?;
-        let whole = JsonPath::parse(body)
+        JsonPath::parse(body)
             .map_err(|error| PathError::Syntax { path: path(), reason: error.message().to_owned() })?;
         let root = match steps.first() {
             Some(Segment::Name(name)) => Root::from_name(name),
@@ -158,16 +176,12 @@ impl Path {
         if optional && !rest.is_empty() {
             return Err(PathError::OptionalQuery { path: path() });
         }
-        let query = if rest.is_empty() {
-            PathQuery::None
-        } else if let Some(roots) = cost::roots_in_filters(rest) {
-            let mut roots: Vec<Root> = roots.iter().filter_map(|name| Root::from_name(name)).collect();
-            roots.push(root);
-            PathQuery::WholeDocument(Box::new(whole), roots)
-        } else {
-            let below = JsonPath::parse(&format!("${rest}"))
-                .map_err(|error| PathError::Syntax { path: path(), reason: error.message().to_owned() })?;
-            PathQuery::Relative(Box::new(below))
+        let query = match rest {
+            "" => None,
+            rest => Some(Box::new(PathQuery::parse(rest).ok_or_else(|| PathError::Syntax {
+                path: path(),
+                reason: "it is not supported".to_owned(),
+            })?)),
         };
         Ok(Self { text: text.to_owned(), root, steps, optional, query })
     }
@@ -182,49 +196,79 @@ impl Path {
     }
 
     /// The value, or `None` if a singular path has none: for conditions, where that is not an error.
-    pub fn find<'a>(&self, roots: &'a dyn Roots) -> Option<Cow<'a, Value>> {
-        if let PathQuery::WholeDocument(query, needed) = &self.query {
-            let document = needed
-                .iter()
-                .filter_map(|root| Some((root.name().to_owned(), roots.root_value(*root)?.into_owned())))
-                .collect();
-            return Some(Cow::Owned(query_to_array(query, &Value::Object(document))));
-        }
+    pub fn find<'a>(&self, roots: &'a dyn Roots) -> Result<Option<Cow<'a, Value>>, EvaluationLimitExceeded> {
+        self.find_on_budget(roots).map_err(|exhausted| exhausted.at(&self.text))
+    }
+
+    pub(crate) fn find_on_budget<'a>(
+        &self,
+        roots: &'a dyn Roots,
+    ) -> Result<Option<Cow<'a, Value>>, BudgetExhausted> {
+        roots.budget().charge_steps(1 + self.steps.len() as u64)?;
         let place = match self.steps.split_first() {
             Some((Segment::Name(name), rest)) => {
-                roots.root_field(self.root, name).and_then(|value| follow_segments(value, rest))
+                follow_segments(roots.root_field(self.root, name)?, rest, roots.budget())?
             }
-            _ => roots.root_value(self.root).and_then(|value| follow_segments(value, &self.steps)),
+            _ => follow_segments(roots.root_value(self.root)?, &self.steps, roots.budget())?,
         };
-        match &self.query {
-            PathQuery::Relative(query) => Some(Cow::Owned(
-                place.map_or_else(|| Value::Array(Vec::new()), |value| query_to_array(query, &value)),
-            )),
-            _ => place,
+        match (&self.query, place) {
+            (None, place) => Ok(place),
+            (Some(_), None) => Ok(Some(Cow::Owned(Value::Array(Vec::new())))),
+            (Some(query), Some(place)) => query.select(roots, &place).map(|found| Some(Cow::Owned(found))),
         }
     }
 
     /// The value for a template: a missing value is an error, or null if the path is optional.
-    pub fn get<'a>(&self, roots: &'a dyn Roots) -> Result<Cow<'a, Value>, MissingValue> {
-        match self.find(roots) {
+    pub fn get<'a>(&self, roots: &'a dyn Roots) -> Result<Cow<'a, Value>, ReadError> {
+        match self.find(roots)? {
             Some(value) => Ok(value),
             None if self.optional => Ok(Cow::Owned(Value::Null)),
-            None => Err(MissingValue { path: self.text.clone() }),
+            None => Err(MissingValue { path: self.text.clone() }.into()),
         }
     }
 }
 
-fn query_to_array(query: &JsonPath, value: &Value) -> Value {
-    Value::Array(query.query(value).all().into_iter().cloned().collect())
+impl PathQuery {
+    fn parse(text: &str) -> Option<Self> {
+        let mut absolute = Vec::new();
+        let segments: Vec<QuerySegment> = query_parser::parse_segments(text, &mut absolute)?;
+        Some(Self { query: Query { start: Start::Current, segments }, absolute })
+    }
+
+    /// Copies the values that the query selects into an array.
+    fn select(&self, roots: &dyn Roots, place: &Value) -> Result<Value, BudgetExhausted> {
+        let budget = roots.budget();
+        let mut absolute = Vec::with_capacity(self.absolute.len());
+        for value in &self.absolute {
+            absolute.push(value.find(roots)?);
+        }
+        let absolute: Vec<Option<&Value>> = absolute.iter().map(Option::as_deref).collect();
+        let mut found = Vec::new();
+        let _ = QueryEvaluator { budget, absolute: &absolute }.select(&self.query, place, &mut |value| {
+            // While the array grows, its old and its new memory exist side by side.
+            budget.charge_bytes(3 * memory::VALUE_BYTES)?;
+            found.push(budget.copy(value)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Value::Array(found))
+    }
 }
 
-fn follow_segments<'a>(value: Cow<'a, Value>, steps: &[Segment]) -> Option<Cow<'a, Value>> {
+fn follow_segments<'a>(
+    value: Option<Cow<'a, Value>>,
+    steps: &[Segment],
+    budget: &EvaluationBudget,
+) -> Result<Option<Cow<'a, Value>>, BudgetExhausted> {
     if steps.is_empty() {
-        return Some(value);
+        return Ok(value);
     }
     match value {
-        Cow::Borrowed(value) => steps.iter().try_fold(value, follow_segment).map(Cow::Borrowed),
-        Cow::Owned(value) => steps.iter().try_fold(&value, follow_segment).cloned().map(Cow::Owned),
+        None => Ok(None),
+        Some(Cow::Borrowed(value)) => Ok(steps.iter().try_fold(value, follow_segment).map(Cow::Borrowed)),
+        Some(Cow::Owned(value)) => {
+            let found = steps.iter().try_fold(&value, follow_segment);
+            found.map(|found| budget.copy(found).map(Cow::Owned)).transpose()
+        }
     }
 }
 
@@ -233,11 +277,7 @@ fn follow_segment<'a>(value: &'a Value, segment: &Segment) -> Option<&'a Value> 
         Segment::Name(name) => value.as_object()?.get(name),
         Segment::Index(index) => {
             let array = value.as_array()?;
-            let position = match usize::try_from(*index) {
-                Ok(from_start) => from_start,
-                Err(_) => array.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
-            };
-            array.get(position)
+            array.get(query_evaluator::position(*index, array.len())?)
         }
     }
 }
@@ -254,5 +294,7 @@ impl PartialEq for Path {
     }
 }
 
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Path, PathError, PathQuery, Root, Segment};
+use super::{Path, PathError, Root, Segment};
 
 /// A compiled place to write to.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,7 +33,7 @@ impl Reference {
         let not_a_reference = || PathError::NotAReference { path: text.chars().take(120).collect() };
         let path = Path::parse(text)?;
         let mut steps = path.steps.clone();
-        let plain = path.root == Root::State && matches!(path.query, PathQuery::None) && !path.optional;
+        let plain = path.root == Root::State && path.query.is_none() && !path.optional;
         let counts_from_end = steps.iter().any(|step| matches!(step, Segment::Index(index) if *index < 0));
         if !plain || steps.is_empty() || counts_from_end {
             return Err(not_a_reference());

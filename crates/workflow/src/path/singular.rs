@@ -1,5 +1,5 @@
 //! Parses the singular prefix of a path, which leads to one place: `$`, then names and indexes. The rest of the path is
-//! left to the JSONPath library.
+//! read by `query_parser`.
 //!
 //! It accepts every spelling of RFC 9535 (`.name`, `['name']`, `["name"]`, `[3]`, blanks and escapes included), because
 //! a singular path stands for its value and any other query for an array.
@@ -14,7 +14,7 @@ pub enum Segment {
 }
 
 /// The blank space of RFC 9535.
-const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
+pub(super) const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// The longest singular prefix and the text after it; `None` if the text does not start with `$`.
 pub(super) fn singular_prefix(text: &str) -> Option<(Vec<Segment>, &str)> {
@@ -52,7 +52,7 @@ fn parse_segment(text: &str) -> Option<(Segment, &str)> {
 }
 
 /// Parses a quoted name, with JSON's escapes and the escaped quote, and returns it with the text that follows.
-fn parse_quoted_name(text: &str) -> Option<(String, &str)> {
+pub(super) fn parse_quoted_name(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next()?;
     let mut json = String::from("\"");
     let mut chars = text.char_indices().skip(1);

@@ -4,9 +4,12 @@
 //! `{"secretRef": "…"}` is written by the author and passes through unchanged. Its places are known, and dispatch
 //! resolves only those.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
-use super::{MissingValue, Path, PathError, Roots};
+use super::{Path, PathError, ReadError, Roots};
+use crate::evaluation::{BudgetExhausted, EvaluationLimitExceeded, memory};
 
 /// A compiled template. Parts without paths are stored as literals.
 #[derive(Clone, PartialEq, Debug)]
@@ -121,9 +124,9 @@ impl Template {
 /// Why a template could not be rendered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RenderError {
-    /// A path has no value.
+    /// A path has no value, or is too costly.
     #[error(transparent)]
-    Missing(#[from] MissingValue),
+    Read(#[from] ReadError),
     /// The result would be too large. Checked while rendering: a few paths can repeat a large value a thousand times.
     #[error("the value would have more than {bytes_max} bytes")]
     TooLarge { bytes_max: u64 },
@@ -139,36 +142,68 @@ struct Renderer<'a> {
 
 impl Renderer<'_> {
     fn render(&mut self, template: &Template) -> Value {
-        // Once the result is too large, rendering stops: measuring further would cost as much as copying.
-        if matches!(self.first_error, Some(RenderError::TooLarge { .. })) {
+        // Once a limit is exceeded, rendering stops: going on would cost as much again.
+        if self.first_error.as_ref().is_some_and(RenderError::is_final) {
             return Value::Null;
         }
+        self.try_render(template).unwrap_or_else(|error| {
+            let earlier = self.first_error.take().filter(|_| !error.is_final());
+            self.first_error = earlier.or(Some(error));
+            Value::Null
+        })
+    }
+
+    fn try_render(&mut self, template: &Template) -> Result<Value, RenderError> {
+        let budget = self.roots.budget();
         match template {
-            Template::Literal(value) => self.count_bytes(value).map_or(Value::Null, |()| value.clone()),
-            Template::Path(path) => match path.get(self.roots) {
-                Ok(value) => self.count_bytes(&value).map_or(Value::Null, |()| value.into_owned()),
-                Err(missing) => {
-                    self.first_error.get_or_insert(missing.into());
-                    Value::Null
+            Template::Literal(value) => {
+                self.count_bytes(value)?;
+                Ok(budget.copy(value)?)
+            }
+            Template::Path(path) => {
+                let value = path.get(self.roots)?;
+                self.count_bytes(&value)?;
+                match value {
+                    Cow::Borrowed(value) => Ok(budget.copy(value).map_err(|spent| spent.at(path.text()))?),
+                    Cow::Owned(value) => Ok(value),
                 }
-            },
-            Template::Array(items) => items.iter().map(|item| self.render(item)).collect(),
+            }
+            Template::Array(items) => {
+                budget.charge_bytes(memory::array(items.len()))?;
+                Ok(items.iter().map(|item| self.render(item)).collect())
+            }
             Template::Object(fields) => {
-                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.render(field))).collect())
+                let names: usize = fields.iter().map(|(name, _)| name.len()).sum();
+                budget.charge_bytes(memory::object(fields.len()) + names as u64)?;
+                let render = |(name, field): &(String, Template)| (name.clone(), self.render(field));
+                Ok(Value::Object(fields.iter().map(render).collect()))
             }
         }
     }
 
-    fn count_bytes(&mut self, value: &Value) -> Option<()> {
-        let bytes = crate::json::size(value);
-        match self.bytes_left.checked_sub(bytes) {
-            Some(left) => self.bytes_left = left,
-            None => {
-                self.first_error = Some(RenderError::TooLarge { bytes_max: self.bytes_max });
-                return None;
-            }
-        }
-        Some(())
+    fn count_bytes(&mut self, value: &Value) -> Result<(), RenderError> {
+        let left = self.bytes_left.checked_sub(crate::json::size(value));
+        self.bytes_left = left.ok_or(RenderError::TooLarge { bytes_max: self.bytes_max })?;
+        Ok(())
+    }
+}
+
+impl RenderError {
+    /// True if nothing more may be rendered after it.
+    fn is_final(&self) -> bool {
+        !matches!(self, Self::Read(ReadError::Missing(_)))
+    }
+}
+
+impl From<EvaluationLimitExceeded> for RenderError {
+    fn from(exceeded: EvaluationLimitExceeded) -> Self {
+        Self::Read(exceeded.into())
+    }
+}
+
+impl From<BudgetExhausted> for RenderError {
+    fn from(exhausted: BudgetExhausted) -> Self {
+        exhausted.at("the template").into()
     }
 }
 

@@ -1,21 +1,29 @@
 //! Tests of paths, references and templates, as tables.
 
 use super::*;
+use crate::evaluation::EvaluationLimits;
 use serde_json::json;
 
-struct Document(Value);
+pub(super) struct Document(Value, EvaluationBudget);
 
 impl Roots for Document {
-    fn root_value(&self, root: Root) -> Option<Cow<'_, Value>> {
-        self.0.get(root.name()).map(Cow::Borrowed)
+    fn root_value(&self, root: Root) -> Result<Option<Cow<'_, Value>>, BudgetExhausted> {
+        Ok(self.0.get(root.name()).map(Cow::Borrowed))
     }
-    fn root_field(&self, root: Root, name: &str) -> Option<Cow<'_, Value>> {
-        self.0.get(root.name())?.get(name).map(Cow::Borrowed)
+    fn root_field(&self, root: Root, name: &str) -> Result<Option<Cow<'_, Value>>, BudgetExhausted> {
+        Ok(self.0.get(root.name()).and_then(|value| value.get(name)).map(Cow::Borrowed))
+    }
+    fn budget(&self) -> &EvaluationBudget {
+        &self.1
     }
 }
 
+pub(super) fn document_of(value: Value) -> Document {
+    Document(value, EvaluationBudget::new(EvaluationLimits::default()))
+}
+
 fn document() -> Document {
-    Document(json!({
+    document_of(json!({
         "input": {"id": "dev-1", "limit": 2, "odd name": 1, "nothing": null},
         "state": {"list": [{"id": 1, "ok": true}, {"id": 2, "ok": false}, {"id": 3, "ok": true}], "deep": {"a": [10, 20]}},
         "item": 7,
@@ -57,7 +65,7 @@ fn filters_may_compare_with_other_roots() {
 #[test]
 fn a_missing_path_is_an_error_that_names_it_unless_it_is_optional() {
     let error = Path::parse("$.state.deep.b").unwrap().get(&document()).unwrap_err();
-    assert_eq!(error.path, "$.state.deep.b");
+    assert_eq!(error, MissingValue { path: "$.state.deep.b".to_owned() }.into());
     check("$.state.deep.b?", json!(null));
     check("$.event?", json!(null));
     check("$.input.id?", json!("dev-1"));
@@ -110,7 +118,7 @@ fn templates_mix_literals_and_paths() {
     let template = Template::compile(&json!({"a": {"b/c": ["$.state.gone"]}}), &mut errors);
     assert_eq!(
         template.render(&document(), 1_000),
-        Err(RenderError::Missing(MissingValue { path: "$.state.gone".to_owned() }))
+        Err(RenderError::Read(MissingValue { path: "$.state.gone".to_owned() }.into()))
     );
     assert_eq!(template.render_lenient(&document(), 1_000).0, json!({"a": {"b/c": [null]}}));
     assert_eq!(template.paths().first().unwrap().0, "/a/b~1c/0");

@@ -22,6 +22,7 @@ mod data;
 mod ends;
 mod errors;
 mod escalation;
+mod evaluation;
 mod events;
 mod examples;
 mod hardening;

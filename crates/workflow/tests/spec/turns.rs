@@ -104,6 +104,7 @@ fn a_fan_out_larger_than_a_turn_continues_in_the_next() {
     let mut run = Run::of("Each", states, json!({"items": vec![0; 200]}));
     run.limits.turn = TurnLimits { commands_max: 50, ..TurnLimits::FLOOR };
     run.limits.turn.steps_max = 1_000;
+    run.limits.turn.evaluation = Limits::default().turn.evaluation;
     let mut commands = Vec::new();
     let mut turns = 0;
     loop {
@@ -141,7 +142,8 @@ fn a_result_during_the_fan_out_does_not_end_it_early() {
         "End": {"type": "succeed"},
     });
     let mut run = Run::of("Each", states, json!({"items": vec![0; 100]}));
-    run.limits.turn = TurnLimits { steps_max: 10, ..TurnLimits::FLOOR };
+    run.limits.turn =
+        TurnLimits { steps_max: 10, evaluation: Limits::default().turn.evaluation, ..TurnLimits::FLOOR };
     let first = run.turn(&[]);
     assert!(first.has_more_work);
     let early: Vec<Message> = first
