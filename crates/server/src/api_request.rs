@@ -22,7 +22,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::app::App;
-use crate::body_budget::BodyReservation;
+use crate::byte_budget::ByteReservation;
 use crate::correlation::CorrelationId;
 use crate::error::ApiError;
 use crate::openapi::Field;
@@ -46,7 +46,7 @@ pub(crate) struct ApiRequest {
     /// Some of the body has not arrived, or not been read.
     body_unread: bool,
     /// The body's part of the body budget, held until the handler has made its response.
-    body_reservation: BodyReservation,
+    body_reservation: ByteReservation,
 }
 
 impl<S: Store> FromRequest<App<S>> for ApiRequest {
@@ -81,6 +81,11 @@ impl ApiRequest {
 
     pub(crate) fn uri(&self) -> &Uri {
         &self.parts.uri
+    }
+
+    /// True for health checks and metrics, which are served even when the server accepts nothing else.
+    pub(crate) fn is_health_check(&self) -> bool {
+        rest::HEALTH_PATHS.contains(&self.parts.uri.path())
     }
 
     /// True if the request may have a body. Durable Functions asks before it reads JSON: its clients send empty bodies
@@ -175,7 +180,8 @@ impl ApiRequest {
         self.check_framing()?;
         app.origin_policy().check(&self.parts)?;
         let uri = &self.parts.uri;
-        if !rest::HEALTH_PATHS.contains(&uri.path()) && !app.try_admit_request() {
+        if !self.is_health_check() && !app.try_admit_request() {
+            app.load().count_over_rate();
             return Err(ApiError::rate_limited(
                 "the rate limit server.requestsPerSecond is exceeded; try again later",
             ));
@@ -247,7 +253,8 @@ impl ApiRequest {
             if bytes.len() + piece.len() > bytes_max {
                 return Err(too_large(bytes_max));
             }
-            if !self.body_reservation.try_grow(piece.len()) {
+            if !self.body_reservation.try_grow_to(bytes.len() + piece.len()) {
+                self.body_reservation.count_refusal();
                 return Err(ApiError::rate_limited("too many large bodies are being sent; try again later"));
             }
             bytes.extend_from_slice(&piece);

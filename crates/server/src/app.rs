@@ -16,7 +16,8 @@ use tokio::sync::{
 };
 
 use crate::activity_catalogue::ActivityCatalogue;
-use crate::body_budget::{BodyBudget, BodyReservation};
+use crate::byte_budget::{ByteBudget, ByteReservation};
+use crate::connection_load::ConnectionLoad;
 use crate::error::ApiError;
 use crate::origin_check::OriginPolicy;
 use crate::rate_limit::RateLimiter;
@@ -31,6 +32,8 @@ pub struct AppLimits {
     pub payload_bytes_max: u64,
     /// How long a request waits for the runtime or the store.
     pub reply_timeout: Duration,
+    /// Of the large responses that clients have not taken yet, over all connections.
+    pub response_bytes_max: usize,
     /// Over all clients together; 0 means no limit.
     pub requests_per_second: u32,
     /// Sessions whose events are recorded at the same time (`maxConcurrentSessions`).
@@ -49,7 +52,9 @@ struct AppInner<S> {
     catalogue: ActivityCatalogue<S>,
     limits: AppLimits,
     origin_policy: OriginPolicy,
-    body_budget: BodyBudget,
+    body_budget: ByteBudget,
+    response_budget: ByteBudget,
+    load: Arc<ConnectionLoad>,
     rate_limiter: Option<RateLimiter>,
     stopping: watch::Sender<bool>,
     check_permits: Arc<Semaphore>,
@@ -86,7 +91,8 @@ impl<S: Store> App<S> {
         origin_policy: OriginPolicy,
     ) -> Self {
         let check_permits = Arc::new(Semaphore::new(CONCURRENT_CHECKS_MAX));
-        let body_budget = BodyBudget::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
+        let body_budget = ByteBudget::new(limits.body_bytes_max.saturating_mul(BODIES_MAX));
+        let response_budget = ByteBudget::new(limits.response_bytes_max);
         let rate_limiter = NonZeroU32::new(limits.requests_per_second).map(RateLimiter::per_second);
         Self {
             inner: Arc::new(AppInner {
@@ -95,6 +101,8 @@ impl<S: Store> App<S> {
                 limits,
                 origin_policy,
                 body_budget,
+                response_budget,
+                load: Arc::default(),
                 rate_limiter,
                 stopping: watch::Sender::new(false),
                 check_permits,
@@ -155,8 +163,22 @@ impl<S: Store> App<S> {
     }
 
     /// An empty reservation in the body budget; it grows as the body arrives.
-    pub(crate) fn reserve_body(&self) -> BodyReservation {
+    pub(crate) fn reserve_body(&self) -> ByteReservation {
         self.inner.body_budget.reserve()
+    }
+
+    /// The bytes of request bodies that are held.
+    pub(crate) fn body_budget(&self) -> &ByteBudget {
+        &self.inner.body_budget
+    }
+
+    /// The bytes of responses that clients have not taken yet.
+    pub(crate) fn response_budget(&self) -> &ByteBudget {
+        &self.inner.response_budget
+    }
+
+    pub(crate) fn load(&self) -> &Arc<ConnectionLoad> {
+        &self.inner.load
     }
 
     /// True if the rate limit admits one more request now.

@@ -4,17 +4,21 @@
 //! Knows nothing about the requests it serves.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::connection_load::ConnectionLoad;
 use crate::write_timeout::WriteTimeoutStream;
 
 /// Connections beyond the maximum, for health checks: a full server must be able to say that it is full. Each serves
@@ -29,6 +33,14 @@ const RESERVED_HEADER_READ_TIMEOUT: Duration = Duration::from_secs(2);
 const HEADERS_MAX: usize = 128;
 /// Of the request line and the headers.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
+/// What a connection reads ahead, and the bytes of earlier responses it may still have to send when it begins another
+/// one. Without it that is 400 KiB each.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// What the operating system buffers of a response, of a connection whose client reads nothing. It doubles the number
+/// for its own needs. Left to itself it takes up to 4 MiB, until all connections of the machine starve.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// How long to wait after a failed accept: the operating system lacks a resource that other processes must free.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How long connections may take to close after the node has drained.
@@ -41,6 +53,19 @@ pub(crate) struct ConnectionConfig {
     pub(crate) overload_router: Router,
     /// Without the reserved connections.
     pub(crate) connections_max: usize,
+    /// How long a client may take nothing of a response.
+    pub(crate) stall_timeout: Duration,
+    pub(crate) load: Arc<ConnectionLoad>,
+}
+
+/// Listens, with a bounded send buffer for every connection it will accept.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted server need not wait for connections of the last one.
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves connections until `stop` resolves. Then it accepts no new ones, lets requests in progress finish, awaits
@@ -55,6 +80,7 @@ pub(crate) async fn serve_connections(
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
+        config.load.set_connections(connections.len());
         let full = connections.len() >= config.connections_max;
         let may_accept = connections.len() < config.connections_max.saturating_add(RESERVED_CONNECTIONS);
         tokio::select! {
@@ -62,7 +88,8 @@ pub(crate) async fn serve_connections(
             () = &mut stop => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if may_accept => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, client)) => {
+                    let stream = WriteTimeoutStream::new(stream, client, config.stall_timeout, Arc::clone(&config.load));
                     let router = if full { &config.overload_router } else { &config.router };
                     connections.spawn(serve_connection(stream, router.clone(), full, closing.subscribe()));
                 }
@@ -85,20 +112,19 @@ pub(crate) async fn serve_connections(
 /// Serves one connection until the client or a timeout ends it, or until `closing` is true and the request in progress
 /// has its response. A reserved connection serves one request.
 async fn serve_connection(
-    stream: TcpStream,
+    stream: WriteTimeoutStream,
     router: Router,
     reserved: bool,
     mut closing: watch::Receiver<bool>,
 ) {
-    // A response is one write: waiting for more to send would only delay it.
-    drop(stream.set_nodelay(true));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(if reserved { RESERVED_HEADER_READ_TIMEOUT } else { HEADER_READ_TIMEOUT })
         .keep_alive(!reserved)
         .max_headers(HEADERS_MAX)
         .max_header_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream)), TowerToHyperService::new(router));
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut serving = pin!(serving);
     let closing = async { drop(closing.wait_for(|closing| *closing).await) };
     let ended = tokio::select! {

@@ -5,6 +5,9 @@
 use std::fmt::Write;
 
 use abide_runtime::node::Metrics;
+use abide_store::Store;
+
+use crate::app::App;
 
 #[derive(Debug)]
 struct Metric {
@@ -49,10 +52,47 @@ const DURATION: Metric = Metric {
     help: "Duration of runs, from acceptance to end.",
     kind: "histogram",
 };
+const CONNECTIONS: Metric = gauge("abide_connections", "Open connections of clients.");
+const STALLED: Metric = counter(
+    "abide_connections_stalled_total",
+    "Connections closed because their clients took nothing of a response.",
+);
+const REQUEST_BYTES: Metric =
+    gauge("abide_request_bytes_held", "Bytes of large request bodies that are held.");
+const RESPONSE_BYTES: Metric =
+    gauge("abide_response_bytes_held", "Bytes of large responses that clients have not taken yet.");
+const REFUSED: Metric =
+    counter("abide_requests_refused_total", "Requests refused for the sake of the server, by reason.");
 const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store accepts reads and commits, else 0.");
 
+/// The values of the HTTP side.
+#[derive(Debug, Default)]
+pub(crate) struct HttpMetrics {
+    connections: usize,
+    stalled: u64,
+    request_bytes: usize,
+    response_bytes: usize,
+    over_rate: u64,
+    over_request_bytes: u64,
+    over_response_bytes: u64,
+}
+
+impl HttpMetrics {
+    pub(crate) fn of<S: Store>(app: &App<S>) -> Self {
+        Self {
+            connections: app.load().connections(),
+            stalled: app.load().stalled(),
+            request_bytes: app.body_budget().reserved(),
+            response_bytes: app.response_budget().reserved(),
+            over_rate: app.load().over_rate(),
+            over_request_bytes: app.body_budget().refused(),
+            over_response_bytes: app.response_budget().refused(),
+        }
+    }
+}
+
 /// The text for `/metrics`. The values are read one after the other, so they may be of slightly different times.
-pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
+pub(crate) fn render(metrics: &Metrics, http: &HttpMetrics, store_usable: bool) -> String {
     let mut text = MetricsText::default();
     text.sample(&STARTED, metrics.runs_started.get());
     text.header(&ENDED);
@@ -78,6 +118,18 @@ pub(crate) fn render(metrics: &Metrics, store_usable: bool) -> String {
     text.sample(&SHARDS_WORKING, metrics.working_shards());
     text.sample(&IN_MEMORY, metrics.resident_instances());
     text.histogram(&DURATION, metrics);
+    text.sample(&CONNECTIONS, http.connections);
+    text.sample(&STALLED, http.stalled);
+    text.sample(&REQUEST_BYTES, http.request_bytes);
+    text.sample(&RESPONSE_BYTES, http.response_bytes);
+    text.header(&REFUSED);
+    for (reason, count) in [
+        ("rate", http.over_rate),
+        ("requestBytes", http.over_request_bytes),
+        ("responseBytes", http.over_response_bytes),
+    ] {
+        text.line(format_args!("{}{{reason=\"{reason}\"}} {count}", REFUSED.name));
+    }
     text.sample(&STORE_USABLE, u8::from(store_usable));
     text.0
 }
@@ -137,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_sample_belongs_to_a_metric_with_help_and_type() {
-        let text = render(&Metrics::default(), true);
+        let text = render(&Metrics::default(), &HttpMetrics::default(), true);
         let mut declared = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -150,7 +202,7 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (18, 18));
+        assert_eq!((declared.len(), helps), (23, 23));
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
     }
@@ -158,7 +210,7 @@ mod tests {
     #[test]
     fn every_metric_is_explained_in_the_reference() {
         let reference = include_str!("../../../docs/reference/metrics.md");
-        let text = render(&Metrics::default(), true);
+        let text = render(&Metrics::default(), &HttpMetrics::default(), true);
         for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             assert!(
                 reference.contains(&format!("`{name}`")) || reference.contains(&format!("`{name}{{")),

@@ -17,7 +17,6 @@ use abide_runtime::node::EntityActivities;
 use abide_store::rows::{PartitionError, PrivateRows};
 use abide_store_embedded::{EmbeddedOptions as StoreOptions, EmbeddedStore, StoreOpenError, SyncMode};
 use serde_json::Value;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -131,7 +130,7 @@ impl Server {
         config.server.check()?;
         check_listen_address(config)?;
         let failed = |source| ServeError::Listen { listen, source };
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let listener = connections::listen(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let app = build_app(config, registrations, kinds).await?;
         let stopping = app.wait_for_stop();
@@ -141,6 +140,8 @@ impl Server {
             router: rest::router(app.clone()),
             overload_router: rest::overload_router(app.clone()),
             connections_max: config.server.connections_max,
+            stall_timeout: Duration::from_millis(config.server.stall_timeout.0),
+            load: Arc::clone(app.load()),
         };
         let serving =
             tokio::spawn(connections::serve_connections(listener, connection_config, stopping, drain));
@@ -228,6 +229,7 @@ async fn build_app(
         body_bytes_max: config.server.body_bytes_max,
         payload_bytes_max: options.shard_config.run_limits.payload_bytes_max,
         reply_timeout: Duration::from_millis(config.server.reply_timeout.0),
+        response_bytes_max: config.server.response_bytes_max,
         requests_per_second: config.server.requests_per_second,
         concurrent_sessions_max: config.runtime.max_concurrent_sessions,
     };

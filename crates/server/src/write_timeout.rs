@@ -1,11 +1,14 @@
-//! A TCP stream whose writes time out: a write that makes no progress for too long is an error and ends the connection.
+//! The TCP stream of one client, whose writes time out: a write that makes no progress for too long is an error and
+//! ends the connection.
 //!
 //! Without it a client that stops reading would keep its connection, and the buffered response, forever. Reads have no
 //! timeout here.
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,19 +16,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may read nothing of a response.
-const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
+use crate::connection_load::ConnectionLoad;
 
 #[derive(Debug)]
 pub(crate) struct WriteTimeoutStream {
     stream: TcpStream,
+    client: SocketAddr,
+    /// How long a client may take nothing of a response.
+    stall_timeout: Duration,
+    load: Arc<ConnectionLoad>,
     /// Runs while a write is blocked.
     stall_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl WriteTimeoutStream {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, stall_timer: None }
+    pub(crate) fn new(
+        stream: TcpStream,
+        client: SocketAddr,
+        stall_timeout: Duration,
+        load: Arc<ConnectionLoad>,
+    ) -> Self {
+        // A response is one write: waiting for more to send would only delay it.
+        drop(stream.set_nodelay(true));
+        Self { stream, client, stall_timeout, load, stall_timer: None }
     }
 
     /// The result of a write, or an error if it has made no progress for too long.
@@ -38,8 +51,13 @@ impl WriteTimeoutStream {
             self.stall_timer = None;
             return written;
         }
-        let stalled = self.stall_timer.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL_MAX)));
+        let timeout = self.stall_timeout;
+        let stalled = self.stall_timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(stalled.as_mut().poll(context));
+        self.load.count_stalled();
+        tracing::info!(client = %self.client, ?timeout, "connection closed: its client takes nothing of a response");
+        // Otherwise the operating system keeps what is buffered, and offers it to the client for minutes.
+        drop(self.stream.set_zero_linger());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the response")))
     }
 }

@@ -42,6 +42,11 @@ pub struct ServerConfig {
     #[serde(with = "iso")]
     pub reply_timeout: Duration,
     pub connections_max: usize,
+    /// Of the large responses that clients have not taken yet, over all connections.
+    pub response_bytes_max: usize,
+    /// How long a client may take nothing of a response.
+    #[serde(with = "iso")]
+    pub stall_timeout: Duration,
     /// Over all clients together; 0 means no limit.
     pub requests_per_second: u32,
 }
@@ -159,6 +164,8 @@ impl Default for ServerConfig {
             body_bytes_max: 1024 * 1024,
             reply_timeout: Duration::seconds(10),
             connections_max: 10_000,
+            response_bytes_max: 64 * 1024 * 1024,
+            stall_timeout: Duration::seconds(30),
             requests_per_second: 0,
         }
     }

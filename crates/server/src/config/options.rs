@@ -28,7 +28,7 @@ impl StoreConfig {
 }
 
 impl ServerConfig {
-    /// Host names must be valid, at least one connection must be allowed, and a request must wait for a reply at all.
+    /// Host names must be valid, at least one connection and one byte must be allowed, and the times must not be zero.
     /// Whether the address is safe is decided in `server.rs`.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if let Some(name) = self.hosts.iter().find(|name| !origin_check::is_host_name(name)) {
@@ -36,6 +36,8 @@ impl ServerConfig {
         }
         for (key, is_zero) in [
             ("server.connectionsMax", self.connections_max == 0),
+            ("server.responseBytesMax", self.response_bytes_max == 0),
+            ("server.stallTimeout", self.stall_timeout.0 == 0),
             ("server.replyTimeout", self.reply_timeout.0 == 0),
         ] {
             if is_zero {

@@ -210,6 +210,8 @@ fn settings_that_allow_no_work_are_rejected() {
         server.check().unwrap_err().to_string()
     };
     assert!(server(|server| server.connections_max = 0).contains("connectionsMax"));
+    assert!(server(|server| server.response_bytes_max = 0).contains("responseBytesMax"));
+    assert!(server(|server| server.stall_timeout = Duration(0)).contains("stallTimeout"));
     assert!(server(|server| server.reply_timeout = Duration(0)).contains("replyTimeout"));
     assert!(server(|server| server.hosts = vec!["http://abide".to_owned()]).contains("\"http://abide\""));
     let allow = HttpConfig { allow: vec!["10.1.2.3/8".to_owned()] };

@@ -31,17 +31,31 @@ use percent_encoding::percent_decode_str;
 use crate::api_request::ApiRequest;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::response_share::{ResponseShare, needs_share};
 use query_parameters::QueryParameters;
 use response::{DurableError, DurableResult};
 
 /// Serves every request below `/runtime/webhooks/`, of any method, for the router in `rest`. Checks its admission
-/// first, as the `rest` API does for its own.
+/// first, and makes a response without room again when there is room, as the `rest` API does for its own.
 pub(crate) async fn serve<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Response {
-    let result = match request.check_admission(app) {
-        Ok(()) => route(app, request).await,
-        Err(error) => Err(error.into()),
-    };
-    request.finish(result.unwrap_or_else(|error| error.to_response(request.correlation())))
+    let mut result = request.check_admission(app).map_err(DurableError::from);
+    let mut share = ResponseShare::default();
+    loop {
+        let response = match result {
+            Ok(()) => route(app, request).await,
+            Err(error) => return request.finish(error.to_response(request.correlation())),
+        };
+        let response =
+            request.finish(response.unwrap_or_else(|error| error.to_response(request.correlation())));
+        if !needs_share(request, &response) {
+            return response;
+        }
+        result = match share.admit(app, request.method().is_safe(), response).await {
+            Ok(Some(response)) => return response,
+            Ok(None) => Ok(()),
+            Err(refusal) => Err(refusal.into()),
+        };
+    }
 }
 
 /// Maps method and path to a handler.

@@ -34,16 +34,28 @@ macro_rules! route {
     };
 }
 
-/// Wraps a handler: checks the admission of the request first, and turns errors into responses.
+/// Wraps a handler: checks the admission of the request first, and turns errors into responses. A response without room
+/// is made again when there is room.
 macro_rules! handler {
     ($handler:path) => {
         |axum::extract::State(app): axum::extract::State<crate::app::App<S>>,
          mut request: crate::api_request::ApiRequest| async move {
-            let result = match request.check_admission(&app) {
-                Ok(()) => $handler(&app, &mut request).await,
-                Err(error) => Err(error),
-            };
-            request.respond(result, app.now())
+            if let Err(error) = request.check_admission(&app) {
+                return request.respond(Err(error), app.now());
+            }
+            let mut share = crate::response_share::ResponseShare::default();
+            loop {
+                let result = $handler(&app, &mut request).await;
+                let response = request.respond(result, app.now());
+                if !crate::response_share::needs_share(&request, &response) {
+                    return response;
+                }
+                match share.admit(&app, request.method().is_safe(), response).await {
+                    Ok(Some(response)) => return response,
+                    Ok(None) => {}
+                    Err(refusal) => return request.respond(Err(refusal), app.now()),
+                }
+            }
         }
     };
 }

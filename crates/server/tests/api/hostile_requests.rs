@@ -80,7 +80,7 @@ impl axum::body::HttpBody for StalledBody {
     }
 }
 
-async fn server(folder: &std::path::Path, change: impl FnOnce(&mut Config)) -> Server {
+pub(crate) async fn server(folder: &std::path::Path, change: impl FnOnce(&mut Config)) -> Server {
     let mut config = Config::default();
     config.server.listen = "127.0.0.1:0".parse().unwrap();
     config.store.data = folder.to_owned();

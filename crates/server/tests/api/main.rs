@@ -26,6 +26,7 @@ mod purges;
 mod readiness;
 mod remote_activities;
 mod server;
+mod slow_clients;
 mod starts;
 mod stats;
 mod stuck;

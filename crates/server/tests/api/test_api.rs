@@ -70,6 +70,7 @@ impl TestApi {
             body_bytes_max: BODY_BYTES_MAX,
             payload_bytes_max: options.shard_config.run_limits.payload_bytes_max,
             reply_timeout: Duration::from_millis(config.server.reply_timeout.0),
+            response_bytes_max: config.server.response_bytes_max,
             requests_per_second: config.server.requests_per_second,
             concurrent_sessions_max: config.runtime.max_concurrent_sessions,
         };
