@@ -3,6 +3,7 @@
 //! One table serves all transports and both sides. It knows nothing about bodies and headers; [`http`] says what an
 //! HTTP status means if the body has no status of its own.
 
+pub mod excerpt;
 pub mod http;
 pub mod reason;
 

@@ -1,9 +1,13 @@
-//! Strict reading of incoming JSON: definitions, requests, and what activities answer. Knows nothing of any of them.
+//! Strict reading of incoming JSON: definitions, requests, and what activities answer; and text from outside as it may
+//! be shown. Knows nothing of any of them.
 //!
 //! Strict means: no duplicate keys (one of the two would silently vanish), a bounded depth, and no integer that JSON
 //! readers with 64-bit numbers would round.
 
+mod display;
 mod reader;
+
+pub use display::{escape_controls, is_obeyed};
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;

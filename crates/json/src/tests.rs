@@ -60,3 +60,14 @@ fn what_is_no_json_is_rejected_without_a_position_in_the_reason() {
     assert!(parse_bytes(b"\"\xff\"", DEPTH_MAX).is_err());
     assert!(parse_bytes(b"99999999999999999999\xff", DEPTH_MAX).is_err());
 }
+
+#[test]
+fn what_a_terminal_obeys_is_escaped() {
+    let text = "a\u{1b}]0;x\u{7}\n\u{9b}31m\u{202e}\u{2066}\u{61c}\u{200f}\u{2028}\u{7f}b\tc";
+    let shown = escape_controls(text);
+    assert_eq!(shown, r"a\u001b]0;x\u0007\n\u009b31m\u202e\u2066\u061c\u200f\u2028\u007fb\tc");
+    assert!(!shown.contains(is_obeyed));
+    for plain in ["", "größer 😀", "\u{200d}family"] {
+        assert_eq!(escape_controls(plain), plain);
+    }
+}

@@ -212,12 +212,7 @@ pub enum OperatorEvent {
     /// A run was set aside.
     Parked { instance_id: InstanceId, reason: String },
     /// A call failed permanently and was put into the dead-letter queue.
-    CallFailed {
-        instance_id: InstanceId,
-        activity: String,
-        /// The last attempt, numbered from 0.
-        attempt: u32,
-    },
+    CallFailed(Box<FailedCall>),
     /// A run has ended; a rewound run ends again. The duration is from its first turn, by wall clock; 0 if the run was
     /// terminated without being read.
     RunEnded { status: abide_workflow::Status, duration_ms: u64 },
@@ -239,6 +234,21 @@ pub enum OperatorEvent {
         /// Names the place.
         reason: String,
     },
+}
+
+/// A call that failed permanently.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedCall {
+    pub instance_id: InstanceId,
+    pub activity: String,
+    /// The path of the state that made the call.
+    pub step: String,
+    /// The last attempt, numbered from 0.
+    pub attempt: u32,
+    /// Why there is no further attempt.
+    pub terminal_reason: &'static str,
+    /// The code and message of the last failure; empty if there was none.
+    pub failure: String,
 }
 
 /// The reason why a shard stopped.

@@ -27,8 +27,8 @@ pub mod store_effects;
 
 pub use config::ShardConfig;
 pub use event::{
-    AttemptId, Effect, EntityLookup, Event, InstanceLookup, LookupDepth, OperatorEvent, PlanError,
-    ScanPurpose, StopReason, StoredReplyLookup,
+    AttemptId, Effect, EntityLookup, Event, FailedCall, InstanceLookup, LookupDepth, OperatorEvent,
+    PlanError, ScanPurpose, StopReason, StoredReplyLookup,
 };
 pub use node::Node;
 pub use now::Now;

@@ -134,6 +134,12 @@ impl Target {
             None => self.url.path().to_owned(),
         }
     }
+
+    /// The URL without its query, for messages about a target that an operator declared. Data of a run may have secrets
+    /// in the path, too.
+    pub(crate) fn without_query(&self) -> String {
+        format!("{self}{}", Some(self.url.path()).filter(|path| *path != "/").unwrap_or_default())
+    }
 }
 
 impl fmt::Display for Target {
@@ -163,7 +169,9 @@ mod tests {
         assert_eq!((target.authority(), target.address()), ("example.com:8443", None));
         assert_eq!(target.path_and_query(), "/hooks/T0P?token=s3cret");
         assert_eq!(format!("{target:?}"), "Target(https://example.com:8443)");
+        assert_eq!(target.without_query(), "https://example.com:8443/hooks/T0P");
         let plain = Target::parse("http://1.1.1.1:80").unwrap();
+        assert_eq!(plain.without_query(), "http://1.1.1.1");
         assert_eq!((plain.authority(), plain.port(), plain.path_and_query().as_str()), ("1.1.1.1", 80, "/"));
         assert_eq!(Target::parse("http://example.com./").unwrap().name(), Some("example.com"));
     }

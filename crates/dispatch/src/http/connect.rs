@@ -96,10 +96,9 @@ impl Connector {
             let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
             Ok(NewConnection { io: Box::pin(tls), is_http2 })
         };
-        let timed_out = |_| connect_failed(target, &io::Error::from(io::ErrorKind::TimedOut));
-        tokio::time::timeout(Duration::from_millis(CONNECT_TIMEOUT_MS), connecting)
-            .await
-            .map_err(timed_out)?
+        let limit = Duration::from_millis(CONNECT_TIMEOUT_MS);
+        let connected = tokio::time::timeout(limit, connecting).await;
+        connected.map_err(|_| connect_failed(target, &timed_out(limit)))?
     }
 
     /// Connects to the first address that can be reached.
@@ -115,11 +114,15 @@ impl Connector {
                     return Ok(stream);
                 }
                 Ok(Err(error)) => last_error = error,
-                Err(_) => last_error = io::Error::from(io::ErrorKind::TimedOut),
+                Err(_) => last_error = timed_out(share),
             }
         }
         Err(last_error)
     }
+}
+
+fn timed_out(after: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("timed out after {} ms", after.as_millis()))
 }
 
 /// The name that the server's certificate must be for.

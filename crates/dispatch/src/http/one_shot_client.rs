@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
 
@@ -19,7 +19,9 @@ use super::response::{self, HttpResponse, RESPONSE_HEAD_BYTES_MAX, connection_lo
 use super::tls::{AlpnOffer, TlsError, TlsRoots};
 use crate::egress_guard::{EgressGuard, Target};
 use crate::status;
+use crate::status::excerpt::AnsweredBody;
 use crate::transport::CallFailure;
+use crate::wire::FAILURE_BYTES_MAX;
 
 /// The largest body of a response, in bytes.
 pub(crate) const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
@@ -62,7 +64,8 @@ impl OneShotClient {
 }
 
 impl OneShotConnection {
-    /// Sends one request and reads its response. The body of a failure is not read: its status is enough.
+    /// Sends one request and reads its response. Of the body of a failure only the beginning is read, and not for long:
+    /// its status is enough.
     pub(crate) async fn exchange(
         self,
         mut request: Request<Full<Bytes>>,
@@ -76,13 +79,20 @@ impl OneShotConnection {
         builder.max_header_size(RESPONSE_HEAD_BYTES_MAX as usize);
         let (mut sender, mut connection) = builder.handshake(TokioIo::new(io)).await.map_err(lost)?;
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(lost)?;
-            let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-            let status = response.status().as_u16();
-            let server = target.to_string();
-            let head =
-                status::http::FailureResponse { status, body_status: None, retry_after, server: &server };
-            match head.into_failure() {
+            let mut response = sender.send_request(request).await.map_err(lost)?;
+            let beginning = match response.status().is_success() {
+                true => Vec::new(),
+                false => response::read_beginning(response.body_mut(), FAILURE_BYTES_MAX).await,
+            };
+            let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+            let failed = status::http::FailureResponse {
+                status: response.status().as_u16(),
+                body_status: None,
+                retry_after: header(RETRY_AFTER),
+                server: &target.to_string(),
+                body: AnsweredBody { bytes: &beginning, content_type: header(CONTENT_TYPE) },
+            };
+            match failed.into_failure() {
                 Some(failure) => Err(failure),
                 None => response::read_response(response, RESPONSE_BYTES_MAX).await.map_err(lost),
             }

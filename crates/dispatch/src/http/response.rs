@@ -2,6 +2,8 @@
 //!
 //! An endless response is read up to the limit and no further. Knows nothing about the meaning of a status or a body.
 
+use std::time::Duration;
+
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::HeaderMap;
 use hyper::{Response, StatusCode};
@@ -14,6 +16,9 @@ use crate::transport::CallFailure;
 
 /// The largest head of a response, in bytes.
 pub(crate) const RESPONSE_HEAD_BYTES_MAX: u32 = 64 * 1024;
+
+/// How long the body of a failure is waited for when its status is known already.
+const BEGINNING_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A response, read up to a limit.
 #[derive(Debug)]
@@ -49,6 +54,25 @@ pub(crate) async fn read_response(
         }
     }
     Ok(HttpResponse { status, headers, body: Some(body.into_bytes()), trailers })
+}
+
+/// The beginning of a body: what arrives of it in time and without an interruption.
+pub(super) async fn read_beginning(incoming: &mut Incoming, bytes_max: usize) -> Vec<u8> {
+    let mut beginning = Vec::new();
+    let reading = async {
+        while beginning.len() < bytes_max
+            && let Some(Ok(frame)) = incoming.frame().await
+        {
+            // Trailers say nothing about a failure.
+            if let Some(data) = frame.data_ref() {
+                beginning.extend_from_slice(data);
+            }
+        }
+    };
+    // What has arrived by then is used.
+    let _ = tokio::time::timeout(BEGINNING_READ_TIMEOUT, reading).await;
+    beginning.truncate(bytes_max);
+    beginning
 }
 
 /// The request was, or may have been, sent. A response that cannot be parsed, or whose head is too large, counts as

@@ -28,6 +28,7 @@ use crate::duration;
 use crate::egress_guard::Target;
 use crate::http::{HttpResponse, InvalidHeader, OneShotClient, add_metadata_headers, caller_headers};
 use crate::metadata::Metadata;
+use crate::status::excerpt::AnsweredBody;
 use crate::transport::CallFailure;
 use crate::wire::{JSON_DEPTH_MAX, WireDecodeError};
 
@@ -75,10 +76,11 @@ async fn call(client: &OneShotClient, invocation: &LocalInvocation) -> Result<Va
     let prepared = async {
         let target = client.check_url(input.get("url").and_then(Value::as_str).unwrap_or_default())?;
         let request = build_request(input, &target, &invocation.metadata)?;
-        let message = format!("the request to {target} timed out");
-        let timed_out = CallFailure::retryable("AttemptTimeout", message);
         // The default is longer than any attempt may take.
-        let until = Instant::now() + input_timeout(input)?.unwrap_or(TIMEOUT_MAX);
+        let limit = input_timeout(input)?.unwrap_or(TIMEOUT_MAX);
+        let message = format!("the request to {target} timed out after {} ms", limit.as_millis());
+        let timed_out = CallFailure::retryable("AttemptTimeout", message);
+        let until = Instant::now() + limit;
         match timeout_at(until, client.connect(target)).await {
             Ok(connection) => Ok((connection?, request, until, timed_out)),
             Err(_) => Err(timed_out),
@@ -165,18 +167,20 @@ fn response_output(response: &HttpResponse) -> Result<Value, CallFailure> {
 }
 
 fn response_body(response: &HttpResponse) -> Result<Value, CallFailure> {
-    let content_type =
-        response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_json = kind == "application/json" || kind.ends_with("+json");
+    let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let body = response.body.as_deref().unwrap_or_default();
+    let answered = AnsweredBody { bytes: body, content_type };
+    let is_json = answered.is_json();
     if is_json && body.is_empty() {
         return Ok(Value::Null);
     }
     if is_json {
         let malformed = |error| {
             let error = WireDecodeError::from(error);
-            CallFailure::permanent("ResponseInvalid", format!("the response cannot be decoded: {error}"))
+            let is_foreign = matches!(error, WireDecodeError::NotJson { .. });
+            let excerpt = if is_foreign { answered.describe() } else { String::new() };
+            let message = format!("the response cannot be decoded: {error}{excerpt}");
+            CallFailure::permanent("ResponseInvalid", message)
         };
         return abide_json::parse_bytes(body, JSON_DEPTH_MAX).map_err(malformed);
     }

@@ -21,6 +21,7 @@ use super::connection_pool::{ConnectionPool, HttpVersions, OutboundRequest};
 use super::declaration::{AuthDeclaration, DeclarationError, RemoteDeclaration, WireFormat};
 use super::exchange::{self, RequestKind};
 use super::grpc;
+use super::input_secrets::secrets_late;
 use super::limiter::Limiter;
 use super::outbound::Outbound;
 use super::redact::SentSecrets;
@@ -159,16 +160,19 @@ impl RemoteActivity {
         };
         let (mut attempt, permit) =
             waiting.await.map_err(|failure: CallFailure| unsent_failure(failure, deadline))?;
-        let until = Instant::now() + Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_TIMEOUT_MAX);
-        let until = deadline.map_or(until, |deadline| deadline.min(until));
-        let outgoing = self.build_request(call, kind, begun, until).await;
+        let admitted = Instant::now();
+        let own_limit = Duration::from_millis(call.attempt_timeout_ms).min(ATTEMPT_TIMEOUT_MAX);
+        let until = deadline.map_or(admitted + own_limit, |deadline| deadline.min(admitted + own_limit));
+        let time_limit = until.saturating_duration_since(admitted);
+        let outgoing = tokio::time::timeout_at(until, self.build_request(call, kind, begun)).await;
+        let outgoing = outgoing.unwrap_or_else(|_| Err(secrets_late(time_limit)));
         let outgoing = outgoing.map_err(|failure| unsent_failure(failure, deadline))?;
         // The last check before anything is written.
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(CallFailure::deadline_exceeded());
         }
         let secrets = secrets_in_request(&outgoing);
-        let response = self.pool.exchange(outgoing, until).await;
+        let response = self.pool.exchange(outgoing, time_limit, until).await;
         let response = response.map_err(|failure| CallFailure {
             // Without a response and without an unknown outcome, nothing was sent.
             not_sent: failure.status.is_none() && !failure.outcome_unknown,
@@ -200,12 +204,9 @@ impl RemoteActivity {
         call: &CallAttempt,
         kind: RequestKind,
         begun: Instant,
-        until: Instant,
     ) -> Result<OutboundRequest, CallFailure> {
         let wire = self.declaration.transport;
-        let left = until.saturating_duration_since(Instant::now());
-        let exchange::EncodedRequest { mut headers, body } =
-            exchange::encode_request(wire, call, kind, left)?;
+        let exchange::EncodedRequest { mut headers, body } = exchange::encode_request(wire, call, kind)?;
         let path = if kind == RequestKind::Probe { &self.probe_path } else { &self.invoke_path };
         // The call says when it was dispatched; since then it has waited for admission.
         let elapsed = call.elapsed_since_dispatch + begun.elapsed();
@@ -219,8 +220,7 @@ impl RemoteActivity {
                 request,
                 &mut headers,
             ));
-            let late = |_| CallFailure::retryable("SecretUnavailable", "timed out reading secrets");
-            tokio::time::timeout_at(until, adding).await.map_err(late)??;
+            adding.await?;
         }
         let bytes_max = (BODY_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
         Ok(OutboundRequest { path: path.clone(), headers, body, bytes_max })

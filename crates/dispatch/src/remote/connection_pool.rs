@@ -128,18 +128,20 @@ impl ConnectionPool {
         Self { target, host, connector, tls, http_versions, state: Mutex::default() }
     }
 
-    /// Sends one request and reads its response. A failure before anything was sent has a known outcome; a later one
-    /// does not.
+    /// Sends one request and reads its response, until the end of the attempt's time limit. A failure before anything
+    /// was sent has a known outcome; a later one does not.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         outgoing: OutboundRequest,
+        time_limit: Duration,
         until: Instant,
     ) -> Result<HttpResponse, CallFailure> {
+        let OutboundRequest { path, headers, body, bytes_max } = outgoing;
         let timed_out = || {
-            let message = format!("{}: attempt timed out", self.target);
+            let after = time_limit.as_millis();
+            let message = format!("{}: the attempt timed out after {after} ms", self.target.without_query());
             CallFailure::retryable("AttemptTimeout", message)
         };
-        let OutboundRequest { path, headers, body, bytes_max } = outgoing;
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
@@ -246,7 +248,8 @@ impl ConnectionPool {
         tokio::spawn(async move {
             let dialling = DialGuard(Arc::clone(&pool));
             let late = |_| {
-                let message = format!("{}: connection timed out", pool.target);
+                let after = DIAL_TIMEOUT.as_millis();
+                let message = format!("{}: connecting timed out after {after} ms", pool.target);
                 Err(CallFailure::retryable("ConnectFailed", message))
             };
             let established = timeout(DIAL_TIMEOUT, pool.establish()).await.unwrap_or_else(late);

@@ -24,5 +24,5 @@ pub(super) fn write(call: &CallAttempt) -> Bytes {
 
 pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
     let body = success_body(response, target, json::read_failure)?;
-    envelope::read_response(body).map_err(|error| output_undecodable(&error))
+    envelope::read_response(body).map_err(|error| output_undecodable(&error, response))
 }

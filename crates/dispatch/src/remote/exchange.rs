@@ -2,8 +2,6 @@
 //!
 //! Each wire format is a file that encodes and decodes; none of them connects, waits or decides about retries.
 
-use std::time::Duration;
-
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use serde_json::Value;
@@ -13,6 +11,7 @@ use super::{envelope, grpc, protobuf, rest};
 use crate::contract::{input_invalid, output_invalid};
 use crate::egress_guard::Target;
 use crate::http::{HttpResponse, add_metadata_headers, response_too_large};
+use crate::status::excerpt::AnsweredBody;
 use crate::status::{self, RpcStatus};
 use crate::transport::{CallAttempt, CallFailure};
 use crate::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROBE_HEADER, WireDecodeError, json};
@@ -38,7 +37,6 @@ pub(super) fn encode_request(
     wire: WireFormat,
     call: &CallAttempt,
     kind: RequestKind,
-    left: Duration,
 ) -> Result<EncodedRequest, CallFailure> {
     let (content_type, body) = match wire {
         WireFormat::Rest => (crate::wire::JSON, rest::write(call)),
@@ -56,7 +54,7 @@ pub(super) fn encode_request(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(USER_AGENT, HeaderValue::from_static("abide"));
     if wire == WireFormat::Grpc {
-        grpc::add_headers(&mut headers, left);
+        grpc::add_headers(&mut headers);
     } else {
         headers.insert(ACCEPT, HeaderValue::from_static(content_type));
         if kind == RequestKind::Probe {
@@ -98,12 +96,13 @@ pub(super) fn success_body<'e>(
     if response.status.is_success() {
         return response.body.as_ref().ok_or_else(|| response_too_large(target, BODY_BYTES_MAX));
     }
-    let server = target.to_string();
+    let server = target.without_query();
     let failed = status::http::FailureResponse {
         status: response.status.as_u16(),
         body_status: response.body.as_deref().and_then(read_status),
         retry_after: response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()),
         server: &server,
+        body: body_of(response),
     };
     match failed.into_failure() {
         Some(failure) => Err(failure),
@@ -111,7 +110,16 @@ pub(super) fn success_body<'e>(
     }
 }
 
-/// A success whose body cannot be decoded.
-pub(super) fn output_undecodable(error: &WireDecodeError) -> CallFailure {
-    output_invalid(&format!("cannot be decoded: {error}"))
+/// A success whose body cannot be decoded. What is no JSON is shown, because it did not come from the activity: a proxy
+/// in front of it, say. Other payloads are not shown.
+pub(super) fn output_undecodable(error: &WireDecodeError, response: &HttpResponse) -> CallFailure {
+    let is_foreign = matches!(error, WireDecodeError::NotJson { .. } | WireDecodeError::NotProtobuf);
+    let excerpt = if is_foreign { body_of(response).describe() } else { String::new() };
+    output_invalid(&format!("cannot be decoded: {error}{excerpt}"))
+}
+
+/// The body, and its content type.
+pub(super) fn body_of(response: &HttpResponse) -> AnsweredBody<'_> {
+    let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    AnsweredBody { bytes: response.body.as_deref().unwrap_or_default(), content_type }
 }

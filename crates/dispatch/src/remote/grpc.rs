@@ -3,13 +3,11 @@
 //! Written by hand rather than left to a generated client: a call is one message, and a signature needs the bytes that
 //! are sent. Knows nothing about connections or retries.
 
-use std::time::Duration;
-
 use hyper::body::Bytes;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue, TE};
+use hyper::header::{HeaderMap, HeaderValue, TE};
 use serde_json::Value;
 
-use super::exchange::{RequestKind, output_undecodable, success_body};
+use super::exchange::{RequestKind, body_of, output_undecodable, success_body};
 use crate::egress_guard::Target;
 use crate::http::{HttpResponse, response_too_large};
 use crate::transport::{CallAttempt, CallFailure};
@@ -17,10 +15,6 @@ use crate::wire::protobuf::v1::ProbeRequest;
 use crate::wire::{BODY_BYTES_MAX, WireDecodeError, grpc, protobuf};
 
 pub(super) use crate::wire::grpc::{CONTENT_TYPE, PREFIX_BYTES};
-
-const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("grpc-timeout");
-/// A timeout has eight digits at most.
-const TIMEOUT_VALUE_MAX: u128 = 99_999_999;
 
 /// The path of the method for this kind of request.
 pub(super) fn method_path(kind: RequestKind) -> &'static str {
@@ -37,12 +31,10 @@ pub(super) fn write(call: &CallAttempt, kind: RequestKind) -> Bytes {
     }
 }
 
-pub(super) fn add_headers(headers: &mut HeaderMap, left: Duration) {
+/// There is no `grpc-timeout`: as on the other wires, the deadline is in the metadata alone. The library of a service
+/// would end its handler after such a timeout, and it is the sender who ends an attempt.
+pub(super) fn add_headers(headers: &mut HeaderMap) {
     headers.insert(TE, HeaderValue::from_static("trailers"));
-    // Digits and a letter are always a valid header value.
-    if let Ok(timeout) = HeaderValue::try_from(format_timeout(left)) {
-        headers.insert(TIMEOUT_HEADER, timeout);
-    }
 }
 
 pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
@@ -58,43 +50,15 @@ pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, Ca
         Some(status) if status.code() != tonic::Code::Ok => Err(grpc::read_failure(&status).into()),
         Some(_) => {
             let body = body.ok_or_else(|| response_too_large(target, BODY_BYTES_MAX))?;
-            let message =
-                grpc::decode_frame(body).ok_or_else(|| output_undecodable(&WireDecodeError::NotProtobuf))?;
-            protobuf::read_response(message).map_err(|error| output_undecodable(&error))
+            let message = grpc::decode_frame(body)
+                .ok_or_else(|| output_undecodable(&WireDecodeError::NotProtobuf, response))?;
+            protobuf::read_response(message).map_err(|error| output_undecodable(&error, response))
         }
         None if body.is_none() => Err(response_too_large(target, BODY_BYTES_MAX)),
         None => {
-            let message = format!("{target} answered without a gRPC status");
+            let server = target.without_query();
+            let message = format!("{server} answered without a gRPC status{}", body_of(response).describe());
             Err(CallFailure::retryable("UNKNOWN", message).with_outcome_unknown())
-        }
-    }
-}
-
-/// The time that is left, as gRPC spells it.
-fn format_timeout(left: Duration) -> String {
-    let millis = left.as_millis().max(1);
-    if millis <= TIMEOUT_VALUE_MAX {
-        format!("{millis}m")
-    } else {
-        format!("{}S", (millis / 1_000).min(TIMEOUT_VALUE_MAX))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timeout_has_at_most_eight_digits() {
-        for (left, text) in [
-            (Duration::ZERO, "1m"),
-            (Duration::from_micros(1_500), "1m"),
-            (Duration::from_secs(10), "10000m"),
-            (Duration::from_millis(99_999_999), "99999999m"),
-            (Duration::from_millis(100_000_000), "100000S"),
-            (Duration::MAX, "99999999S"),
-        ] {
-            assert_eq!(format_timeout(left), text);
         }
     }
 }

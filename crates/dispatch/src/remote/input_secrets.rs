@@ -40,12 +40,19 @@ pub(crate) async fn resolve_input_secrets(
         }
         Ok::<_, CallFailure>(())
     };
-    let late = |_| CallFailure::retryable("SecretUnavailable", "timed out reading secrets").with_not_sent();
     let begun = Instant::now();
-    tokio::time::timeout(Duration::from_millis(call.attempt_timeout_ms), all).await.map_err(late)??;
+    let limit = Duration::from_millis(call.attempt_timeout_ms);
+    let late = |_| secrets_late(limit).with_not_sent();
+    tokio::time::timeout(limit, all).await.map_err(late)??;
     call.elapsed_since_dispatch += begun.elapsed();
     call.input = Arc::new(input);
     Ok((call, sent))
+}
+
+/// The secrets of a call could not be read within its time.
+pub(super) fn secrets_late(limit: Duration) -> CallFailure {
+    let message = format!("reading the secrets timed out after {} ms", limit.as_millis());
+    CallFailure::retryable("SecretUnavailable", message)
 }
 
 fn unavailable(message: String) -> CallFailure {

@@ -17,5 +17,5 @@ pub(super) fn write(call: &CallAttempt) -> Bytes {
 
 pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
     let body = success_body(response, target, protobuf::read_failure)?;
-    protobuf::read_response(body.clone()).map_err(|error| output_undecodable(&error))
+    protobuf::read_response(body.clone()).map_err(|error| output_undecodable(&error, response))
 }

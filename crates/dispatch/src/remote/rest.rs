@@ -17,5 +17,5 @@ pub(super) fn write(call: &CallAttempt) -> Bytes {
 
 pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, CallFailure> {
     let body = success_body(response, target, json::read_failure)?;
-    json::read_output(body).map_err(|error| output_undecodable(&error))
+    json::read_output(body).map_err(|error| output_undecodable(&error, response))
 }

@@ -1,8 +1,10 @@
 //! Classifies HTTP responses that are not a success: by the status in the body if there is one, else by the HTTP
 //! status.
 //!
-//! The same for every transport over HTTP, the built-in `http.request` included. Does not parse bodies itself.
+//! The same for every transport over HTTP, the built-in `http.request` included. Does not parse bodies itself; what a
+//! body without a status says is in `excerpt`.
 
+use super::excerpt::AnsweredBody;
 use super::{RETRY_AFTER_MS_MAX, RpcCode, RpcStatus};
 use crate::transport::CallFailure;
 
@@ -15,8 +17,10 @@ pub struct FailureResponse<'r> {
     pub body_status: Option<RpcStatus>,
     /// The value of the `Retry-After` header.
     pub retry_after: Option<&'r str>,
-    /// The server that answered, for the message.
+    /// Who answered, for the message: the address without its query.
     pub server: &'r str,
+    /// What the server says itself.
+    pub body: AnsweredBody<'r>,
 }
 
 impl FailureResponse<'_> {
@@ -24,22 +28,22 @@ impl FailureResponse<'_> {
     ///
     /// A rejection by the server is permanent, unless it only asks to retry later. The server's own errors may pass.
     pub fn into_failure(self) -> Option<CallFailure> {
-        let Self { status, body_status, retry_after, server } = self;
-        let answered = || format!("{server} answered {status}");
+        let Self { status, body_status, retry_after, server, body } = self;
+        let answered = || format!("{server} answered {status}{}", body.describe_failure());
         // Any form counts: even a date, which is not parsed here, says that the request was rejected.
         let retry_after = retry_after.filter(|_| matches!(status, 429 | 503));
         let failure = match (status, body_status) {
             (200..=299, _) => return None,
             (300..=399, _) => {
-                let message = format!("{}; redirects are not followed", answered());
+                let message = format!("{server} answered {status}; redirects are not followed");
                 CallFailure::permanent("RedirectRefused", message).with_status(status.to_string())
             }
             // A body that says OK is ignored: the HTTP status says that the call failed.
-            (_, Some(body)) if body.code != RpcCode::Ok => {
-                let diagnosis = format!("{status} {}", body.code);
+            (_, Some(said)) if said.code != RpcCode::Ok => {
+                let diagnosis = format!("{status} {}", said.code);
                 let outcome_unknown =
-                    body.is_outcome_unknown(retry_after.is_some() || body.retry_after_ms.is_some());
-                CallFailure { outcome_unknown, ..CallFailure::from(body) }.with_status(diagnosis)
+                    said.is_outcome_unknown(retry_after.is_some() || said.retry_after_ms.is_some());
+                CallFailure { outcome_unknown, ..CallFailure::from(said) }.with_status(diagnosis)
             }
             _ if is_retryable(status) => {
                 let failure = CallFailure::retryable(format!("Http{status}"), answered());
@@ -100,7 +104,13 @@ mod tests {
     use crate::status::reason;
 
     fn of(status: u16, body_status: Option<RpcStatus>) -> Option<(String, bool)> {
-        let response = FailureResponse { status, body_status, retry_after: None, server: "http://a.test" };
+        let response = FailureResponse {
+            status,
+            body_status,
+            retry_after: None,
+            server: "http://a.test",
+            body: AnsweredBody::default(),
+        };
         response.into_failure().map(|failure| (failure.code, failure.retryable))
     }
 
@@ -147,8 +157,13 @@ mod tests {
     #[test]
     fn retry_after_is_read_in_seconds_and_only_from_429_and_503() {
         let delay_ms = |status, retry_after| {
-            let response =
-                FailureResponse { status, body_status: None, retry_after: Some(retry_after), server: "" };
+            let response = FailureResponse {
+                status,
+                body_status: None,
+                retry_after: Some(retry_after),
+                server: "",
+                body: AnsweredBody::default(),
+            };
             response.into_failure().and_then(|failure| failure.retry_after_ms)
         };
         assert_eq!((delay_ms(429, "2"), delay_ms(503, " 0 ")), (Some(2_000), Some(0)));
@@ -160,15 +175,28 @@ mod tests {
             assert_eq!(delay_ms(503, long), Some(RETRY_AFTER_MS_MAX));
         }
         let body_status = Some(RpcStatus::new(RpcCode::Unavailable, "").with_retry_after_ms(7));
-        let body = FailureResponse { status: 503, body_status, retry_after: None, server: "" };
+        let body = FailureResponse {
+            status: 503,
+            body_status,
+            retry_after: None,
+            server: "",
+            body: AnsweredBody::default(),
+        };
         assert_eq!(body.into_failure().unwrap().retry_after_ms, Some(7));
     }
 
     #[test]
     fn a_503_is_a_rejection_only_with_a_retry_delay_or_a_contract_reason() {
         let of = |body_status: Option<RpcStatus>, retry_after| {
-            let failure =
-                FailureResponse { status: 503, body_status, retry_after, server: "" }.into_failure().unwrap();
+            let failure = FailureResponse {
+                status: 503,
+                body_status,
+                retry_after,
+                server: "",
+                body: AnsweredBody::default(),
+            }
+            .into_failure()
+            .unwrap();
             (failure.outcome_unknown, failure.is_rejected_before_handler())
         };
         let rejected = (false, true);
@@ -196,9 +224,15 @@ mod tests {
     #[test]
     fn the_diagnosis_has_the_number_and_the_name() {
         let failure = |body_status| {
-            FailureResponse { status: 503, body_status, retry_after: None, server: "" }
-                .into_failure()
-                .unwrap()
+            FailureResponse {
+                status: 503,
+                body_status,
+                retry_after: None,
+                server: "",
+                body: AnsweredBody::default(),
+            }
+            .into_failure()
+            .unwrap()
         };
         assert_eq!(failure(None).status.as_deref(), Some("503"));
         let aborted = failure(Some(RpcStatus::new(RpcCode::Aborted, "")));

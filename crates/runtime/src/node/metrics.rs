@@ -209,7 +209,7 @@ impl Metrics {
             OperatorEvent::Stuck { .. } => self.runs_stuck.add(1),
             OperatorEvent::Parked { .. } => self.runs_parked.add(1),
             OperatorEvent::CallRecovered => self.calls_recovered.add(1),
-            OperatorEvent::CallFailed { .. } => self.calls_failed.add(1),
+            OperatorEvent::CallFailed(_) => self.calls_failed.add(1),
             OperatorEvent::EntityChanged => self.entity_operations.add(1),
             OperatorEvent::DeadLettered { .. } => self.dead_lettered.add(1),
             OperatorEvent::Unreadable { .. } => self.unreadable_places.add(1),

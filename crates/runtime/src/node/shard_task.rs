@@ -18,7 +18,7 @@ use super::pending_replies::PendingReplies;
 use super::running_attempts::RunningAttempts;
 use crate::config::ShardConfig;
 use crate::crash_point::{self, CrashPoint};
-use crate::event::{Effect, Event, OperatorEvent, StopReason};
+use crate::event::{Effect, Event, FailedCall, OperatorEvent, StopReason};
 use crate::panics;
 use crate::placement::ShardId;
 use crate::request::{ShardReply, ShardRequest};
@@ -289,8 +289,12 @@ impl<S: Store> ShardTask<S> {
             OperatorEvent::Parked { instance_id, reason } => {
                 tracing::error!(shard = %self.id, %instance_id, reason, "run parked")
             }
-            OperatorEvent::CallFailed { instance_id, activity, attempt } => {
-                tracing::warn!(shard = %self.id, %instance_id, activity, attempt, "call failed permanently");
+            OperatorEvent::CallFailed(failed) => {
+                let FailedCall { instance_id, activity, step, attempt, terminal_reason, failure } = &**failed;
+                tracing::warn!(
+                    shard = %self.id, %instance_id, activity, step, attempt, terminal_reason, failure,
+                    "call failed permanently"
+                );
             }
             OperatorEvent::Unreadable { reason } => {
                 tracing::error!(shard = %self.id, reason, "unreadable data in the store");

@@ -52,8 +52,23 @@ fn a_call_that_never_gets_a_response_is_dead_lettered_after_five_attempts() {
     harness.crash();
     assert_eq!(harness.status("a"), "Failed");
     assert_eq!(harness.calls.len(), 0);
-    let failed = |notice: &OperatorEvent| matches!(notice, OperatorEvent::CallFailed { attempt: 4, .. });
+    let failed =
+        |notice: &OperatorEvent| matches!(notice, OperatorEvent::CallFailed(call) if call.attempt == 4);
     assert!(harness.operator_events.iter().any(failed), "{:?}", harness.operator_events);
+    harness.check();
+}
+
+#[test]
+fn the_operator_learns_why_a_call_failed_permanently() {
+    let mut harness = ShardHarness::new();
+    one(&harness);
+    harness.start("one", "a");
+    harness.finish_attempt(failure(false));
+    let expected = |notice: &OperatorEvent| {
+        matches!(notice, OperatorEvent::CallFailed(call) if call.step == "Start" && call.attempt == 0
+            && call.terminal_reason == "non_retryable" && call.failure == "Broken: it is")
+    };
+    assert!(harness.operator_events.iter().any(expected), "{:?}", harness.operator_events);
     harness.check();
 }
 

@@ -169,6 +169,30 @@ async fn the_status_decides_whether_a_failure_is_retryable() {
 }
 
 #[tokio::test]
+async fn a_failure_shows_what_the_server_said() {
+    for (head, body, said) in [
+        ("400 Bad Request", br#"{"error": "no such card"}"#.as_slice(), ": no such card"),
+        (
+            "500 Internal Server Error\r\ncontent-type: text/plain",
+            b"out of paper",
+            " (text/plain): out of paper",
+        ),
+        // The connection breaks off in the body: the status is known, and so is its beginning.
+        ("500 Internal Server Error\r\ncontent-length: 99", b"out of", " (no content type): out of"),
+        ("500 Internal Server Error", b"", ""),
+    ] {
+        let failed = answered(head, body).await.unwrap_err();
+        let status = head.get(..3).unwrap();
+        assert_eq!(failed.code, format!("Http{status}"));
+        assert!(failed.message.ends_with(&format!(" answered {status}{said}")), "{}", failed.message);
+    }
+    let garbage = answered("200 OK\r\ncontent-type: application/json", b"<h1>").await.unwrap_err();
+    assert!(garbage.message.ends_with(" (application/json): <h1>"), "{}", garbage.message);
+    let endless = answered("500 Internal Server Error", &vec![b'x'; 9_000_000]).await.unwrap_err();
+    assert!(endless.message.len() < 1_200 && endless.code == "Http500");
+}
+
+#[tokio::test]
 async fn a_redirect_is_refused_and_not_followed() {
     let elsewhere = TestServer::start(reply("200 OK", b"")).await;
     let head = format!("302 Found\r\nlocation: http://{}/", elsewhere.address);
@@ -293,6 +317,8 @@ async fn a_timeout_after_sending_has_an_unknown_outcome() {
     };
     let (result, ()) = tokio::join!(run_attempt(&activities, input), pause_clock_once_sent);
     assert_eq!(failure_summary(&result), ("AttemptTimeout", true, true));
+    let message = result.unwrap_err().message;
+    assert!(message.ends_with(" timed out after 9000 ms"), "{message}");
 }
 
 #[tokio::test]

@@ -56,15 +56,15 @@ impl Activities for ScriptedActivities {
 }
 
 #[tokio::test]
-async fn a_call_is_sent_over_http2_without_tls_with_all_metadata_and_its_timeout() {
+async fn a_call_is_sent_over_http2_without_tls_with_all_metadata_and_no_other_timeout() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     let output = run_attempt(&remote(WireFormat::Grpc, server.address), json!({"n": 1})).await;
     assert_eq!(output, Ok(json!({"n": 1})));
     let sent = server.requests().remove(0);
     assert_eq!(sent.path, "/abide.dispatch.v1.Activities/Invoke");
     assert_eq!((sent.version, sent.header("te")), (Version::HTTP_2, "trailers"));
-    let timeout: u64 = sent.header("grpc-timeout").strip_suffix('m').unwrap().parse().unwrap();
-    assert!((1..=8_000).contains(&timeout), "{timeout}");
+    assert_eq!(sent.header("x-tpf-deadline-epoch-ms"), metadata().deadline.unwrap().0.to_string());
+    assert!(!sent.headers.contains_key("grpc-timeout"), "the deadline travels in the metadata alone");
 }
 
 #[tokio::test]

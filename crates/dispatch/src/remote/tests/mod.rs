@@ -2,6 +2,7 @@
 
 mod activity_router;
 mod connection_pool;
+mod failure_bodies;
 mod fixtures;
 mod grpc;
 mod permits;

@@ -9,7 +9,7 @@ use abide_ids::Digest;
 use abide_store::tables::dead_letters::{self, DeadLetterRow, DeadLetterStatus};
 use serde_json::json;
 
-use crate::event::OperatorEvent;
+use crate::event::{FailedCall, OperatorEvent};
 use crate::run::transport_and_target;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::public_index::changes::index_dead_letter;
@@ -25,8 +25,15 @@ pub(in crate::shard) fn dead_letter_call(
 ) {
     let instance_id = run.instance.origin().instance_id.clone();
     let activity = call.activity.clone();
-    let notice = OperatorEvent::CallFailed { instance_id, activity, attempt: ended.record.attempt };
-    work.notify_on_commit(notice);
+    let failed = FailedCall {
+        instance_id,
+        activity,
+        step: call.step.clone(),
+        attempt: ended.record.attempt,
+        terminal_reason: ended.reason.as_str(),
+        failure: call.failure_reason.clone().unwrap_or_default(),
+    };
+    work.notify_on_commit(OperatorEvent::CallFailed(Box::new(failed)));
     if ended.reason != FinalReason::Cancelled {
         let number = work.ctx.next_sequence();
         index_dead_letter(work, number, &dead_letter_of(run, call, ended));
