@@ -29,7 +29,7 @@ const fn scenario(name: &'static str, play: fn(ParityTransport)) -> Scenario {
     Scenario { name, play, skip_reason: |_| None }
 }
 
-const SCENARIOS: [Scenario; 17] = [
+const SCENARIOS: [Scenario; 18] = [
     scenario("duplicate", duplicates::a_duplicate_gets_the_recorded_result),
     scenario("concurrent duplicate", duplicates::a_concurrent_duplicate_fails_as_retryable),
     scenario("crash at every commit", crashes::a_crash_at_any_commit_loses_and_repeats_nothing),
@@ -40,6 +40,7 @@ const SCENARIOS: [Scenario; 17] = [
     scenario("deadline passed before send", deadlines::a_late_call_is_not_sent),
     scenario("deadline passed at receiver", deadlines::a_call_that_arrives_late_is_not_run),
     scenario("no deadline", deadlines::without_a_deadline_no_call_is_late),
+    scenario("slow handler", deadlines::a_slow_handler_is_not_waited_for_and_not_cut_short),
     scenario("all statuses", statuses::every_status_is_retried_or_permanent),
     scenario("cancellation", failures::a_cancelled_call_is_dropped),
     scenario("metadata, byte for byte", identity::the_same_bytes_arrive),

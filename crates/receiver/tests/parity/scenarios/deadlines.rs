@@ -95,3 +95,30 @@ pub(crate) fn without_a_deadline_no_call_is_late(over: ParityTransport) {
     assert!(!requests[0].has_deadline(), "{:?}", requests[0]);
     assert_eq!(fixture.activity_log().handled()[0].deadline, None);
 }
+
+/// The attempt ends after its timeout, with or without a deadline. The handler goes on, and has its effect.
+pub(crate) fn a_slow_handler_is_not_waited_for_and_not_cut_short(over: ParityTransport) {
+    for timeout in [None, Some("PT1H")] {
+        let fixture = ParityFixture::new(over);
+        let mut definition = one_task(&json!({"do": "wait", "step": "charge"}), 1);
+        definition["states"]["Begin"]["attemptTimeout"] = json!("PT0.1S");
+        if let Some(timeout) = timeout {
+            definition["states"]["Begin"]["timeout"] = json!(timeout);
+        }
+        let process = fixture.process(&definition);
+        let view = process.run("a", json!({})).unwrap();
+        assert_eq!((status(&view), error(&view)), ("Failed", ("AttemptTimeout", true)));
+        let message = &view.error.as_ref().unwrap().message;
+        assert!(message.ends_with("timed out after 100 ms"), "{message}");
+        let letters = process.dead_letters("a");
+        assert_eq!((letters.len(), &letters[0].1["outcomeUnknown"]), (1, &json!(true)));
+        assert_eq!(fixture.requests()[0].has_deadline(), timeout.is_some());
+        if over == ParityTransport::Local {
+            // In process the future of the handler is dropped; a service has one of its own.
+            continue;
+        }
+        fixture.wait_for_waiting_handler();
+        fixture.activity_log().go.add_permits(1);
+        fixture.wait_until("the effect", || fixture.effect_counts().len() == 1);
+    }
+}
