@@ -135,7 +135,7 @@ impl Cluster {
             u64::from(matches!(reply, ShardReply::Refused(RequestError::AlreadyRunning { .. })));
         let control = match (client.next_step(), reply) {
             (Some(ClientStep::Terminate), ShardReply::Accepted) => Some(0),
-            (Some(ClientStep::Rewind), ShardReply::Accepted) => Some(1),
+            (Some(ClientStep::Rewind), ShardReply::Rewound(_)) => Some(1),
             (Some(ClientStep::Restart), ShardReply::Started(_)) => Some(2),
             (Some(ClientStep::Purge), ShardReply::Purged) => Some(3),
             _ => None,

@@ -181,9 +181,10 @@ impl SimClient {
                     event.refused = !event.acknowledged;
                 }
             }
-            (step, ShardReply::Accepted | ShardReply::Purged | ShardReply::Ended(_)) => {
-                self.acknowledged_controls.push(step)
-            }
+            (
+                step,
+                ShardReply::Accepted | ShardReply::Rewound(_) | ShardReply::Purged | ShardReply::Ended(_),
+            ) => self.acknowledged_controls.push(step),
             _ => {}
         }
     }

@@ -72,7 +72,7 @@ enum Command {
     /// Terminate a run
     Terminate(commands::control::ControlArgs),
     /// Continue a failed run at the state that failed
-    Rewind(commands::control::ControlArgs),
+    Rewind(commands::control::RewindArgs),
     /// Start a new run with the input and the version of the last one
     Restart(commands::control::ControlArgs),
     /// Permanently delete ended runs: one instance, or all that match a filter

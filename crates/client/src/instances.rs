@@ -77,6 +77,43 @@ pub struct InstanceAck {
     pub idempotency_key_expires_at_utc: Option<Timestamp>,
 }
 
+/// A run that continues, and the steps that it does again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RewoundInstance {
+    pub instance_id: String,
+    /// Until when the server recognises a repeat of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key_expires_at_utc: Option<Timestamp>,
+    /// At most the first fifty, the failed one first. Older servers do not report them.
+    #[serde(default)]
+    pub steps: Vec<RewoundStep>,
+}
+
+/// A step that a rewind does again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RewoundStep {
+    /// The state's path in the definition.
+    pub step: String,
+    /// The positions of its branch in the maps and parallels around it, outermost first.
+    #[serde(default)]
+    pub items: Vec<u32>,
+    /// `same` or `new`: the idempotency key of its call.
+    pub key: String,
+    /// Why: `outcomeUnknown`, `interrupted`, `outcomeKnown`, `requested`, `branchesStartAgain` or `newChild`.
+    pub reason: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RewindBody<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'r str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    new_key: bool,
+}
+
 /// Starts, events, control operations and deletions each carry an idempotency key, so that they can be retried safely.
 impl Client {
     /// Starts a run.
@@ -140,8 +177,12 @@ impl Client {
     }
 
     /// Continues a failed run at the state that failed.
-    pub fn rewind(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
-        self.control(id, "rewind", reason)
+    /// A call whose outcome is unknown keeps its idempotency key, unless `new_key`.
+    pub fn rewind(&self, id: &str, reason: Option<&str>, new_key: bool) -> ClientRequest<RewoundInstance> {
+        let body = RewindBody { reason, new_key };
+        ClientRequest::new(self, Method::POST, instance_path(id).segment("rewind"), RetrySafety::Unsafe)
+            .json(&body)
+            .idempotency_key(None)
     }
 
     /// Starts a new run with the input and the version of the last one.

@@ -103,7 +103,7 @@ async fn control_operations_and_events_reach_a_run() {
     assert_eq!(client.restart("g-1", None).await.unwrap().execution_id, "g-1/2");
     client.raise_event("g-1", "Go", &json!({"x": 1})).await.unwrap();
     assert_eq!(client.instance("g-1").await.unwrap().output, Some(json!({"x": 1})));
-    let refused = client.rewind("g-1", None).await.unwrap_err();
+    let refused = client.rewind("g-1", None, false).await.unwrap_err();
     assert_eq!(refused.error_response().unwrap().status, 409);
     assert!(client.metrics().await.unwrap().contains("abide_instances_started_total 2"));
     assert_eq!(client.readiness().await.unwrap().health, "ready");

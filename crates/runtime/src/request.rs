@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use abide_ids::{Digest, KeyDigest, RunId};
+use abide_workflow::history::RedrivenStep;
 use abide_workflow::instance::CurrentState;
 use abide_workflow::json::Json;
 use abide_workflow::{Failure, InstanceId, Message, MessageRefusal, Plan, RunNumber, Timestamp};
@@ -24,7 +25,7 @@ pub enum ShardRequest {
     /// Send an event or a control operation to a run.
     SendMessage {
         instance_id: InstanceId,
-        /// `EventRaised`, `Suspend`, `Resume`, `Terminate` or `Rewind`.
+        /// `EventRaised`, `Suspend`, `Resume`, `Terminate`, `Rewind` or `RewindWithNewKeys`.
         message: Message,
     },
     /// Start a new run with the input and the version of the last one, which must have ended.
@@ -165,6 +166,8 @@ pub enum ShardReply {
     Started(StartedRun),
     /// The message was accepted.
     Accepted,
+    /// The run was rewound: the steps that are done again, and their keys.
+    Rewound(Vec<RedrivenStep>),
     /// The operation was done, now or by an earlier copy of the request.
     Operated(Box<OperationReply>),
     /// The instance was deleted.
@@ -189,12 +192,14 @@ pub struct StartedRun {
 }
 
 /// The result of an idempotent request. Stored by variant position: append only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum IdempotentReply {
     /// The message was accepted.
     Accepted,
     /// The instance was deleted.
     Purged,
+    /// The run was rewound.
+    Rewound(Vec<RedrivenStep>),
 }
 
 /// The reason why nothing was done. After [`Self::Busy`], [`Self::NotReady`] and [`Self::Draining`] the same request

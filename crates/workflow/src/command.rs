@@ -71,6 +71,8 @@ pub struct StartActivity {
     pub deadline: Option<Timestamp>,
     /// Time limit of one attempt; `None` = the activity's own or the default.
     pub attempt_timeout: Option<Duration>,
+    /// An earlier call with this identity may have run, and its result is unknown.
+    pub may_have_run: bool,
 }
 
 /// A child run, decided but not yet started.

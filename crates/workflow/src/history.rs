@@ -3,7 +3,7 @@
 //! A timeline and a graph of the executed path can be drawn from these events alone. Nothing is ever replayed from
 //! them. Names of variants and fields are the JSON names and must not change.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::ids::{BranchId, CommandId, InstanceId, RunNumber};
@@ -166,6 +166,9 @@ pub enum Fact {
         reason: String,
         /// How often this run has been rewound.
         redrive: u32,
+        /// The steps that are done again, at most the first fifty.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<RedrivenStep>,
     },
     /// The run completed.
     ExecutionCompleted {
@@ -189,6 +192,46 @@ pub enum Fact {
         #[serde(flatten)]
         note: Note,
     },
+}
+
+/// A step that a rewind does again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RedrivenStep {
+    /// The state's path in the definition.
+    pub step: String,
+    /// The positions of its branch in the maps and parallels around it, outermost first.
+    pub items: Vec<u32>,
+    pub key: KeyChoice,
+    pub reason: KeyReason,
+}
+
+/// The idempotency key of a call that is made again. Stored by position: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum KeyChoice {
+    /// The key of the earlier call: a receiver that has done the work repeats its answer.
+    Same,
+    /// A new key: the receiver does the work again.
+    New,
+}
+
+/// Why a step is done again under the same or a new key. Stored by position: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum KeyReason {
+    /// An attempt may have run, and was not answered.
+    OutcomeUnknown,
+    /// The call was in progress when the run failed.
+    Interrupted,
+    /// The outcome is known: the step failed for good.
+    OutcomeKnown,
+    /// The request asked for new keys.
+    Requested,
+    /// A map or parallel starts all its branches again.
+    BranchesStartAgain,
+    /// A `workflow` state starts a new child.
+    NewChild,
 }
 
 /// Facts without a Durable Functions name.

@@ -82,6 +82,55 @@ pub enum Message {
         /// True if the attempt may have reached the receiver: only those attempts are counted.
         possibly_sent: bool,
     },
+    /// As `ActivityFailed` or `ActivityDeferred`, but an attempt of the call may have run whose result is unknown: if
+    /// the step fails now, a rewind repeats the call under the same key.
+    ActivityUnanswered {
+        command: CommandId,
+        /// Number of the failed attempt as the journal counts: attempts before it that may have been sent.
+        attempt: u32,
+        failure: Failure,
+        /// The earliest time of another attempt, if the receiver named one or was not reached.
+        not_before: Option<Timestamp>,
+        /// True if the attempt may have reached the receiver.
+        possibly_sent: bool,
+    },
+    /// As `Rewind`, but calls whose outcome is unknown get new keys, too.
+    RewindWithNewKeys {
+        /// The requester and the reason, for history.
+        reason: String,
+    },
+}
+
+impl Message {
+    /// The same failure of a call of which an attempt may have run without an answer. Other messages stay as they are.
+    #[must_use]
+    pub fn unanswered(self) -> Self {
+        match self {
+            Self::ActivityFailed { command, attempt, failure } => {
+                Self::ActivityUnanswered { command, attempt, failure, not_before: None, possibly_sent: true }
+            }
+            Self::ActivityDeferred { command, attempt, failure, not_before, possibly_sent } => {
+                Self::ActivityUnanswered {
+                    command,
+                    attempt,
+                    failure,
+                    not_before: Some(not_before),
+                    possibly_sent,
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// The failed call and its failure, if the message reports one.
+    pub fn call_failure(&self) -> Option<(CommandId, &Failure)> {
+        match self {
+            Self::ActivityFailed { command, failure, .. }
+            | Self::ActivityDeferred { command, failure, .. }
+            | Self::ActivityUnanswered { command, failure, .. } => Some((*command, failure)),
+            _ => None,
+        }
+    }
 }
 
 /// Why a message was refused. [`crate::Instance::check_message`] gives the same reason before the message enters an

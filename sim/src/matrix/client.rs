@@ -87,7 +87,7 @@ impl CaseClient {
             ShardReply::Refused(why) if why.is_transient() => return ReplyOutcome::Retry,
             ShardReply::Refused(why) => format!("refused: {why}"),
             ShardReply::Started(started) => format!("started run {}", started.run_number.0),
-            ShardReply::Accepted => "accepted".to_owned(),
+            ShardReply::Accepted | ShardReply::Rewound(_) => "accepted".to_owned(),
             other => format!("{other:?}"),
         };
         self.replies.push(reply_text);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use abide_client::{Client, ClientRequest, InstanceAck};
+use abide_client::{Client, ClientRequest, InstanceAck, RewoundStep};
 use serde_json::Value;
 
 use crate::errors::ResourceKind;
@@ -68,8 +68,47 @@ pub(crate) fn terminate(args: &ControlArgs) -> ExitCode {
     control(args, "terminated", Client::terminate)
 }
 
-pub(crate) fn rewind(args: &ControlArgs) -> ExitCode {
-    control(args, "rewound", Client::rewind)
+#[derive(clap::Args)]
+pub(crate) struct RewindArgs {
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Give every call that is made again a new idempotency key, even if an earlier attempt may have run
+    #[arg(long)]
+    new_key: bool,
+}
+
+pub(crate) fn rewind(args: &RewindArgs) -> ExitCode {
+    let RewindArgs { control: ControlArgs { id, reason, remote }, new_key } = args;
+    remote.run_for_resource(ResourceKind::Instance, async |client| {
+        let request = client.rewind(id, reason.as_deref(), *new_key);
+        remote
+            .print_response(request, |rewound| {
+                outln!("rewound {}", escape_control_chars(&rewound.instance_id));
+                for step in &rewound.steps {
+                    outln!("  {}", escape_control_chars(&describe_redriven(step)));
+                }
+            })
+            .await
+    })
+}
+
+/// One line about a step that is done again: under which key, and why.
+fn describe_redriven(step: &RewoundStep) -> String {
+    let items: String = step.items.iter().map(|item| format!("[{item}]")).collect();
+    let why = match step.reason.as_str() {
+        "outcomeUnknown" => {
+            "the same idempotency key, because its outcome is unknown: an attempt may have run"
+        }
+        "interrupted" => "the same idempotency key, because it was in progress when the run failed",
+        "outcomeKnown" => "a new idempotency key, because its outcome is known: it failed",
+        "requested" => "a new idempotency key, as requested",
+        "branchesStartAgain" => {
+            "its branches start again: calls whose outcome is unknown keep their idempotency keys, the others get new ones"
+        }
+        "newChild" => "a new child run, whose calls get new idempotency keys",
+        _ => return format!("{}{items}: {} idempotency key ({})", step.step, step.key, step.reason),
+    };
+    format!("{}{items}: {why}", step.step)
 }
 
 pub(crate) fn restart(args: &ControlArgs) -> ExitCode {

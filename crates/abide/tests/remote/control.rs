@@ -35,7 +35,10 @@ fn a_rewound_run_continues_where_it_failed() {
     let fails = json!({"type": "task", "activity": "core.fail", "input": {"code": "Broken", "message": "no", "retryable": false}, "next": "End"});
     world.publish("fails", "1.0.0", &json!({"Begin": fails, "End": {"type": "succeed"}}));
     world.abide(&["start", "fails", "--id", "f-1", "--wait", "30s"]).expect_code(1);
-    assert_eq!(world.abide(&["rewind", "f-1"]).expect_ok(), "rewound f-1\n");
+    assert_eq!(
+        world.abide(&["rewind", "f-1"]).expect_ok(),
+        "rewound f-1\n  Begin: a new idempotency key, because its outcome is known: it failed\n"
+    );
     assert_contains(&world.abide(&["history", "f-1"]).expect_ok(), &["rewound (redrive 1)"]);
 }
 

@@ -170,7 +170,7 @@ impl NodeProcess {
         let reply = self.block_on_with_timeout(
             self.ask(|| ShardRequest::SendMessage { instance_id: name(id), message: message.clone() }),
         );
-        assert!(matches!(reply, ShardReply::Accepted), "{reply:?}");
+        assert!(matches!(reply, ShardReply::Accepted | ShardReply::Rewound(_)), "{reply:?}");
     }
 
     /// Makes an attempt of a call that no run has scheduled.

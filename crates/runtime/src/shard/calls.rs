@@ -52,7 +52,8 @@ pub(super) fn start_call(
     // Outside any fan-out, the calls of a child belong to the parent's item that started it.
     let parent_item = fanned_out.or_else(|| run.row.parent_item_key.as_deref().copied());
     let timeout = start.attempt_timeout.unwrap_or(ShardConfig::ATTEMPT_TIMEOUT);
-    let record = JournalRecord::new(work.ctx.now.wall, start.deadline, timeout.0, fencing_token);
+    let mut record = JournalRecord::new(work.ctx.now.wall, start.deadline, timeout.0, fencing_token);
+    record.may_have_run = start.may_have_run;
     let journal = UnsettledCall::Pending(PendingCall::new(record));
     let mut call = OpenCall::new((command, key), (start.activity, start.step.path), journal, start.input);
     call.parent_item_key = parent_item;
@@ -141,7 +142,8 @@ fn fail_unsent(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: Comman
     // The number of the attempt that is not made. The run has counted the earlier ones and would ignore their
     // numbers as outdated.
     let attempt = call.journal.attempts_made();
-    let message = Message::ActivityFailed { command, attempt, failure };
+    let mut message = Message::ActivityFailed { command, attempt, failure };
+    call.note_unanswered(&mut message);
     run.push_message(QueuedMessage {
         message,
         source: MessageSource::Call { command, status: None, outcome: None },

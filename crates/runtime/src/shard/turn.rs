@@ -17,6 +17,7 @@ pub(super) mod turn_limits;
 use abide_ids::{PageNumber, Sequence, Timestamp};
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
+use abide_workflow::history::{Fact, HistoryEvent};
 use abide_workflow::{
     CommandId, CorruptInstance, Instance, Limits, Message, MessageRefusal, PartChange, PartKey, Status, Turn,
     advance,
@@ -176,13 +177,16 @@ fn consume_messages(
     let held = std::mem::take(&mut run.held_calls);
     let mut finished_calls: Vec<(CommandId, bool)> =
         held.into_iter().map(|command| (command, false)).collect();
+    let mut rewinds = turn.history.iter();
     for (position, (message, source)) in consumed.iter().enumerate() {
         let refusal = turn.refusals.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
         match source {
             MessageSource::Client(request_id, idempotency) => {
                 let reply = match refusal {
                     Some(refusal) => ShardReply::Refused(RequestError::Message(refusal.clone())),
-                    None => idempotency::complete_request(work, IdempotentReply::Accepted, *idempotency),
+                    None => {
+                        idempotency::complete_request(work, reply_to(message, &mut rewinds), *idempotency)
+                    }
                 };
                 if fault_injected!(work.ctx, EarlyReply) {
                     work.ctx.reply(*request_id, reply);
@@ -225,6 +229,22 @@ fn consume_messages(
         }
     }
     finished_calls
+}
+
+/// The reply to a client's message that the run has accepted. `rewinds` has the history of the turn, from the last
+/// rewind of it that was replied to.
+fn reply_to<'h>(message: &Message, rewinds: &mut impl Iterator<Item = &'h HistoryEvent>) -> IdempotentReply {
+    let is_rewind = matches!(message, Message::Rewind { .. } | Message::RewindWithNewKeys { .. });
+    let steps = is_rewind.then(|| {
+        rewinds.find_map(|event| match &event.fact {
+            Fact::ExecutionRewound { steps, .. } => Some(steps.clone()),
+            _ => None,
+        })
+    });
+    match steps.flatten() {
+        Some(steps) => IdempotentReply::Rewound(steps),
+        None => IdempotentReply::Accepted,
+    }
 }
 
 /// Writes the status if the turn changed it: into the instance row and the public row, in the batch of the turn. A

@@ -1,10 +1,11 @@
 //! Calls: recorded before they are sent, settled by their result, and never counted too low.
 
 use abide_dispatch::{AttemptResult, CallFailure};
-use abide_runtime::OperatorEvent;
+use abide_runtime::{OperatorEvent, ShardReply};
 use abide_store::tables::calls::{CallRow, CallRowState};
 use abide_store::tables::{TableId, decode};
 use abide_workflow::Message;
+use abide_workflow::history::{KeyChoice, KeyReason};
 use serde_json::json;
 
 use crate::harness::{ShardHarness, failure, task_state};
@@ -423,6 +424,69 @@ fn a_failed_run_that_is_rewound_makes_the_call_again_under_a_new_key() {
     assert_eq!(harness.status("a"), "Running");
     assert_ne!(harness.complete_attempt().metadata.idempotency_key, first);
     assert_eq!(harness.status("a"), "Completed");
+    harness.check();
+}
+
+/// Two attempts of the only task time out, and the run fails.
+fn fail_unanswered(harness: &mut ShardHarness) -> String {
+    let mut state = task_state("End");
+    let policy = json!({"maxAttempts": 2, "initialInterval": "PT1S"});
+    state.as_object_mut().unwrap().insert("retryPolicy".to_owned(), policy);
+    harness.publish("one", &json!({"Start": state, "End": {"type": "succeed"}}));
+    harness.start("one", "a");
+    let timeout = || {
+        let mut timeout = CallFailure::retryable("AttemptTimeout", "no response");
+        timeout.outcome_unknown = true;
+        AttemptResult::Failed(timeout)
+    };
+    let key = harness.finish_attempt(timeout()).metadata.idempotency_key;
+    harness.advance_clock(2_000);
+    assert_eq!(harness.finish_attempt(timeout()).metadata.idempotency_key, key);
+    assert_eq!(harness.status("a"), "Failed");
+    key
+}
+
+#[test]
+fn a_call_of_unknown_outcome_is_made_again_under_its_key_when_its_run_is_rewound() {
+    let mut harness = ShardHarness::new();
+    let key = fail_unanswered(&mut harness);
+    harness.crash();
+    let reply = harness.send_message("a", Message::Rewind { reason: "mended".to_owned() });
+    let ShardReply::Rewound(steps) = reply else { panic!("{reply:?}") };
+    assert_eq!(steps.len(), 1);
+    assert_eq!((steps[0].key, steps[0].reason), (KeyChoice::Same, KeyReason::OutcomeUnknown));
+    harness.crash();
+    let again = harness.calls[0].1.clone();
+    assert_eq!((&again.metadata.idempotency_key, again.metadata.retry_attempt), (&key, 1));
+    assert!(again.probe_first, "a receiver that can tell is asked first");
+    harness.complete_attempt();
+    assert_eq!(harness.status("a"), "Completed");
+    assert_eq!(harness.settled_calls("a").len(), 2, "each call has its own record");
+    harness.check();
+}
+
+#[test]
+fn a_call_of_unknown_outcome_gets_a_new_key_on_request() {
+    let mut harness = ShardHarness::new();
+    let key = fail_unanswered(&mut harness);
+    harness.send_message("a", Message::RewindWithNewKeys { reason: "mended".to_owned() });
+    let again = harness.complete_attempt();
+    assert!(again.metadata.idempotency_key != key && !again.probe_first);
+    harness.check();
+}
+
+#[test]
+fn a_call_that_is_answered_after_a_timeout_gets_a_new_key() {
+    let mut harness = ShardHarness::new();
+    one(&harness);
+    harness.start("one", "a");
+    let mut timeout = CallFailure::retryable("AttemptTimeout", "no response");
+    timeout.outcome_unknown = true;
+    let first = harness.finish_attempt(AttemptResult::Failed(timeout)).metadata.idempotency_key;
+    harness.advance_clock(6_000);
+    harness.finish_attempt(failure(false));
+    harness.send_message("a", Message::Rewind { reason: String::new() });
+    assert_ne!(harness.complete_attempt().metadata.idempotency_key, first);
     harness.check();
 }
 

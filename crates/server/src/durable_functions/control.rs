@@ -68,6 +68,7 @@ async fn send_message<S: Store>(
     match app.request(shard_request).await? {
         // Resuming a run that is not suspended has nothing to do, and is no error for these clients.
         ShardReply::Accepted
+        | ShardReply::Rewound(_)
         | ShardReply::Refused(RequestError::Message(MessageRefusal::NotSuspended { .. })) => {
             Ok(status_only(StatusCode::ACCEPTED, request.correlation()))
         }

@@ -10,11 +10,14 @@ use abide_runtime::definitions::DefinitionError;
 use abide_runtime::node::RunReadError;
 use abide_runtime::{IdempotentReply, RequestIdempotency, ShardReply, ShardRequest};
 use abide_store::Store;
+use abide_workflow::history::{KeyChoice, KeyReason, RedrivenStep};
 use abide_workflow::limits::definition::NAME_CHARS_MAX;
 use abide_workflow::{InstanceId, Message, MessageRefusal};
 use axum::http::StatusCode;
 use axum::response::Response;
+use schemars::JsonSchema;
 use semver::Version;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::body_fields::BodyFields;
@@ -31,6 +34,12 @@ const REASON: Field = Field::optional(
     "reason",
     FieldKind::Text { chars_min: 1, chars_max: REASON_CHARS_MAX },
     "The reason; it is recorded in the history.",
+);
+
+const NEW_KEY: Field = Field::optional(
+    "newKey",
+    FieldKind::Bool,
+    "True to give every call that is made again a new idempotency key, even if an earlier attempt may have run.",
 );
 
 const EVENT_NAME: Field = Field::required(
@@ -62,7 +71,13 @@ pub(super) const TERMINATE: OperationSpec =
     OperationSpec { id: "terminateInstance", about: "Ends a run.", ..CONTROL };
 pub(super) const REWIND: OperationSpec = OperationSpec {
     id: "rewindInstance",
-    about: "Continues a failed run at the state that failed.",
+    about: "Continues a failed run at the state that failed. A call whose outcome is unknown keeps its idempotency key.",
+    body: Some(BodySpec {
+        required: false,
+        about: "The reason, and whether every call gets a new key.",
+        content: &[(JSON, BodyShape::Fields(&[REASON, NEW_KEY]))],
+    }),
+    responses: &[ResponseSpec::enveloped::<RewoundJson<'static>>(202, "The run continues.")],
     ..CONTROL
 };
 pub(super) const RESTART: OperationSpec = OperationSpec {
@@ -92,6 +107,55 @@ const CONTROL: OperationSpec = OperationSpec {
 
 /// The reason of a control operation that was sent without one.
 pub(crate) const NO_REASON: &str = "no reason given";
+
+/// A run that continues, and what it does again.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RewoundInstance")]
+#[serde(rename_all = "camelCase")]
+struct RewoundJson<'a> {
+    #[serde(flatten)]
+    instance: InstanceRefJson<'a>,
+    /// The steps that are done again, at most the first fifty, the failed one first.
+    steps: Vec<RedrivenStepJson>,
+}
+
+/// A step that is done again.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RedrivenStep")]
+#[serde(rename_all = "camelCase")]
+struct RedrivenStepJson {
+    step: String,
+    /// The positions of its branch in the maps and parallels around it, outermost first.
+    items: Vec<u32>,
+    #[schemars(extend("enum" = ["same", "new"]))]
+    key: &'static str,
+    #[schemars(extend("enum" = KEY_REASONS))]
+    reason: &'static str,
+}
+
+const KEY_REASONS: &[&str] =
+    &["outcomeUnknown", "interrupted", "outcomeKnown", "requested", "branchesStartAgain", "newChild"];
+
+impl RedrivenStepJson {
+    fn of(step: &RedrivenStep) -> Self {
+        Self {
+            step: step.step.clone(),
+            items: step.items.clone(),
+            key: match step.key {
+                KeyChoice::Same => "same",
+                KeyChoice::New => "new",
+            },
+            reason: match step.reason {
+                KeyReason::OutcomeUnknown => "outcomeUnknown",
+                KeyReason::Interrupted => "interrupted",
+                KeyReason::OutcomeKnown => "outcomeKnown",
+                KeyReason::Requested => "requested",
+                KeyReason::BranchesStartAgain => "branchesStartAgain",
+                KeyReason::NewChild => "newChild",
+            },
+        }
+    }
+}
 
 /// Raises an event. The body is its payload; without a body it is null.
 pub(super) async fn raise_event<S: Store>(
@@ -127,8 +191,23 @@ pub(super) async fn terminate<S: Store>(
 }
 
 pub(super) async fn rewind<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
-    let (id, reason, idempotency) = parse_control(app, request, "rewind").await?;
-    send_message(app, request, id, idempotency, Message::Rewind { reason }).await
+    let (id, mut fields, idempotency) = parse_fields(app, request, "rewind").await?;
+    let reason = take_reason(&mut fields)?;
+    let new_key = fields.take_checked(&NEW_KEY)? == Some(Value::Bool(true));
+    fields.reject_unknown()?;
+    let message = if new_key { Message::RewindWithNewKeys { reason } } else { Message::Rewind { reason } };
+    let shard_request = ShardRequest::SendMessage { instance_id: id.clone(), message };
+    let (steps, until) = match app.request(with_idempotency(idempotency, shard_request)).await? {
+        ShardReply::Rewound(steps) => (steps, None),
+        ShardReply::Idempotent(IdempotentReply::Rewound(steps), until) => (steps, Some(until)),
+        // The reply that an older build stored.
+        ShardReply::Idempotent(IdempotentReply::Accepted, until) => (Vec::new(), Some(until)),
+        ShardReply::Refused(refused) => return Err(refused.into()),
+        other => return Err(ApiError::internal(&format!("unexpected reply to a rewind: {other:?}"))),
+    };
+    let steps = steps.iter().map(RedrivenStepJson::of).collect();
+    let data = RewoundJson { instance: InstanceRefJson::new(&id, until), steps };
+    Ok(request.data_response(StatusCode::ACCEPTED, app.now(), &data))
 }
 
 /// Starts a new run with the input, version, correlation id and entity of the last one. The reason is not recorded. A
@@ -179,15 +258,28 @@ async fn parse_control<S: Store>(
     request: &mut ApiRequest,
     name: &str,
 ) -> Result<(InstanceId, String, Option<RequestIdempotency>), ApiError> {
+    let (id, mut fields, idempotency) = parse_fields(app, request, name).await?;
+    let reason = take_reason(&mut fields)?;
+    fields.reject_unknown()?;
+    Ok((id, reason, idempotency))
+}
+
+/// As [`parse_control`], but the caller takes the fields of the body.
+async fn parse_fields<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+    name: &str,
+) -> Result<(InstanceId, BodyFields, Option<RequestIdempotency>), ApiError> {
     let id = request.instance_id().await?;
     let [] = request.raw_query([])?;
     let body = request.json_body(app.limits().body_bytes_max).await?;
     let key = ClientIdempotencyKey::from_request(request.headers(), body.as_ref())?;
     let idempotency = key.map(|key| key.for_control(name, &id));
-    let mut fields = BodyFields::from_body(body)?;
-    let reason = fields.take_checked_text(&REASON)?;
-    fields.reject_unknown()?;
-    Ok((id, reason.unwrap_or_else(|| NO_REASON.to_owned()), idempotency))
+    Ok((id, BodyFields::from_body(body)?, idempotency))
+}
+
+fn take_reason(fields: &mut BodyFields) -> Result<String, ApiError> {
+    Ok(fields.take_checked_text(&REASON)?.unwrap_or_else(|| NO_REASON.to_owned()))
 }
 
 /// Sends a message to the current run. The shard replies when the turn that consumed or refused it is durable.

@@ -170,7 +170,7 @@ impl Interpreter<'_> {
         identity: StepIdentity,
         call: NewCall<'_>,
     ) -> Result<(), CorruptInstance> {
-        let call_progress = self.start_call_as(branch, identity, call);
+        let call_progress = self.start_call_as(branch, identity, call, false);
         self.mark_idle(branch);
         self.set_phase(
             branch,

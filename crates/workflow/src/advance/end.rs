@@ -1,4 +1,4 @@
-//! Ends a run, and rewinds a failed one. It does not decide when a state is left; `leave` does.
+//! Ends a run. It does not decide when a state is left, `leave` does; nor how a failed run continues, `redrive` does.
 //!
 //! Work in flight is cancelled a bounded number at a time; only then has the run ended.
 
@@ -103,48 +103,5 @@ impl Interpreter<'_> {
         header.suspended = false;
         header.ready_branches.clear();
         header.status = status;
-    }
-
-    /// Continues at the failed state. Branches that were interrupted start their state again; completed steps keep
-    /// their results.
-    pub(super) fn rewind(&mut self, reason: &str) -> Result<(), CorruptInstance> {
-        let Some(point) = self.instance.header().rewind_point else {
-            return Ok(());
-        };
-        let header = self.instance.header_mut();
-        header.redrives = header.redrives.saturating_add(1);
-        header.status = Status::Running;
-        header.rewind_point = None;
-        header.escalation = None;
-        header.entered_since_message = 0;
-        let redrive = header.redrives;
-        self.record(Fact::ExecutionRewound { reason: reason.to_owned(), redrive });
-        self.instance.set_outcome(None);
-        self.instance.change_branch(point.branch, |at| {
-            (at.state, at.visit) = (point.state, point.visit);
-            at.phase = Phase::Ready;
-        })?;
-        self.instance.header_mut().rewind_next_branch = Some(0);
-        self.start_workflow_timer();
-        Ok(())
-    }
-
-    /// Restarts one branch, the oldest first. It moves as far as it can before the next one is restarted.
-    pub(super) fn rewind_step(&mut self) -> Result<(), CorruptInstance> {
-        let from = self.instance.header().rewind_next_branch.unwrap_or(0);
-        let Some(branch) = self.instance.branch_from(from) else {
-            self.instance.header_mut().rewind_next_branch = None;
-            return Ok(());
-        };
-        self.instance.header_mut().rewind_next_branch = Some(branch.0.saturating_add(1));
-        match &self.instance.branch(branch)?.phase {
-            Phase::Task(_) | Phase::Timer { .. } | Phase::Event { .. } | Phase::Child { .. } => {
-                self.set_phase(branch, Phase::Ready)?;
-            }
-            Phase::Succeeded | Phase::Failed(_) => return Ok(()),
-            _ => {}
-        }
-        self.mark_ready(branch);
-        Ok(())
     }
 }

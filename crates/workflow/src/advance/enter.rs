@@ -38,6 +38,7 @@ impl Interpreter<'_> {
             }
             at.visit
         })?;
+        self.resume_unanswered_task(branch)?;
         let (_, state) = self.branch_and_state(branch)?;
         self.record(Fact::StateEntered { branch, state: state.path.clone(), visit });
         match &state.kind {

@@ -285,6 +285,7 @@ impl Interpreter<'_> {
         };
         let ended = matches!(self.instance.branch(leaf)?.phase, Phase::Succeeded | Phase::Failed(_));
         if !ended {
+            self.keep_key_of_collapsed(branch, leaf)?;
             self.cancel_work(leaf)?;
             self.record(Fact::BranchEnded { branch: leaf, outcome: BranchOutcome::Cancelled });
         }
@@ -300,7 +301,10 @@ impl Interpreter<'_> {
         self.instance.take_slot(branch, &SlotName::Items);
         let results = self.instance.take_slot(branch, &SlotName::Results);
         match then {
-            AfterCollapse::Join => self.complete_state(branch, Some(results.unwrap_or_default())),
+            AfterCollapse::Join => {
+                self.forget_unanswered_calls_of_join(branch)?;
+                self.complete_state(branch, Some(results.unwrap_or_default()))
+            }
             AfterCollapse::Raise(failure) => self.raise(branch, failure),
             AfterCollapse::FailBranch(failure) => {
                 let owner = parent.ok_or_else(|| CorruptInstance::new("the root branch has no parent"))?;

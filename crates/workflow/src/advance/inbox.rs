@@ -2,7 +2,7 @@
 //! where messages come from.
 
 use crate::failure::Failure;
-use crate::history::Fact;
+use crate::history::{Fact, KeyChoice};
 use crate::ids::{BranchId, CommandId};
 use crate::instance::{CorruptInstance, Ending, Phase, Status};
 use crate::json::{self, Json};
@@ -33,7 +33,8 @@ impl Interpreter<'_> {
                 self.begin_closing(Ending::Terminate(truncate_reason(reason)));
                 Ok(())
             }
-            Message::Rewind { reason } => self.rewind(&truncate_reason(reason)),
+            Message::Rewind { reason } => self.rewind(&truncate_reason(reason), KeyChoice::Same),
+            Message::RewindWithNewKeys { reason } => self.rewind(&truncate_reason(reason), KeyChoice::New),
             message => {
                 if let Message::EventRaised { name, payload } = message {
                     // A branch may wait for the name but not match this payload, and the buffer is full. Nor is there
@@ -66,16 +67,18 @@ impl Interpreter<'_> {
     pub(super) fn apply_message(&mut self, message: Message) -> Result<(), CorruptInstance> {
         match message {
             Message::ActivityCompleted { command, result } => self.on_activity_completed(command, result),
-            Message::ActivityFailed { command, attempt, failure } => self.on_activity_failed(
-                command,
-                FailedAttempt { attempt, failure, not_before: None, possibly_sent: true },
-            ),
+            Message::ActivityFailed { command, attempt, failure } => {
+                self.on_activity_failed(command, FailedAttempt::answered(attempt, failure))
+            }
             Message::ActivityDeferred { command, attempt, failure, not_before, possibly_sent } => {
                 let not_before = Some(not_before);
-                self.on_activity_failed(
-                    command,
-                    FailedAttempt { attempt, failure, not_before, possibly_sent },
-                )
+                let answered = FailedAttempt::answered(attempt, failure);
+                self.on_activity_failed(command, FailedAttempt { not_before, possibly_sent, ..answered })
+            }
+            Message::ActivityUnanswered { command, attempt, failure, not_before, possibly_sent } => {
+                let outcome_unknown = true;
+                let failed = FailedAttempt { attempt, failure, not_before, possibly_sent, outcome_unknown };
+                self.on_activity_failed(command, failed)
             }
             Message::TimerFired { timer } => self.on_timer_fired(timer),
             Message::EventRaised { name, payload } => self.on_event_raised(&name, payload),
@@ -88,7 +91,8 @@ impl Interpreter<'_> {
             Message::Suspend { .. }
             | Message::Resume { .. }
             | Message::Terminate { .. }
-            | Message::Rewind { .. } => Ok(()),
+            | Message::Rewind { .. }
+            | Message::RewindWithNewKeys { .. } => Ok(()),
         }
     }
 
@@ -138,6 +142,15 @@ impl Interpreter<'_> {
             },
             Message::ActivityDeferred { command, attempt, failure, not_before, possibly_sent } => {
                 Message::ActivityDeferred {
+                    command: *command,
+                    attempt: *attempt,
+                    failure: failure.clone().truncated(),
+                    not_before: *not_before,
+                    possibly_sent: *possibly_sent,
+                }
+            }
+            Message::ActivityUnanswered { command, attempt, failure, not_before, possibly_sent } => {
+                Message::ActivityUnanswered {
                     command: *command,
                     attempt: *attempt,
                     failure: failure.clone().truncated(),

@@ -247,11 +247,21 @@ impl<'a> Interpreter<'a> {
 
     /// Renders a template within the payload limits.
     pub(super) fn render(&mut self, branch: BranchId, template: Option<&Template>) -> Result<Json, Failure> {
+        self.render_at(branch, template, self.now)
+    }
+
+    /// Renders a template as of this time.
+    pub(super) fn render_at(
+        &mut self,
+        branch: BranchId,
+        template: Option<&Template>,
+        now: Timestamp,
+    ) -> Result<Json, Failure> {
         let Some(template) = template else {
             return Ok(Arc::new(Value::Null));
         };
         let value = template
-            .render(&self.scope(branch), self.limits.payload_bytes_max)
+            .render(&Scope { now, ..self.scope(branch) }, self.limits.payload_bytes_max)
             .map_err(|error| render_failure(&error))?;
         self.admit_payload(&value)?;
         Ok(Arc::new(value))

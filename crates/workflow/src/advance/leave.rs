@@ -110,6 +110,7 @@ impl Interpreter<'_> {
         let origin = failure.state.clone().unwrap_or_else(|| state.name.clone());
         let failure = Failure { state: Some(origin), ..failure };
         self.instance.header_mut().rewind_point = Some(rewind_point);
+        self.forget_unanswered_calls_outside(rewind_point)?;
         let Some(handler) = state.on_error.iter().find(|handler| handler.handles(&failure.code)) else {
             self.record_state_left(branch, None, Some(failure.clone()))?;
             return self.fail_branch(branch, failure);

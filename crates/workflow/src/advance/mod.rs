@@ -14,6 +14,7 @@ mod fan_out;
 mod inbox;
 mod interpreter;
 mod leave;
+mod redrive;
 mod retry;
 mod task;
 mod wait;

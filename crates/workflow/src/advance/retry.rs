@@ -30,6 +30,15 @@ pub(super) struct FailedAttempt {
     pub(super) not_before: Option<Timestamp>,
     /// True if the attempt may have reached the receiver. Otherwise the next attempt has the same number.
     pub(super) possibly_sent: bool,
+    /// True if an attempt of the call may have run whose result is unknown.
+    pub(super) outcome_unknown: bool,
+}
+
+impl FailedAttempt {
+    /// An attempt that was answered, without a word about the next one.
+    pub(super) fn answered(attempt: u32, failure: Failure) -> Self {
+        Self { attempt, failure, not_before: None, possibly_sent: true, outcome_unknown: false }
+    }
 }
 
 /// Decides about a failure, the `failures`-th of its step. The receiver may ask for a longer wait than the policy's,
@@ -97,7 +106,7 @@ impl Interpreter<'_> {
         command: CommandId,
         failed: FailedAttempt,
     ) -> Result<(), CorruptInstance> {
-        let FailedAttempt { attempt, ref failure, possibly_sent, .. } = failed;
+        let FailedAttempt { attempt, ref failure, possibly_sent, outcome_unknown, .. } = failed;
         let (at, state) = self.branch_and_state(branch)?;
         let (own_policy, activity, mut progress) = match (&at.phase, &state.kind) {
             (Phase::Task(progress), StateKind::Task(task)) => {
@@ -136,7 +145,7 @@ impl Interpreter<'_> {
             RetryDecision::Fail(reason, failure) => {
                 self.failed_calls.push((command, reason));
                 self.record(Fact::TaskFailed { command, attempt, error, retry_at: None, late: false });
-                self.on_call_failed(branch, command, failure)
+                self.on_call_failed(branch, command, failure, outcome_unknown)
             }
         }
     }
@@ -154,9 +163,13 @@ impl Interpreter<'_> {
         branch: BranchId,
         command: CommandId,
         failure: Failure,
+        outcome_unknown: bool,
     ) -> Result<(), CorruptInstance> {
         match &self.instance.branch(branch)?.phase {
-            Phase::Task(_) => self.on_task_failed(branch, failure),
+            Phase::Task(_) => {
+                self.note_task_outcome(branch, outcome_unknown)?;
+                self.on_task_failed(branch, failure)
+            }
             Phase::Compensating(_) => self.on_compensation_result(branch, command, Err(failure)),
             _ => self.on_notify_failed(branch, failure),
         }
@@ -183,7 +196,7 @@ mod tests {
     }
 
     fn failed(failure: Failure, not_before: Option<i64>) -> FailedAttempt {
-        FailedAttempt { attempt: 0, failure, not_before: not_before.map(Timestamp), possibly_sent: true }
+        FailedAttempt { not_before: not_before.map(Timestamp), ..FailedAttempt::answered(0, failure) }
     }
 
     #[test]

@@ -49,7 +49,9 @@ impl Interpreter<'_> {
             let message = "the run's data is at its limit, so no further compensation can be recorded";
             return self.raise(branch, Failure::permanent(code::DATA_LIMIT_EXCEEDED, message));
         }
-        let input = match self.render(branch, task.call.input.as_ref()) {
+        // A call that is made again under its key has the time of then in its input.
+        let entered_at = self.instance.branch(branch)?.entered_at;
+        let input = match self.render_at(branch, task.call.input.as_ref(), entered_at) {
             Ok(input) => input,
             Err(failure) => return self.raise(branch, failure),
         };
@@ -75,15 +77,18 @@ impl Interpreter<'_> {
         call: NewCall<'_>,
     ) -> Result<CallProgress, CorruptInstance> {
         let step = self.step_identity(branch, &call.path_suffix)?;
-        Ok(self.start_call_as(branch, step, call))
+        let unanswered = self.instance.unanswered_call(&step).map(|unanswered| unanswered.identity(&step));
+        let may_have_run = unanswered.is_some();
+        Ok(self.start_call_as(branch, unanswered.unwrap_or(step), call, may_have_run))
     }
 
-    /// Like `start_call`, with the given identity.
+    /// Like `start_call`, with the given identity, under which an earlier call may have run.
     pub(super) fn start_call_as(
         &mut self,
         branch: BranchId,
         step: StepIdentity,
         call: NewCall<'_>,
+        may_have_run: bool,
     ) -> CallProgress {
         let deadline = call.timeout.map(|timeout| self.now.plus(timeout));
         let path = step.path.clone();
@@ -94,6 +99,7 @@ impl Interpreter<'_> {
             step,
             deadline,
             attempt_timeout: call.attempt_timeout,
+            may_have_run,
         }));
         self.record(Fact::TaskScheduled {
             command,
@@ -115,6 +121,7 @@ impl Interpreter<'_> {
         let StateKind::Task(task) = &state.kind else {
             return Err(CorruptInstance::new(format!("state {} is not a task", state.path)));
         };
+        self.note_task_outcome(branch, false)?;
         // Read before the result is written: the task may read the place it writes to.
         let input = self.original_input(branch, task)?;
         let output = result.as_ref().ok().cloned();

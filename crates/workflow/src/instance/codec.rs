@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use abide_ids::Digest;
+
 use super::{CorruptInstance, PartKey, SlotName};
 use crate::ids::BranchId;
 
@@ -78,6 +80,8 @@ mod tag {
     pub(super) const COMPENSATION: u8 = 6;
     pub(super) const HELD_MESSAGE: u8 = 7;
     pub(super) const OUTCOME: u8 = 8;
+    pub(super) const UNANSWERED_CALL: u8 = 9;
+    pub(super) const REWINDING: u8 = 10;
 
     pub(super) const SLOT_STATE: u8 = 1;
     pub(super) const SLOT_EVENT: u8 = 2;
@@ -127,6 +131,11 @@ impl PartKey {
                 bytes.extend(arrival.to_be_bytes());
             }
             Self::Outcome => bytes.push(tag::OUTCOME),
+            Self::UnansweredCall(place) => {
+                bytes.push(tag::UNANSWERED_CALL);
+                bytes.extend(place.as_bytes());
+            }
+            Self::Rewinding => bytes.push(tag::REWINDING),
         }
         bytes
     }
@@ -144,6 +153,11 @@ impl PartKey {
             tag::ORIGIN => exactly(Self::Origin, rest),
             tag::HEADER => exactly(Self::Header, rest),
             tag::OUTCOME => exactly(Self::Outcome, rest),
+            tag::REWINDING => exactly(Self::Rewinding, rest),
+            tag::UNANSWERED_CALL => {
+                let (place, rest) = rest.split_first_chunk::<32>()?;
+                exactly(Self::UnansweredCall(Digest(*place)), rest)
+            }
             tag::BRANCH => {
                 let (id, rest) = rest.split_first_chunk::<4>()?;
                 exactly(Self::Branch(BranchId(u32::from_be_bytes(*id))), rest)
@@ -288,8 +302,16 @@ mod tests {
                 not_before: crate::time::Timestamp(0),
                 possibly_sent: false,
             },
+            Message::ActivityUnanswered {
+                command,
+                attempt: 0,
+                failure: failure(),
+                not_before: None,
+                possibly_sent: false,
+            },
+            Message::RewindWithNewKeys { reason: String::new() },
         ];
-        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..14).collect::<Vec<_>>());
     }
 
     #[test]

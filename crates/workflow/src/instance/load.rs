@@ -16,6 +16,7 @@ impl Instance {
         let mut origin = None;
         let mut header = None;
         let mut outcome = None;
+        let (mut unanswered_calls, mut rewinding) = (BTreeMap::new(), None);
         let (mut branches, mut slots) = (BTreeMap::new(), BTreeMap::<BranchId, BranchData>::new());
         let (mut buffered_events, mut compensations, mut held_messages) =
             (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -42,6 +43,10 @@ impl Instance {
                 PartKey::Compensation(arrival) => {
                     compensations.insert(*arrival, decode(bytes).map_err(in_part)?);
                 }
+                PartKey::UnansweredCall(place) => {
+                    unanswered_calls.insert(*place, decode(bytes).map_err(in_part)?);
+                }
+                PartKey::Rewinding => rewinding = Some(decode(bytes).map_err(in_part)?),
                 PartKey::HeldMessage(arrival) => {
                     held_messages.insert(*arrival, decode(bytes).map_err(in_part)?);
                 }
@@ -55,6 +60,8 @@ impl Instance {
             buffered_events,
             compensations,
             held_messages,
+            unanswered_calls,
+            rewinding,
             outcome,
             index: BranchIndex::default(),
             changed: BTreeSet::new(),
@@ -115,6 +122,8 @@ impl Instance {
                 self.buffered_events.get(&(name.clone(), *arrival)).map(encode).transpose()
             }
             PartKey::Compensation(arrival) => self.compensations.get(arrival).map(encode).transpose(),
+            PartKey::UnansweredCall(place) => self.unanswered_calls.get(place).map(encode).transpose(),
+            PartKey::Rewinding => self.rewinding.as_ref().map(encode).transpose(),
             PartKey::HeldMessage(arrival) => self.held_messages.get(arrival).map(encode).transpose(),
         }
     }

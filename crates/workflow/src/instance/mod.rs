@@ -12,9 +12,12 @@ mod load;
 mod parts;
 mod phase;
 mod queues;
+mod unanswered_calls;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use abide_ids::Digest;
 
 pub use codec::FORMAT;
 pub(crate) use index::BranchIndex;
@@ -24,6 +27,7 @@ pub(crate) use parts::{
 };
 pub use parts::{Header, Outcome, ParentLink, RunOrigin, Status};
 pub(crate) use phase::{AfterCollapse, CallProgress, CompensationProgress, FanOutProgress, Phase};
+pub(crate) use unanswered_calls::{Rewinding, UnansweredCall};
 pub use view::{CurrentState, WaitingFor};
 
 use crate::ids::{BranchId, CommandId, RunNumber};
@@ -64,6 +68,10 @@ pub enum PartKey {
     HeldMessage(u64),
     /// The result of an ended run.
     Outcome,
+    /// A call whose outcome is unknown, by the digest of its place in the run.
+    UnansweredCall(Digest),
+    /// Present until a rewind has restarted all branches.
+    Rewinding,
 }
 
 /// A named piece of a branch's data.
@@ -93,6 +101,8 @@ pub struct Instance {
     buffered_events: BTreeMap<(String, u64), BufferedEvent>,
     compensations: BTreeMap<u64, CompensationRecord>,
     held_messages: BTreeMap<u64, Message>,
+    unanswered_calls: BTreeMap<Digest, UnansweredCall>,
+    rewinding: Option<Rewinding>,
     outcome: Option<Outcome>,
     index: BranchIndex,
     changed: BTreeSet<PartKey>,
@@ -140,6 +150,8 @@ impl Instance {
             buffered_events: BTreeMap::new(),
             compensations: BTreeMap::new(),
             held_messages: BTreeMap::new(),
+            unanswered_calls: BTreeMap::new(),
+            rewinding: None,
             outcome: None,
             index: BranchIndex::default(),
             changed: BTreeSet::from([PartKey::Origin, PartKey::Header]),

@@ -99,25 +99,15 @@ impl Instance {
 
     /// The failure of a call that arrived while the run was suspended; the retry is decided when the run is resumed.
     pub fn held_call_failure(&self, call: CommandId) -> Option<&Failure> {
-        self.held_messages.values().find_map(|message| match message {
-            Message::ActivityFailed { command, failure, .. }
-            | Message::ActivityDeferred { command, failure, .. }
-                if *command == call =>
-            {
-                Some(failure)
-            }
-            _ => None,
-        })
+        let mut failures = self.held_messages.values().filter_map(Message::call_failure);
+        failures.find(|(command, _)| *command == call).map(|(_, failure)| failure)
     }
 
     /// Checks if a message would be accepted now, so that its sender gets a reply before it enters the inbox.
     pub fn check_message(&self, message: &Message, limits: &Limits) -> Result<(), MessageRefusal> {
         let status = self.status();
         match message {
-            Message::Rewind { .. } if status != Status::Failed => Err(MessageRefusal::NotFailed { status }),
-            Message::Rewind { .. } if self.header.compensated => Err(MessageRefusal::AlreadyCompensated),
-            Message::Rewind { .. } if !self.can_rewind() => Err(MessageRefusal::NothingToRewind),
-            Message::Rewind { .. } => Ok(()),
+            Message::Rewind { .. } | Message::RewindWithNewKeys { .. } => self.check_rewind(),
             _ if status.is_terminal() || self.header.closing.is_some() => {
                 Err(MessageRefusal::RunEnded { status })
             }
@@ -150,6 +140,15 @@ impl Instance {
         full.then_some(MessageRefusal::BufferFull { buffered, limit: limits.buffered_max })
     }
 
+    fn check_rewind(&self) -> Result<(), MessageRefusal> {
+        match self.status() {
+            Status::Failed if self.header.compensated => Err(MessageRefusal::AlreadyCompensated),
+            Status::Failed if !self.can_rewind() => Err(MessageRefusal::NothingToRewind),
+            Status::Failed => Ok(()),
+            status => Err(MessageRefusal::NotFailed { status }),
+        }
+    }
+
     fn can_rewind(&self) -> bool {
         self.header.rewind_point.is_some_and(|point| self.branches.contains_key(&point.branch))
     }
@@ -164,6 +163,7 @@ impl Message {
             | Self::ChildCompleted { output: payload, .. } => json::size(payload),
             Self::ActivityFailed { failure, .. }
             | Self::ActivityDeferred { failure, .. }
+            | Self::ActivityUnanswered { failure, .. }
             | Self::ChildFailed { failure, .. }
             | Self::ActivityResultRejected { failure, .. } => {
                 (failure.message.len() + failure.code.len()) as u64
@@ -171,7 +171,8 @@ impl Message {
             Self::Suspend { reason }
             | Self::Resume { reason }
             | Self::Terminate { reason }
-            | Self::Rewind { reason } => reason.len() as u64,
+            | Self::Rewind { reason }
+            | Self::RewindWithNewKeys { reason } => reason.len() as u64,
             Self::TimerFired { .. } => 0,
         }
     }

@@ -157,7 +157,8 @@ impl<'a> VirtualRuntime<'a> {
             Message::TimerFired { timer: command }
             | Message::ActivityCompleted { command, .. }
             | Message::ActivityFailed { command, .. }
-            | Message::ActivityDeferred { command, .. } => rehearsed.cancelled.contains(command),
+            | Message::ActivityDeferred { command, .. }
+            | Message::ActivityUnanswered { command, .. } => rehearsed.cancelled.contains(command),
             _ => false,
         };
         if is_cancelled {
@@ -356,6 +357,7 @@ fn is_command_result(message: &Message) -> bool {
             | Message::ActivityCompleted { .. }
             | Message::ActivityFailed { .. }
             | Message::ActivityDeferred { .. }
+            | Message::ActivityUnanswered { .. }
             | Message::ActivityResultRejected { .. }
             | Message::ChildCompleted { .. }
             | Message::ChildFailed { .. }

@@ -95,6 +95,8 @@ fn keys_survive_encoding_and_decoding() {
         PartKey::Branch(BranchId(7)),
         PartKey::Compensation(9),
         PartKey::HeldMessage(u64::MAX),
+        PartKey::UnansweredCall(abide_ids::Digest([7; 32])),
+        PartKey::Rewinding,
         PartKey::BufferedEvent("gö".to_owned(), 3),
         PartKey::Slot(BranchId(1), SlotName::State("a b".to_owned())),
         PartKey::Slot(BranchId(1), SlotName::Event),

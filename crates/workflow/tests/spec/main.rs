@@ -32,6 +32,7 @@ mod loops;
 mod orders;
 mod parallel_map;
 mod properties;
+mod redrive;
 mod retries;
 mod schema;
 mod turns;

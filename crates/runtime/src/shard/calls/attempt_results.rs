@@ -115,6 +115,7 @@ pub(in crate::shard) fn record_result(
         }
         call.record_failure(failure, status.take(), work.ctx.now.wall);
     }
+    call.note_unanswered(&mut envelope.message);
 }
 
 /// After the commands of a turn, for each call whose result it consumed or whose failure it held: settles the call,

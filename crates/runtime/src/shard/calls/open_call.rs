@@ -15,7 +15,7 @@ use abide_store::tables::calls::{AttemptEnd, CallInput, CallRow, CallRowState, N
 use abide_store::tables::history_pages::{CallEnd, CallFailures, SettledCall};
 use abide_workflow::failure::code;
 use abide_workflow::json::Json;
-use abide_workflow::{Failure, RunOrigin};
+use abide_workflow::{Failure, Message, RunOrigin};
 
 /// A call that is not settled; see above.
 #[derive(Debug)]
@@ -209,6 +209,14 @@ impl OpenCall {
             self.past_attempts.remove(0);
         }
         self.past_attempts.push(PastAttempt { attempt, sent_at, ended_at, end });
+    }
+
+    /// Says in the failure for the run that an attempt may have run without an answer: by that the run decides under
+    /// which key a rewind makes the call again.
+    pub(in crate::shard) fn note_unanswered(&self, message: &mut Message) {
+        if message.call_failure().is_some() && self.journal.record().may_have_run {
+            *message = message.clone().unanswered();
+        }
     }
 
     /// Records the last failure, for operators and the API.

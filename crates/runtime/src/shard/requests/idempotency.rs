@@ -99,6 +99,7 @@ pub(in crate::shard) fn complete_request(
         }
         (None, IdempotentReply::Accepted) => ShardReply::Accepted,
         (None, IdempotentReply::Purged) => ShardReply::Purged,
+        (None, IdempotentReply::Rewound(steps)) => ShardReply::Rewound(steps),
     }
 }
 

@@ -29,10 +29,7 @@ pub(in crate::shard) fn limits_of<'c>(ctx: &'c Context, run: &ResidentRun) -> Co
 }
 
 fn failed_command(message: &Message) -> Option<CommandId> {
-    match message {
-        Message::ActivityFailed { command, .. } | Message::ActivityDeferred { command, .. } => Some(*command),
-        _ => None,
-    }
+    message.call_failure().map(|(command, _)| command)
 }
 
 /// Bytes of a call's row, if the call is open.

@@ -190,24 +190,26 @@ async fn read_call_with_events<S: Store>(
     Ok(Some((call, events)))
 }
 
-/// The settled call of a run with this key, and its position. Runs have no index of settled calls, so this scans their
-/// history pages.
+/// The settled call of a run with this key, and its position: the newest, if a rewind made the call again under its
+/// key. Runs have no index of settled calls, so this scans their history pages.
 async fn find_settled<S: Store>(
     reader: &CallReader<'_, S>,
     run: &RunRef,
     key: IdempotencyKey,
 ) -> Result<Option<(SettledCallCursor, CallRecord)>, RunReadError> {
     let mut next = Some(SettledCallCursor::FIRST);
+    let mut newest = None;
     while let Some(from) = next {
         let page = reader.settled_calls(run, from, SCAN_PAGES).await?;
-        let found = page.calls.into_iter().find(|(_, call)| call.idempotency_key == key);
-        if found.is_some() {
-            return Ok(found);
+        newest = page.calls.into_iter().rfind(|(_, call)| call.idempotency_key == key).or(newest);
+        // A call that succeeded is never made again.
+        if newest.as_ref().is_some_and(|(_, call)| call.state == CallState::Acked) {
+            break;
         }
         next = page.next;
         tokio::task::yield_now().await;
     }
-    Ok(None)
+    Ok(newest)
 }
 
 impl CallEventJson {
