@@ -74,6 +74,8 @@ pub fn batch(rows: Rows, expect: Option<RowVersion>, sequence: u64) -> Batch {
         last_commit: CommitId(u128::from(sequence) << 64),
         last_sequence: abide_ids::Sequence(sequence),
         retention_ms: 604_800_000,
+        unclean_claims: 0,
+        marked_instance: None,
     };
     let batch = Batch::fenced(heads::key(), expect, encode(&head));
     rows.into_iter().fold(batch, |batch, (key, value)| match value {

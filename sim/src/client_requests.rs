@@ -150,6 +150,19 @@ impl Cluster {
         self.schedule_in(wait, SimEvent::ClientStep(number));
     }
 
+    /// An operator looks for parked runs: the notice of one may be lost with its node.
+    pub(crate) fn add_operators(&mut self) {
+        let is_parked = |run: &&(String, RunStatus)| run.1 == RunStatus::Parked;
+        let live: Vec<_> = self.model.live().map(|(id, run)| (id.clone(), run.status)).collect();
+        live.iter().filter(is_parked).for_each(|(id, _)| self.add_operator(id));
+    }
+
+    /// An operator resumes a parked run after a while.
+    pub(crate) fn add_operator(&mut self, id: &str) {
+        let wait = 1_000 + self.dice.below(10_000);
+        self.add_client(SimClient::operator(id.to_owned()), wait);
+    }
+
     /// A late request may have left a run that no client will end: it was started after its events had been raised, or
     /// suspended after it was resumed.
     pub(crate) fn add_cleanup_clients(&mut self) {

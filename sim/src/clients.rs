@@ -38,6 +38,8 @@ pub struct SimClient {
     pub acknowledged_controls: Vec<ClientStep>,
     /// Control operations that got no reply at least once.
     pub unconfirmed_controls: Vec<ClientStep>,
+    /// True if it only resumes a parked run, which may be a child that no client has started.
+    pub is_operator: bool,
 }
 
 /// An event that a client raises.
@@ -101,6 +103,12 @@ impl SimClient {
         Self::with(id, kind, None, vec![control], Vec::new())
     }
 
+    /// A client that resumes a parked run.
+    pub fn operator(id: String) -> Self {
+        let script = vec![ClientStep::Resume];
+        Self { is_operator: true, ..Self::with(id, WorkloadKind::Steps, None, script, Vec::new()) }
+    }
+
     fn with(
         id: String,
         kind: WorkloadKind,
@@ -125,6 +133,7 @@ impl SimClient {
             events,
             acknowledged_controls,
             unconfirmed_controls,
+            is_operator: false,
         }
     }
 
@@ -159,7 +168,9 @@ impl SimClient {
     pub fn on_reply(&mut self, reply: &ShardReply) {
         self.pending_request = None;
         let Some(step) = self.next_step() else { return };
-        if matches!(reply, ShardReply::Refused(refused) if refused.is_transient()) {
+        let waits =
+            |refused: &RequestError| refused.is_transient() || matches!(refused, RequestError::Parked { .. });
+        if matches!(reply, ShardReply::Refused(refused) if waits(refused)) {
             return;
         }
         self.step_index += 1;

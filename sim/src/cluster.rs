@@ -155,6 +155,7 @@ impl Cluster {
     /// Every client has finished its script, every run has ended, the public table is up to date, and rows with a short
     /// retention are deleted.
     fn is_quiescent(&mut self) -> bool {
+        self.add_operators();
         let done = self.clients.iter().all(|client| client.next_step().is_none());
         if !done || !self.model.all_ended() {
             if done {
@@ -265,9 +266,9 @@ impl Cluster {
                 self.schedule_in(wait, SimEvent::SendCall(at, id, call));
             }
             Effect::CancelAttempt(_) => {}
-            Effect::Notify(OperatorEvent::Owned { .. }) => self.counts.ownership_changes += 1,
+            Effect::Notify(OperatorEvent::Owned { carefully, .. }) => self.on_owned(at, carefully),
             Effect::Notify(OperatorEvent::Parked { instance_id, reason }) => {
-                self.violations.push(format!("{instance_id} was parked: {reason}"));
+                self.on_parked(instance_id.as_str(), &reason);
             }
             Effect::Notify(OperatorEvent::Unreadable { reason }) => self.violations.push(reason),
             Effect::Notify(OperatorEvent::Stuck { instance_id, .. }) => self.on_stuck(instance_id.as_str()),

@@ -14,6 +14,10 @@ pub struct SimCounts {
     pub withdrawn_calls: u64,
     /// How often a node took ownership of a shard.
     pub ownership_changes: u64,
+    /// How often that was after so many unclean ends that recovery was careful.
+    pub careful_recoveries: u64,
+    /// Runs that were parked because their owner ended while the head named them.
+    pub blamed: u64,
     /// How often a node was asked to drain.
     pub drains: u64,
     /// Starts that were refused because the instance was live.
@@ -36,6 +40,8 @@ impl SimCounts {
         self.attempts += other.attempts;
         self.withdrawn_calls += other.withdrawn_calls;
         self.ownership_changes += other.ownership_changes;
+        self.careful_recoveries += other.careful_recoveries;
+        self.blamed += other.blamed;
         self.drains += other.drains;
         self.races += other.races;
         self.stuck += other.stuck;
@@ -52,6 +58,7 @@ impl std::fmt::Display for SimCounts {
         } = self;
         let deleted = self.deleted_instances;
         let withdrawn = self.withdrawn_calls;
+        let (careful, blamed) = (self.careful_recoveries, self.blamed);
         let [terminated, rewound, restarted, purged] = self.controls;
         let days = self.simulated_ms / 86_400_000;
         write!(
@@ -60,7 +67,7 @@ impl std::fmt::Display for SimCounts {
         )?;
         write!(
             f,
-            "{attempts} attempts, {withdrawn} withdrawn, {ownership_changes} ownership changes, {drains} drains, {races} lost races, {stuck} stuck, "
+            "{attempts} attempts, {withdrawn} withdrawn, {ownership_changes} ownership changes, {careful} of them careful with {blamed} runs parked, {drains} drains, {races} lost races, {stuck} stuck, "
         )?;
         write!(
             f,

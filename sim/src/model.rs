@@ -3,7 +3,7 @@
 //!
 //! No reply to a client and no public row may say anything that is not in the model yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abide_ids::{RunId, RunNumber};
 use abide_runtime::placement::ShardId;
@@ -26,6 +26,8 @@ pub(crate) struct ClusterModel {
     /// By execution: the highest number of attempts of one call that were ever recorded. A node may record an attempt
     /// and crash before it sends it.
     pub(crate) recorded_attempts: BTreeMap<String, u32>,
+    /// Instances that a head named when the owner of their shard ended uncleanly: they may be blamed for that.
+    pub(crate) named_at_end: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]

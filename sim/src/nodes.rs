@@ -7,11 +7,16 @@ use std::time::Duration;
 use abide_runtime::lease::LeaseTimes;
 use abide_runtime::{Effect, Event, Now, Shard, ShardConfig, StopReason};
 use abide_store::rows::PrivateRows;
+use abide_store::tables::decode;
+use abide_store::tables::heads::{self, HeadRow};
 use abide_testkit::shard_driver::ShardDriver;
 use abide_testkit::virtual_time::VirtualClock;
 
 use crate::cluster::{Cluster, EPOCH_MS};
 use crate::sim_event::{ShardAddress, SimEvent};
+
+/// Why a run is parked that the head of its shard named when the owner ended.
+const ENDED_MEANWHILE: &str = "the server ended while it worked on this run";
 
 /// One server process across its incarnations.
 #[derive(Debug, Default)]
@@ -192,6 +197,25 @@ impl Cluster {
             let at = ShardAddress { node, incarnation, shard, ownership };
             self.schedule_in(wait, SimEvent::Deliver(at, Event::Drain));
         }
+    }
+
+    /// A node has taken a shard over. The head still names the instance that the last owner was at when it ended.
+    pub(crate) fn on_owned(&mut self, at: ShardAddress, carefully: bool) {
+        self.counts.ownership_changes += 1;
+        self.counts.careful_recoveries += u64::from(carefully);
+        let Ok(partition) = self.shard_id(at.shard).partition() else { return };
+        let row = self.store.read_now(&partition, &heads::key()).ok().flatten();
+        let head: Option<HeadRow> = row.and_then(|row| decode(&row.value).ok());
+        self.model.named_at_end.extend(head.and_then(|head| head.marked_instance));
+    }
+
+    /// A run was parked. An operator resumes one that was at work when an owner ended; nothing else may be parked.
+    pub(crate) fn on_parked(&mut self, id: &str, reason: &str) {
+        if reason != ENDED_MEANWHILE || !self.model.named_at_end.contains(id) {
+            return self.violations.push(format!("{id} was parked: {reason}"));
+        }
+        self.counts.blamed += 1;
+        self.add_operator(id);
     }
 
     /// A shard has stopped on its node. The node takes it again, unless it drains.

@@ -32,7 +32,7 @@ pub struct SimVerdict {
 pub fn judge(cluster: &Cluster) -> SimVerdict {
     let mut violations = cluster.violations.clone();
     let mut groups: BTreeMap<&str, Vec<&SimClient>> = BTreeMap::new();
-    for client in &cluster.clients {
+    for client in cluster.clients.iter().filter(|client| !client.is_operator) {
         groups.entry(&client.id).or_default().push(client);
         check_client(client, &mut violations);
     }
@@ -163,6 +163,12 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&SimClient>>, viola
                     .recorded_attempts
                     .get(&execution)
                     .is_some_and(|recorded| *recorded >= CONSECUTIVE_UNANSWERED_MAX),
+                RunEnd::Failed(code) if code == "ServerEnded" => {
+                    // The id of a child on another shard does not tell its parent, but such a child never began.
+                    let unknown = |named: &str| !cluster.model.instances.contains_key(named);
+                    let mut named = cluster.model.named_at_end.iter();
+                    named.any(|named| is_child_of(named, id) || unknown(named))
+                }
                 RunEnd::Continued => clients.iter().any(|client| client.kind == WorkloadKind::Loop),
                 end if root != id => is_child_output(root, end),
                 end => clients.first().is_some_and(|client| is_expected(client, end, history)),
@@ -172,6 +178,10 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&SimClient>>, viola
             }
         }
     }
+}
+
+fn is_child_of(id: &str, parent: &str) -> bool {
+    id.strip_prefix(parent).is_some_and(|rest| rest.starts_with('~'))
 }
 
 fn is_child_output(parent: &str, end: &RunEnd) -> bool {

@@ -125,8 +125,10 @@ pub enum LookupDepth {
         /// The digest of that key; none if there is no key.
         key_digest: Option<KeyDigest>,
     },
-    /// Its whole current run.
+    /// Its whole current run, unless that is parked.
     Run,
+    /// Its whole current run, which is parked and to be resumed or terminated.
+    ParkedRun,
 }
 
 /// The result of looking up an instance.
@@ -206,7 +208,13 @@ pub enum ScanPurpose {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperatorEvent {
     /// This node owns the shard; recovery begins.
-    Owned { fencing_token: u64 },
+    Owned {
+        fencing_token: u64,
+        /// Claims in a row, up to this one, that followed an unclean end.
+        unclean_claims: u32,
+        /// Recovery is careful, because there were too many of them.
+        carefully: bool,
+    },
     /// A run has been live for longer than its definition expects. Reported once.
     Stuck { instance_id: InstanceId, waiting_for: String },
     /// A run was set aside.

@@ -3,7 +3,7 @@
 //! Most are planted where events enter a shard and effects leave it (`shard/root/planted_faults.rs`). A few must stand
 //! inside a decision. A poison makes the turns of one instance lethal; unlike a fault, a correct shard survives it.
 
-use abide_workflow::{InstanceId, RunOrigin, Status};
+use abide_workflow::{Instance, InstanceId, Message, Status};
 
 use crate::config::ShardConfig;
 
@@ -111,7 +111,8 @@ pub struct Poison {
 pub enum PoisonEffect {
     /// Every evaluation panics: each turn, and the check of an input.
     Panic,
-    /// A turn ends the process, as a lack of memory does. A suspended run evaluates nothing, so it can be terminated.
+    /// A turn, or the check of an input, ends the process, as a lack of memory does. A run that is suspended, is
+    /// terminated or has ended evaluates nothing.
     Abort,
     /// As [`Self::Abort`], for the simulator: a [`ProcessDeath`] unwinds through the shard, without a message.
     Die,
@@ -145,8 +146,17 @@ fn effect_on(config: &ShardConfig, id: &InstanceId) -> Option<PoisonEffect> {
 }
 
 /// A turn begins: ends the process if the run is poisoned so.
-pub(crate) fn begin_turn(config: &ShardConfig, origin: &RunOrigin, status: Status) {
-    match effect_on(config, &origin.instance_id).filter(|_| status != Status::Suspended) {
+pub(crate) fn begin_turn(config: &ShardConfig, instance: &Instance, first: Option<&Message>) {
+    let status = instance.status();
+    let terminates = matches!(first, Some(Message::Terminate { .. }));
+    if status != Status::Suspended && !status.is_terminal() && !terminates {
+        begin_work(config, &instance.origin().instance_id);
+    }
+}
+
+/// A turn, or the check of an input, begins: ends the process if the instance is poisoned so.
+pub(crate) fn begin_work(config: &ShardConfig, id: &InstanceId) {
+    match effect_on(config, id) {
         Some(PoisonEffect::Abort) => std::process::abort(),
         Some(PoisonEffect::Die) => std::panic::resume_unwind(Box::new(ProcessDeath)),
         Some(PoisonEffect::Panic) | None => {}

@@ -160,6 +160,8 @@ mod tests {
             last_commit: CommitId(1),
             last_sequence: abide_ids::Sequence::ZERO,
             retention_ms: 0,
+            unclean_claims: 0,
+            marked_instance: None,
         }
     }
 

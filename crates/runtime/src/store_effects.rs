@@ -20,7 +20,7 @@ use crate::event::{
     Effect, EntityLookup, Event, InstanceLookup, LookupDepth, ScanPurpose, StoredReplyLookup,
 };
 use crate::placement::{ShardCount, ShardId};
-use crate::run::{RunReader, UnreadableRun};
+use crate::run::{RunReader, StoredRun, UnreadableRun};
 
 /// One node's access to its store.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl<S: Store> StoreEffects<S> {
     }
 
     /// Reads as much of an instance as the shard asked for: its whole run, or its row and the reply stored under an
-    /// idempotency key. A purged instance has a row but no run.
+    /// idempotency key.
     async fn look_up_instance(
         &self,
         partition: &Partition,
@@ -147,17 +147,8 @@ impl<S: Store> StoreEffects<S> {
     ) -> InstanceLookup {
         let unavailable = |error: StoreError| InstanceLookup::Unavailable(error.to_string());
         match depth {
-            LookupDepth::Run => match self.run_reader().load_run(partition, id).await {
-                Ok(Ok(Some(run))) if run.row.status == RunStatus::Purged => {
-                    InstanceLookup::Row(Some(run.row), Ok(None))
-                }
-                Ok(Ok(run)) => InstanceLookup::Run(run.map(Box::new)),
-                Ok(Err(UnreadableRun { row: Some(row), .. })) if row.status == RunStatus::Purged => {
-                    InstanceLookup::Row(Some(row), Ok(None))
-                }
-                Ok(Err(unreadable)) => InstanceLookup::Unreadable(unreadable, Ok(None)),
-                Err(error) => unavailable(error),
-            },
+            LookupDepth::Run => run_lookup(self.run_reader().load_run_unless_parked(partition, id).await),
+            LookupDepth::ParkedRun => run_lookup(self.run_reader().load_run(partition, id).await),
             LookupDepth::Row { key_digest } => {
                 let row = match self.run_reader().instance_row(partition, id).await {
                     Ok(row) => row,
@@ -196,5 +187,20 @@ impl<S: Store> StoreEffects<S> {
             Err(error @ StoreError::Corrupt { .. }) => Ok(Err(error.to_string())),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The result of looking up a run. A purged instance has a row but no run.
+fn run_lookup(found: Result<Result<Option<StoredRun>, UnreadableRun>, StoreError>) -> InstanceLookup {
+    match found {
+        Ok(Ok(Some(run))) if run.row.status == RunStatus::Purged => {
+            InstanceLookup::Row(Some(run.row), Ok(None))
+        }
+        Ok(Ok(run)) => InstanceLookup::Run(run.map(Box::new)),
+        Ok(Err(UnreadableRun { row: Some(row), .. })) if row.status == RunStatus::Purged => {
+            InstanceLookup::Row(Some(row), Ok(None))
+        }
+        Ok(Err(unreadable)) => InstanceLookup::Unreadable(unreadable, Ok(None)),
+        Err(error) => InstanceLookup::Unavailable(error.to_string()),
     }
 }

@@ -280,8 +280,14 @@ impl<S: Store> ShardTask<S> {
     fn report(&self, event: &OperatorEvent) {
         self.metrics.record_event(event);
         match event {
-            OperatorEvent::Owned { fencing_token } => {
-                tracing::info!(shard = %self.id, fencing_token, "shard ownership acquired");
+            OperatorEvent::Owned { fencing_token, unclean_claims, carefully: false } => {
+                tracing::info!(shard = %self.id, fencing_token, unclean_claims, "shard ownership acquired");
+            }
+            OperatorEvent::Owned { fencing_token, unclean_claims, carefully: true } => {
+                tracing::warn!(
+                    shard = %self.id, fencing_token, unclean_claims,
+                    "shard ownership acquired; its owners ended uncleanly, so it recovers carefully"
+                );
             }
             OperatorEvent::Stuck { instance_id, waiting_for } => {
                 tracing::warn!(shard = %self.id, %instance_id, waiting_for, "run is stuck");

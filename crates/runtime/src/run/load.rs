@@ -11,7 +11,7 @@ use abide_ids::{IdempotencyKey, PageNumber, RunId};
 use abide_store::rows::{Partition, PrivateRows, Row, Scan, StoreError};
 use abide_store::tables::calls::{self, CallRow};
 use abide_store::tables::history_pages::{self, HistoryPageRow};
-use abide_store::tables::instances::{self, InstanceRow};
+use abide_store::tables::instances::{self, InstanceRow, RunStatus};
 use abide_store::tables::parts::{self, PartRow};
 use abide_store::tables::{TableError, decode};
 use abide_workflow::{Instance, InstanceId, PartKey, Plan};
@@ -114,21 +114,59 @@ impl<S: PrivateRows> RunReader<'_, S> {
         partition: &Partition,
         id: &InstanceId,
     ) -> Result<Result<Option<StoredRun>, UnreadableRun>, StoreError> {
-        let row = match self.instance_row(partition, id).await? {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(Ok(None)),
-            Err(unreadable) => return Ok(Err(unreadable)),
-        };
+        match self.instance_row(partition, id).await? {
+            Ok(Some(row)) => self.load_run_of(partition, row).await,
+            Ok(None) => Ok(Ok(None)),
+            Err(unreadable) => Ok(Err(unreadable)),
+        }
+    }
+
+    /// As [`Self::load_run`], but nothing is loaded of a parked run, which may be more than the process survives: it
+    /// comes out as unreadable, for the reason for which it is parked.
+    pub async fn load_run_unless_parked(
+        &self,
+        partition: &Partition,
+        id: &InstanceId,
+    ) -> Result<Result<Option<StoredRun>, UnreadableRun>, StoreError> {
+        match self.instance_row(partition, id).await? {
+            Ok(Some(row)) if row.status == RunStatus::Parked => {
+                let reason = row.park_reason.clone().unwrap_or_default();
+                self.unreadable_run(partition, row, reason).await.map(Err)
+            }
+            Ok(Some(row)) => self.load_run_of(partition, row).await,
+            Ok(None) => Ok(Ok(None)),
+            Err(unreadable) => Ok(Err(unreadable)),
+        }
+    }
+
+    /// The run of a row, or what can be read of it.
+    async fn load_run_of(
+        &self,
+        partition: &Partition,
+        row: InstanceRow,
+    ) -> Result<Result<Option<StoredRun>, UnreadableRun>, StoreError> {
         let mut last_page = row.folded_page;
         match self.load_from_row(partition, &row, &mut last_page).await {
             Ok(run) => Ok(Ok(Some(run))),
             Err(LoadError::Store(error)) => Err(error),
             Err(LoadError::Unreadable(reason)) => {
-                let (last_page, last_event) =
-                    self.find_last_page(partition, row.run_id).await?.unwrap_or((last_page, None));
-                Ok(Err(UnreadableRun { row: Some(row), last_page, last_event, reason }))
+                let mut unreadable = self.unreadable_run(partition, row, reason).await?;
+                unreadable.last_page = unreadable.last_page.max(last_page);
+                Ok(Err(unreadable))
             }
         }
+    }
+
+    /// The run of a row that is not read, with the numbers of its last page and its last event.
+    async fn unreadable_run(
+        &self,
+        partition: &Partition,
+        row: InstanceRow,
+        reason: String,
+    ) -> Result<UnreadableRun, StoreError> {
+        let found = self.find_last_page(partition, row.run_id).await?;
+        let (last_page, last_event) = found.unwrap_or((row.folded_page, None));
+        Ok(UnreadableRun { row: Some(row), last_page, last_event, reason })
     }
 
     /// Loads the run of a row. Moves `last_page` on with every page that is read, also if the run is unreadable.

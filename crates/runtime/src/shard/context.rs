@@ -13,6 +13,7 @@ use crate::placement::ShardId;
 use crate::request::{RequestError, RequestId, ShardReply};
 use crate::shard::commit::commit_queue::{BatchNumber, CommitQueue, OnCommit};
 use crate::shard::ownership::OwnershipPhase;
+use crate::shard::ownership::careful::CarefulRecovery;
 
 /// The context of a shard; see above.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct Context {
     /// The retention that the expiries of ended runs agree with. Longer than the configured one until they have been
     /// reviewed.
     pub(super) applied_retention: Duration,
+    /// How the owners before this one ended, and the instance that the head names for that.
+    pub(super) careful: CarefulRecovery,
 }
 
 impl Context {
@@ -40,6 +43,7 @@ impl Context {
             effects: Vec::new(),
             sequence: Sequence::ZERO,
             applied_retention: config.retention,
+            careful: CarefulRecovery::default(),
             config,
         }
     }

@@ -59,6 +59,13 @@ impl Instances {
         self.queued += 1;
     }
 
+    /// Queues an item ahead of those that recovery found for the instance.
+    pub(super) fn push_first(&mut self, id: &InstanceId, item: WorkItem) {
+        let slot = self.slots.entry(id.clone()).or_insert_with(InstanceSlot::new);
+        slot.queue.push_front(item);
+        self.queued += 1;
+    }
+
     /// Queues a recovered item in its slot, which the schedule processes later. The item counts as queued only from
     /// then on, so that many of them do not make the shard refuse clients.
     pub(super) fn push_recovered(&mut self, id: &InstanceId, item: WorkItem) {

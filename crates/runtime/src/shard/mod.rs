@@ -138,6 +138,11 @@ impl Shard {
         matches!(self.ctx.phase, OwnershipPhase::Working(_))
     }
 
+    /// Returns whether it does stored work one instance at a time, because its owners have ended uncleanly.
+    pub fn recovers_carefully(&self) -> bool {
+        self.is_owned() && self.ctx.careful.is_on()
+    }
+
     /// Instances with a slot in memory, those that are still being looked up included.
     pub fn resident_instances(&self) -> usize {
         self.instances.slots.len()
@@ -224,6 +229,7 @@ impl Shard {
         if self.is_owned() {
             self.process_ready_entities();
             self.run_ready_turns();
+            self.drive_careful_recovery();
             self.index.drive(&mut self.ctx);
             self.outbox.send(&mut self.ctx);
             self.send_next_commit();
@@ -341,7 +347,8 @@ impl Shard {
         let no_work_left = self.instances.ready_runs.is_empty()
             && self.entities.ready_count() == 0
             && self.attempts.is_empty()
-            && self.queued_items() == 0;
+            && self.queued_items() == 0
+            && !self.ctx.careful.is_busy();
         self.pipeline.send_next(&mut self.ctx, no_work_left);
     }
 
@@ -388,6 +395,7 @@ impl Shard {
             && self.instances.ready_runs.is_empty()
             && self.attempts.is_empty()
             && self.queued_items() == 0
+            && !self.ctx.careful.is_busy()
             && self.instances.posted.is_empty()
         {
             self.stop(StopReason::Drained);

@@ -11,6 +11,7 @@
 //! the commit that acquires the shard is durable.
 
 pub(super) mod acquisition;
+pub(super) mod careful;
 pub(super) mod drain;
 
 use abide_store::rows::RowVersion;

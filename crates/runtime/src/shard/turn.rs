@@ -147,7 +147,7 @@ pub(super) fn run_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) -> Resu
 /// Lets the interpreter move the run. A panic in it is an error of this run alone.
 fn advance_run(ctx: &Context, run: &mut ResidentRun, limits: &Limits) -> Result<Turn, String> {
     #[cfg(feature = "faults")]
-    crate::fault_injection::begin_turn(&ctx.config, run.instance.origin(), run.instance.status());
+    crate::fault_injection::begin_turn(&ctx.config, &run.instance, run.messages.front());
     let inbox = run.messages.make_contiguous();
     let (plan, instance, now) = (&run.plan, &mut run.instance, ctx.now.wall);
     let advanced = panics::catch(|| {

@@ -55,6 +55,8 @@ pub(super) enum WorkItem {
     },
     /// Damage was found that may concern the run.
     CheckDamage,
+    /// The process ended while it did the work of this instance.
+    ParkMarked,
     /// The retention of the run has ended.
     Expire {
         ended: EndedRun,
@@ -70,7 +72,7 @@ impl WorkItem {
             Self::Request(_, request) if request.needs_row_only() => LookupDepth::Row {
                 key_digest: request.idempotency().map(|idempotency| idempotency.key_digest),
             },
-            Self::RefreshIndex { needs_run: false, .. } | Self::Expire { .. } => {
+            Self::RefreshIndex { needs_run: false, .. } | Self::Expire { .. } | Self::ParkMarked => {
                 LookupDepth::Row { key_digest: None }
             }
             Self::RunMessage { message, .. } if message.starts_child() => {
@@ -78,6 +80,12 @@ impl WorkItem {
             }
             _ => LookupDepth::Run,
         }
+    }
+
+    /// Returns whether stored work may be done for the item: a run is loaded, or the input of a new one is checked.
+    pub(super) fn does_stored_work(&self) -> bool {
+        self.lookup_depth() == LookupDepth::Run
+            || matches!(self, Self::RunMessage { message, .. } if message.starts_child())
     }
 
     /// Returns whether the item replaces or removes the current run, or may repeat a message that still waits for a

@@ -18,11 +18,12 @@ use abide_runtime::{
 };
 use abide_store::memory::{BackendProfile, MemoryStore};
 use abide_store::public::{PublicQuery, PublicTables};
-use abide_store::rows::{CommitOutcome, Key, Partition, PrivateRows, Scan, StoreLimits};
+use abide_store::rows::{Batch, CommitOutcome, Key, Partition, PrivateRows, Scan, StoreLimits};
 use abide_store::tables::dead_letters::{self, DeadLetterRow};
+use abide_store::tables::heads::{self, HeadRow};
 use abide_store::tables::history_pages::{self, HistoryPageRow, SettledCall};
 use abide_store::tables::instances::RunStatus;
-use abide_store::tables::{TableId, decode};
+use abide_store::tables::{TableId, decode, encode};
 use abide_testkit::shard_driver::{execute_now, poll_ready};
 use abide_testkit::virtual_time::VirtualClock;
 use abide_workflow::{InstanceId, Message, Timestamp};
@@ -55,6 +56,8 @@ pub(crate) struct ShardHarness {
     pub(crate) commits: usize,
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
+    /// The instance that the head of each commit names, and how many other rows the commit has.
+    pub(crate) marks: Vec<(Option<String>, usize)>,
 }
 
 pub(crate) const EPOCH_MS: i64 = 1_800_000_000_000;
@@ -100,6 +103,7 @@ impl ShardHarness {
             commits: 0,
             rows: 0,
             bytes: 0,
+            marks: Vec::new(),
         };
         harness.send_event(Event::Tick);
         assert!(harness.shard.is_working());
@@ -150,6 +154,8 @@ impl ShardHarness {
                     self.commits += 1;
                     self.rows += batch.row_count();
                     self.bytes += batch.size_bytes();
+                    let head: HeadRow = decode(&batch.fence.as_ref().unwrap().value).unwrap();
+                    self.marks.push((head.marked_instance, batch.writes.len()));
                     self.execute_effect(Effect::Commit(id, batch));
                 }
                 Effect::FindPlan { instance_id, .. } if self.unavailable_plan_lookups > 0 => {
@@ -199,6 +205,28 @@ impl ShardHarness {
         self.calls.clear();
         self.send_event(Event::Tick);
         assert!(self.shard.is_working());
+    }
+
+    /// The process drains its shard and ends, and another one takes over.
+    pub(crate) fn restart_cleanly(&mut self) {
+        self.send_event(Event::Drain);
+        assert_eq!(self.stopped.take(), Some(StopReason::Drained));
+        self.crash();
+    }
+
+    /// The head of the shard as it is stored.
+    pub(crate) fn head(&self) -> HeadRow {
+        let row = self.store.read_now(&self.partition(), &heads::key()).unwrap().unwrap();
+        decode(&row.value).unwrap()
+    }
+
+    /// Changes the head while no process runs.
+    pub(crate) fn change_head(&self, change: impl FnOnce(&mut HeadRow)) {
+        let version = self.store.read_now(&self.partition(), &heads::key()).unwrap().unwrap().version;
+        let mut head = self.head();
+        change(&mut head);
+        let batch = Batch::fenced(heads::key(), Some(version), encode(&head));
+        self.store.commit_now(&self.partition(), &batch);
     }
 
     pub(crate) fn publish(&self, id: &str, states: &Value) {

@@ -4,6 +4,7 @@
 
 mod call_journal;
 mod calls;
+mod careful_recovery;
 mod commit_limits;
 mod containment;
 mod continue_as_new;

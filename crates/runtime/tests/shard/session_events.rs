@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::harness::{ShardHarness, instance_id, request_idempotency};
 
 /// Waits for `go` twice, then ends with the event that started it and those it received.
-fn publish(harness: &ShardHarness) {
+pub(crate) fn publish(harness: &ShardHarness) {
     let wait = |next: &str, slot: &str| json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "output": slot, "next": next});
     harness.publish(
         "onboarding",
@@ -53,11 +53,11 @@ fn session_event(number: u8, starts: bool, raises: Option<&str>) -> ShardRequest
     }))
 }
 
-fn start_or_raise(number: u8) -> ShardRequest {
+pub(crate) fn start_or_raise(number: u8) -> ShardRequest {
     session_event(number, true, Some("go"))
 }
 
-const ID: &str = "dev-1~onboarding";
+pub(crate) const ID: &str = "dev-1~onboarding";
 
 fn output(harness: &ShardHarness) -> Value {
     match harness.run(ID).unwrap().instance.outcome() {

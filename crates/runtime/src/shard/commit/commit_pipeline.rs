@@ -67,6 +67,8 @@ impl CommitPipeline {
             last_commit: id,
             last_sequence: ctx.sequence,
             retention_ms: ctx.applied_retention.0,
+            unclean_claims: ctx.careful.unclean_claims(),
+            marked_instance: ctx.careful.marked_instance(ctx.commits.next_durable()).filter(|_| !released),
         };
         let mut batch = Batch::fenced(heads::key(), owned.head_version.clone(), encode(&head));
         for (key, value) in rows {
@@ -191,6 +193,7 @@ impl CommitPipeline {
 /// The commit in flight is durable, and with it a new version of the head, which renews the lease.
 fn on_committed(ctx: &mut Context, head_version: Option<RowVersion>) -> CommitResult {
     let Some(commit) = ctx.commits.complete_in_flight() else { return CommitResult::Pending };
+    ctx.careful.on_durable(ctx.commits.durable_batch);
     let acquired = ctx.on_head_committed(head_version, commit.sent_at);
     CommitResult::Durable { on_commit: commit.on_commit, acquired }
 }

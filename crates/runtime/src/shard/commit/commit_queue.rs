@@ -137,6 +137,11 @@ impl CommitQueue {
         self.open_number
     }
 
+    /// The number of the batch that is durable next: the one in flight, or the next to be sent.
+    pub(in crate::shard) fn next_durable(&self) -> BatchNumber {
+        self.durable_batch.next()
+    }
+
     /// Returns whether new work may begin: a turn, an operation on an entity, due work, a slice of a deletion.
     pub(in crate::shard) fn has_capacity(&self) -> bool {
         self.full_batches.len() < FULL_BATCHES_MAX

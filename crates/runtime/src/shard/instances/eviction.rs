@@ -67,7 +67,7 @@ impl Instances {
             SlotState::Run(run) => {
                 run.has_ended() && run.is_evictable(ctx.commits.durable_batch) && !run.in_ready_queue
             }
-            SlotState::Row(_) | SlotState::Unreadable { .. } => {
+            SlotState::Unknown | SlotState::Row(_) | SlotState::Unreadable { .. } => {
                 slot.written_batch <= ctx.commits.durable_batch
             }
             _ => false,

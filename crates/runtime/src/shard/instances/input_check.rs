@@ -18,6 +18,8 @@ pub(in crate::shard) fn check_input(
     plan: &Plan,
     input: &Value,
 ) -> Result<(), String> {
+    #[cfg(feature = "faults")]
+    crate::fault_injection::begin_work(&ctx.config, id);
     let checked = panics::catch(|| {
         #[cfg(feature = "faults")]
         crate::fault_injection::begin_evaluation(&ctx.config, id);

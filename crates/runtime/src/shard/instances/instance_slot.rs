@@ -155,6 +155,11 @@ impl InstanceSlot {
         self.reply_when_durable(ctx, request_id, ShardReply::Refused(refusal));
     }
 
+    /// Returns whether something is to be done: an item, or a turn of the run.
+    pub(in crate::shard) fn has_work(&mut self) -> bool {
+        !self.queue.is_empty() || self.run_mut().is_some_and(|run| run.needs_turn())
+    }
+
     /// Queues the items of a parked run again, because it is resumed or has been terminated.
     pub(in crate::shard) fn requeue_parked_items(&mut self) {
         self.queue.append(&mut self.parked_items);

@@ -12,10 +12,11 @@ use abide_workflow::{Failure, Instance, InstanceId, Message, MessageRefusal, Sta
 
 use crate::event::OperatorEvent;
 use crate::request::RequestError;
+use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
-use crate::shard::instances::{index_runs, start};
+use crate::shard::instances::{index_runs, session_events, start};
 use crate::shard::messages::send_run_message;
 use crate::shard::requests::idempotency;
 use crate::shard::run::run_rows;
@@ -67,6 +68,44 @@ pub(in crate::shard) fn park(
     write_parked(work, id, &mut row, &reason);
     work.note_newest_rows();
     slot.state = SlotState::Unreadable { row: Some(Box::new(row)), last_page, last_event: None, reason };
+}
+
+/// Why a run is parked, or a message refused, that the head of the shard named when the process ended.
+const ENDED_MEANWHILE: &str = "the server ended while it worked on this run";
+
+/// The process ended while it did the work of this instance, of which only the row is known. Parks its run without
+/// loading it. If no run is live, the message that was to start one is refused: an event is dead-lettered, a child
+/// fails.
+pub(in crate::shard) fn park_marked(work: &mut UnitOfWork<'_>, id: &InstanceId, slot: &mut InstanceSlot) {
+    if let SlotState::Row(Some(row)) = &mut slot.state
+        && !is_terminal(row.status)
+    {
+        if row.status != RunStatus::Parked {
+            write_parked(work, id, row, ENDED_MEANWHILE);
+            work.note_newest_rows();
+        }
+        // The last page of the run is not known, so whoever needs the run looks it up.
+        slot.state = SlotState::Unknown;
+        return;
+    }
+    let starts_run = |item: &WorkItem| match item {
+        WorkItem::RunMessage { message: RunMessage::SessionEvent(event), .. } => event.starts_run,
+        WorkItem::RunMessage { message, .. } => message.starts_child(),
+        _ => false,
+    };
+    let Some(at) = slot.queue.iter().position(starts_run) else { return };
+    let Some(WorkItem::RunMessage { sequence, message }) = slot.queue.remove(at) else { return };
+    match message {
+        RunMessage::SessionEvent(event) => {
+            session_events::dead_letter_event(work, sequence, &event, ENDED_MEANWHILE);
+        }
+        RunMessage::LegacyStartChild(start)
+        | RunMessage::StartChildOf { start, .. }
+        | RunMessage::StartDescendant { start, .. } => {
+            start::refuse_child(work, sequence, start, Failure::permanent("ServerEnded", ENDED_MEANWHILE));
+        }
+        _ => {}
+    }
 }
 
 /// The first turn of the run failed, so nothing of it is stored yet. Writes the run as it was before that turn, does

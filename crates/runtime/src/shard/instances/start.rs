@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use abide_ids::{PageNumber, RunId};
+use abide_ids::{PageNumber, RunId, Sequence};
 use abide_store::tables::earlier_runs::{self, EarlierRunRow};
 use abide_store::tables::instances::{InstanceRow, ParentRun, RunStatus};
 use abide_store::tables::{encode, inbox};
@@ -19,7 +19,7 @@ use crate::event::{Effect, LookupDepth, OperatorEvent, PlanError};
 use crate::fault_check::fault_injected;
 use crate::request::{RequestError, RequestId, ShardReply, StartRequest, StartedRun};
 use crate::run::run_status::is_terminal;
-use crate::run_message::RunMessage;
+use crate::run_message::{ChildStart, RunMessage};
 use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::{BatchNumber, OnCommit};
 use crate::shard::instances::index_runs;
@@ -72,6 +72,8 @@ pub(in crate::shard) fn handle_start(
     if let Some(waiter) = start.await_end {
         work.add(Step::AwaitEnd(id.clone(), waiter));
     }
+    // Nothing is stored that could repeat its first turn after the process has ended of it.
+    run.is_proven = true;
     let mut started =
         StartedRun { instance_id: id, run_number, created_at: work.ctx.now.wall, idempotent_until: None };
     if let Some(idempotency) = start.idempotency {
@@ -168,7 +170,7 @@ pub(in crate::shard) fn find_child_plan(
         }
         Err(error) => {
             let failure = Failure::permanent(code::WORKFLOW_NOT_FOUND, error.to_string());
-            refuse_child(work, slot, failure);
+            refuse_pending_child(work, slot, failure);
         }
     }
 }
@@ -189,14 +191,14 @@ fn begin_child(
     };
     if previous.as_ref().is_some_and(|row| !is_terminal(row.status)) {
         let failure = Failure::permanent("InstanceLive", format!("instance {id} is already running"));
-        return refuse_child(work, slot, failure);
+        return refuse_pending_child(work, slot, failure);
     }
     let Some(child) = slot.pending_child.take() else { return };
     let start = &child.start;
     let input: serde_json::Value = serde_json::from_str(&start.input).unwrap_or_default();
     if let Err(reason) = check_input(work.ctx, id, &plan, &input) {
         slot.pending_child = Some(child);
-        return refuse_child(work, slot, Failure::permanent(code::INPUT_INVALID, reason));
+        return refuse_pending_child(work, slot, Failure::permanent(code::INPUT_INVALID, reason));
     }
     let PendingChild { inbox_sequence: sequence, parent_item: item, lineage, start } = child;
     let run_number = previous.as_ref().map_or(RunNumber::FIRST, |row| row.run_number.next());
@@ -213,11 +215,20 @@ fn begin_child(
     slot.state = SlotState::Run(Box::new(run));
 }
 
-/// The child cannot be started: one unit deletes the inbox row that asked for it and sends the failure to the parent.
-fn refuse_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Failure) {
-    let Some(PendingChild { inbox_sequence: sequence, start, .. }) = slot.pending_child.take() else {
-        return;
-    };
+/// The pending child cannot be started.
+fn refuse_pending_child(work: &mut UnitOfWork<'_>, slot: &mut InstanceSlot, failure: Failure) {
+    if let Some(PendingChild { inbox_sequence: sequence, start, .. }) = slot.pending_child.take() {
+        refuse_child(work, sequence, start, failure);
+    }
+}
+
+/// A child cannot be started: one unit deletes the inbox row that asked for it and sends the failure to the parent.
+pub(in crate::shard) fn refuse_child(
+    work: &mut UnitOfWork<'_>,
+    sequence: Sequence,
+    start: ChildStart,
+    failure: Failure,
+) {
     work.delete(inbox::key(sequence));
     let message = Message::ChildFailed { command: start.parent.command, failure };
     let parent = start.parent;
@@ -236,7 +247,7 @@ pub(in crate::shard) fn on_child_plan_found(
     match result {
         Ok(plan) => begin_child(work, index, id, slot, plan),
         Err(PlanError::NotFound(reason)) => {
-            refuse_child(work, slot, Failure::permanent(code::WORKFLOW_NOT_FOUND, reason));
+            refuse_pending_child(work, slot, Failure::permanent(code::WORKFLOW_NOT_FOUND, reason));
         }
         Err(PlanError::Unavailable(_)) => {
             if let Some(child) = slot.pending_child.take() {

@@ -53,6 +53,9 @@ impl Context {
                 self.sequence = head.as_ref().map_or(Sequence::ZERO, |head| head.last_sequence);
                 let applied = Duration(head.as_ref().map_or(0, |head| head.retention_ms));
                 self.applied_retention = applied.max(self.config.retention);
+                if let Err(reason) = self.careful.begin_claim(head.as_ref()) {
+                    self.notify(OperatorEvent::Unreadable { reason });
+                }
                 let owned = OwnedHead {
                     fencing_token,
                     heartbeat: 0,
@@ -80,7 +83,8 @@ impl Context {
         let owned = owned.clone();
         let fencing_token = owned.fencing_token;
         self.phase = OwnershipPhase::Recovering(owned);
-        self.notify(OperatorEvent::Owned { fencing_token });
+        let (unclean_claims, carefully) = (self.careful.unclean_claims(), self.careful.is_on());
+        self.notify(OperatorEvent::Owned { fencing_token, unclean_claims, carefully });
         true
     }
 
@@ -117,6 +121,7 @@ impl Context {
     pub(in crate::shard) fn finish_recovery(&mut self) {
         if let OwnershipPhase::Recovering(owned) = &self.phase {
             self.phase = OwnershipPhase::Working(owned.clone());
+            self.careful.begin_work(self.now.mono);
         }
     }
 }

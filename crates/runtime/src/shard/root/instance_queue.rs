@@ -43,7 +43,7 @@ impl Shard {
     }
 
     /// Fills a unit of work for an instance, merges it, and counts what that did to the queue of the instance.
-    fn work_on(
+    pub(super) fn work_on(
         &mut self,
         id: &InstanceId,
         slot: &mut InstanceSlot,
@@ -118,7 +118,7 @@ impl Shard {
     /// Processes the queue of an instance and runs its turns, as far as possible now. Its slot is out of the map
     /// meanwhile, so a unit that is merged in here must post items for the same instance, not enqueue them.
     pub(in crate::shard) fn process_instance(&mut self, id: &InstanceId) {
-        let Some(mut slot) = self.instances.slots.remove(id) else { return };
+        let Some(mut slot) = self.instances.slots.remove(id) else { return self.finish_marked_work(id) };
         loop {
             self.process_queue(id, &mut slot);
             let SlotState::Run(run) = &mut slot.state else { break };
@@ -142,6 +142,7 @@ impl Shard {
             }
         }
         self.retain_slot(id, slot);
+        self.finish_marked_work(id);
     }
 
     /// Processes items from the front of the queue until one must wait: for a lookup, a durable row, or the turns of
@@ -151,6 +152,9 @@ impl Shard {
         // Items that recovery queued count only from now on.
         self.instances.queued += std::mem::take(&mut slot.recovered_items);
         while let Some(item) = slot.queue.front() {
+            if self.ctx.careful.is_on() && self.waits_for_mark(id, &slot.state, item) {
+                return;
+            }
             let depth = item.lookup_depth();
             match &mut slot.state {
                 SlotState::LookingUp(_) | SlotState::SideLookup(_) => return,
@@ -175,6 +179,11 @@ impl Shard {
                     return;
                 }
                 SlotState::Unknown => {
+                    let depth = if slot.resuming && depth == LookupDepth::Run {
+                        LookupDepth::ParkedRun
+                    } else {
+                        depth
+                    };
                     self.ctx.effects.push(Effect::LookUpInstance(id.clone(), depth.clone()));
                     slot.state = SlotState::LookingUp(depth);
                     return;
@@ -228,8 +237,10 @@ impl Shard {
 
     /// Processes one item, with enough of the instance loaded.
     fn process_item(&mut self, id: &InstanceId, slot: &mut InstanceSlot, item: WorkItem) {
-        if let WorkItem::CheckDamage = item {
-            return self.check_run_for_damage(id, slot);
+        match item {
+            WorkItem::CheckDamage => return self.check_run_for_damage(id, slot),
+            WorkItem::ParkMarked => return self.park_marked(id, slot),
+            _ => {}
         }
         self.work_on(id, slot, |work, reads, slot| apply_item(work, reads, id, slot, item));
     }

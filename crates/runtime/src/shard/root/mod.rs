@@ -6,6 +6,7 @@
 
 mod admission;
 mod apply_item;
+mod careful;
 mod instance_queue;
 mod merge;
 #[cfg(feature = "faults")]

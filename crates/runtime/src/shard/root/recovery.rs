@@ -41,6 +41,7 @@ impl Shard {
         if self.recovery.go_on(&mut self.ctx, purpose, page.next) {
             self.ctx.finish_recovery();
             self.components.inbound.scan_requested = true;
+            self.park_inherited();
             self.process_posted();
             while let Some(requests) = self.deferred_requests.pop_front() {
                 self.on_requests(requests);

@@ -51,16 +51,27 @@ impl Shard {
             if !run.needs_turn() {
                 return Ok(());
             }
+            if self.ctx.careful.is_active() && !self.may_take_turn(id, run) {
+                return Ok(());
+            }
             if !self.ctx.commits.has_capacity() {
                 break;
             }
             self.run_turn(run)?;
+            run.is_proven = true;
         }
-        if run.needs_turn() && !run.in_ready_queue {
+        if run.needs_turn() {
+            self.queue_ready_run(id, run);
+        }
+        Ok(())
+    }
+
+    /// Queues a run that must let others come first.
+    pub(in crate::shard) fn queue_ready_run(&mut self, id: &InstanceId, run: &mut ResidentRun) {
+        if !run.in_ready_queue {
             run.in_ready_queue = true;
             self.instances.ready_runs.push_back(id.clone());
         }
-        Ok(())
     }
 
     /// Runs one turn and merges its unit of work. A turn that no commit can hold is dropped as a whole.

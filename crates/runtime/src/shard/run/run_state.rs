@@ -49,6 +49,9 @@ pub(in crate::shard) struct ResidentRun {
     pub(in crate::shard) first_turn_actions: Vec<FirstTurnAction>,
     /// How many runs in a row continued as new up to this one without consuming a message.
     pub(in crate::shard) empty_continuations: u32,
+    /// It has had a turn since it came into memory, or nothing of it was stored before: its next turn needs no mark
+    /// when the shard recovers carefully.
+    pub(in crate::shard) is_proven: bool,
     /// The run is in `ready_runs`.
     pub(in crate::shard) in_ready_queue: bool,
     /// Since when the run is idle, if it is in `idle_runs`.
@@ -82,6 +85,7 @@ impl ResidentRun {
             written_batch,
             first_turn_actions: Vec::new(),
             empty_continuations: 0,
+            is_proven: false,
             in_ready_queue: false,
             idle_since: None,
         }
