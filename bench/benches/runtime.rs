@@ -87,6 +87,7 @@ async fn measure(in_flight: usize, shards: u32) {
                     event: None,
                     correlation_id: id.as_str().to_owned(),
                     entity_id: None,
+                    entity_type: None,
                     idempotency: None,
                     await_end: None,
                 };

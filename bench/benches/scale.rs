@@ -118,6 +118,7 @@ fn start(plan: &Arc<Plan>, id: &str, input: Value) -> StartRequest {
         event: None,
         correlation_id: id.to_owned(),
         entity_id: None,
+        entity_type: None,
         idempotency: None,
         await_end: None,
     }

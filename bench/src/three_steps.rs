@@ -170,6 +170,7 @@ fn instance_row(run: u64, last_turn: PageNumber, status: RunStatus) -> (Key, Opt
         parent: None,
         parent_item_key: None,
         lineage: None,
+        entity_type: None,
     };
     (instances::key(&format!("0198c2a4-7d31-7a52-9c6f-{run:012x}")), Some(encode(&row)))
 }

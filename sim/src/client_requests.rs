@@ -101,6 +101,7 @@ impl Cluster {
             event: None,
             correlation_id: client.id.clone(),
             entity_id: None,
+            entity_type: None,
             idempotency: key.map(|key| abide_runtime::RequestIdempotency::new(key, Digest([1; 32]))),
             await_end: None,
         })

@@ -134,6 +134,8 @@ pub struct StartRequest {
     pub event: Option<Json>,
     pub correlation_id: String,
     pub entity_id: Option<String>,
+    /// The type of that entity, in lower case, if the caller knows it.
+    pub entity_type: Option<String>,
     /// Recognises a repetition of this request.
     pub idempotency: Option<RequestIdempotency>,
     /// The id of a second reply, sent when the run has ended. Callers leave it empty; the driver fills it in.
@@ -278,6 +280,8 @@ pub struct RunView {
     pub error: Option<Failure>,
     pub correlation_id: String,
     pub entity_id: Option<String>,
+    /// The type of that entity, if it is known.
+    pub entity_type: Option<String>,
     pub created_at: Timestamp,
     /// The time of the last change.
     pub updated_at: Timestamp,

@@ -68,6 +68,7 @@ impl CaseProcess<'_> {
                 event: None,
                 correlation_id: INSTANCE.to_owned(),
                 entity_id: None,
+                entity_type: None,
                 idempotency: Some(RequestIdempotency::new(KeyDigest(Digest([7; 32])), Digest([1; 32]))),
                 await_end: None,
             })),

@@ -183,6 +183,7 @@ fn start(plan: &Arc<Plan>, number: u64) -> StartRequest {
         input: json!({"id": format!("dev-{number:08}")}).into(),
         event: None,
         entity_id: None,
+        entity_type: None,
         idempotency: None,
         await_end: None,
     }

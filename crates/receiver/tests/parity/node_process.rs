@@ -245,6 +245,7 @@ impl NodeProcess {
             event: None,
             correlation_id: "order-7".to_owned(),
             entity_id: None,
+            entity_type: None,
             idempotency: None,
             await_end: None,
         };

@@ -82,6 +82,26 @@ impl<S: PrivateRows> EntityReader<'_, S> {
         Ok(Some(view_of(&decode(&row.value)?)))
     }
 
+    /// Every entity with this key, of whatever type, by looking for the key among the entities of each type that the
+    /// partition has. None if there are more than `types_max` types.
+    pub async fn with_key(
+        &self,
+        key: &str,
+        types_max: usize,
+    ) -> Result<Option<Vec<EntityId>>, EntityReadError> {
+        let mut found = Vec::new();
+        let mut types = TableId::Entity.scan();
+        for _ in 0..types_max {
+            let page = self.store.scan(self.partition, types.limit(1)).await?;
+            let Some(first) = page.rows.first() else { return Ok(Some(found)) };
+            let (entity_type, _) = entities::read_key(&first.key)?;
+            let stored = self.store.read(self.partition, &entities::key(&entity_type, key)).await?;
+            found.extend(stored.and_then(|_| EntityId::new(&entity_type, key).ok()));
+            types = entities::after_type(&entity_type);
+        }
+        Ok(None)
+    }
+
     /// Events from a position on, at most `events_max`, as the view has them: later ones are left out. Events that are
     /// cleared after the view was read may be missing.
     pub async fn events(

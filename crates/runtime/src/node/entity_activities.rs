@@ -5,6 +5,7 @@
 //! client.
 
 mod inputs;
+mod lookup;
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -18,10 +19,10 @@ use abide_workflow::json::Json;
 use serde_json::{Value, json};
 
 use self::inputs::{EventBound, entity_schema, operation_schema, up_to_schema};
+use self::lookup::{parse_entity_id, unreadable};
 use super::Node;
 use crate::entity::{
-    EntityId, EntityOperation, EntityReadError, OperationReply, OperationRequest, ParsedOperation,
-    RecordedEvent,
+    EntityId, EntityOperation, OperationReply, OperationRequest, ParsedOperation, RecordedEvent,
 };
 use crate::request::{RequestError, RequestIdempotency, ShardReply, ShardRequest};
 use abide_store::Store;
@@ -89,11 +90,9 @@ impl<S: Store> EntityActivities<S> {
     /// one result can hold is a permanent failure.
     async fn get_events(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(json!([]))) };
-        let unreadable =
-            |error: EntityReadError| CallFailure::retryable("EntityUnreadable", error.to_string());
+        let Some(entity) = node.find_entity(&call).await? else { return Ok(Arc::new(json!([]))) };
         let Some(reader) = node.entity_reader_for(&entity) else { return Ok(Arc::new(json!([]))) };
-        let Some(mut view) = reader.view(&entity).await.map_err(unreadable)? else {
+        let Some(mut view) = reader.view(&entity).await.map_err(|error| unreadable(&error))? else {
             return Ok(Arc::new(json!([])));
         };
         let until = EventBound::parse(&call.input).end_position(view.first_position, view.next_position);
@@ -112,7 +111,8 @@ impl<S: Store> EntityActivities<S> {
         let mut bytes = 2;
         let mut from = Some(view.first_position);
         while let Some(position) = from {
-            let page = reader.events(&view, position, PAGE_EVENTS_MAX).await.map_err(unreadable)?;
+            let page =
+                reader.events(&view, position, PAGE_EVENTS_MAX).await.map_err(|error| unreadable(&error))?;
             for event in page.events {
                 bytes += event.event.get().len() + 1;
                 if bytes > bytes_max {
@@ -128,7 +128,7 @@ impl<S: Store> EntityActivities<S> {
     /// `ClearEntityEvents`: deletes events of an entity, all or up to a position, so that those recorded since stay.
     async fn clear(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let Some(entity) = node.find_entity(&call.input).await? else {
+        let Some(entity) = node.find_entity(&call).await? else {
             return Ok(Arc::new(json!({"cleared": 0})));
         };
         let up_to = match EventBound::parse(&call.input) {
@@ -142,10 +142,10 @@ impl<S: Store> EntityActivities<S> {
     /// `entity.get`: the state of an entity and the positions of its events, read without the shard.
     async fn get(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let Some(entity) = node.find_entity(&call.input).await? else { return Ok(Arc::new(Value::Null)) };
+        let Some(entity) = node.find_entity(&call).await? else { return Ok(Arc::new(Value::Null)) };
         let Some(reader) = node.entity_reader_for(&entity) else { return Ok(Arc::new(Value::Null)) };
         let view = reader.view(&entity).await;
-        let view = view.map_err(|error| CallFailure::retryable("EntityUnreadable", error.to_string()))?;
+        let view = view.map_err(|error| unreadable(&error))?;
         let Some(view) = view else { return Ok(Arc::new(Value::Null)) };
         let state: Value =
             view.state.as_deref().and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default();
@@ -186,39 +186,6 @@ impl<S: Store> EntityActivities<S> {
 }
 
 impl<S: Store> Node<S> {
-    /// The entity an input names. Without a type it is the only entity with the key, among the types of event routes
-    /// and kinds; none if there is none.
-    async fn find_entity(&self, input: &Value) -> Result<Option<EntityId>, CallFailure> {
-        if let Some(entity_type) = input.get("entityType").and_then(Value::as_str) {
-            return parse_entity_id(input, entity_type).map(Some);
-        }
-        let unavailable = |error: crate::event_routes::EventRouteError| {
-            CallFailure::retryable("Unavailable", error.to_string())
-        };
-        let routes = self.event_routes().list().await.map_err(unavailable)?;
-        let mut types: Vec<String> =
-            routes.into_iter().map(|(_, route)| route.entity_type.to_ascii_lowercase()).collect();
-        types.extend(self.options.shard_config.entity_kinds.types().map(str::to_owned));
-        types.sort();
-        types.dedup();
-        let mut found = None;
-        for entity_type in types {
-            let entity = parse_entity_id(input, &entity_type)?;
-            let Some(reader) = self.entity_reader_for(&entity) else { continue };
-            let view = reader.view(&entity).await;
-            let view = view.map_err(|error| CallFailure::retryable("EntityUnreadable", error.to_string()))?;
-            match (view, &found) {
-                (None, _) => {}
-                (Some(_), None) => found = Some(entity),
-                (Some(_), Some(first)) => {
-                    let message = format!("{first} and {entity} both have this key: set entityType");
-                    return Err(CallFailure::permanent("AmbiguousEntity", message));
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// A page of events with their positions, within the payload limit unless it has only one event.
     async fn events_page(
         &self,
@@ -231,18 +198,16 @@ impl<S: Store> Node<S> {
             let message = format!("limit must be 1 to {PAGE_EVENTS_MAX}");
             return Err(CallFailure::permanent("OperationInputInvalid", message));
         }
-        let unreadable =
-            |error: EntityReadError| CallFailure::retryable("EntityUnreadable", error.to_string());
         let mut events = Vec::new();
         let mut bytes = 0;
         let mut next = None;
         let reader = self.entity_reader_for(entity);
         let view = match &reader {
-            Some(reader) => reader.view(entity).await.map_err(unreadable)?,
+            Some(reader) => reader.view(entity).await.map_err(|error| unreadable(&error))?,
             None => None,
         };
         if let Some((reader, view)) = reader.zip(view) {
-            let page = reader.events(&view, from, limit).await.map_err(unreadable)?;
+            let page = reader.events(&view, from, limit).await.map_err(|error| unreadable(&error))?;
             next = page.next;
             for RecordedEvent { position, recorded_at, event } in page.events {
                 bytes += event.get().len() + EVENT_OVERHEAD_BYTES;
@@ -308,10 +273,4 @@ fn failure_from(refused: &RequestError) -> CallFailure {
         RequestError::TooLarge { .. } => CallFailure::permanent("PayloadTooLarge", message),
         _ => CallFailure::permanent("OperationRefused", message),
     }
-}
-
-fn parse_entity_id(input: &Value, entity_type: &str) -> Result<EntityId, CallFailure> {
-    let key = input.get("entityId").and_then(Value::as_str).unwrap_or_default();
-    EntityId::new(entity_type, key)
-        .map_err(|error| CallFailure::permanent("EntityIdInvalid", error.to_string()))
 }

@@ -97,6 +97,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
             error: None,
             correlation_id: row.correlation_id.clone(),
             entity_id: row.entity_id.clone(),
+            entity_type: row.entity_type.as_deref().map(str::to_owned),
             created_at: row.created_at,
             updated_at: row.updated_at,
             current_states: Vec::new(),

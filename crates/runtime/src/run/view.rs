@@ -111,6 +111,7 @@ pub(crate) fn view(
         error,
         correlation_id: origin.correlation_id.clone(),
         entity_id: origin.entity_id.clone(),
+        entity_type: row.entity_type.as_deref().map(str::to_owned),
         created_at: row.created_at,
         updated_at: instance.updated_at(),
         current_states: states.into_iter().map(branch).collect(),

@@ -229,6 +229,7 @@ fn handle_restart(
         event: origin.event.clone(),
         correlation_id: origin.correlation_id.clone(),
         entity_id: origin.entity_id.clone(),
+        entity_type: run.row.entity_type.as_deref().map(str::to_owned),
         idempotency,
         await_end: None,
     };

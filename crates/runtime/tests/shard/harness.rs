@@ -264,6 +264,7 @@ impl ShardHarness {
             event: None,
             correlation_id: id.to_owned(),
             entity_id: None,
+            entity_type: None,
             idempotency,
             await_end: None,
         }))

@@ -176,6 +176,7 @@ fn unreadable_view(instance_id: InstanceId, row: PublicInstanceRow, reason: Stri
         error: None,
         correlation_id: row.correlation_id,
         entity_id: row.entity_id,
+        entity_type: None,
         created_at: row.created_at,
         updated_at: row.updated_at,
         current_states: Vec::new(),

@@ -57,6 +57,7 @@ pub(super) async fn start<S: Store>(
         event: None,
         correlation_id,
         entity_id: None,
+        entity_type: None,
         idempotency: None,
         await_end: None,
     };
@@ -106,6 +107,7 @@ pub(super) async fn restart<S: Store>(app: &App<S>, request: &mut ApiRequest, id
         input: view.input,
         event: None,
         entity_id: view.entity_id,
+        entity_type: view.entity_type,
         idempotency: None,
         await_end: None,
     };

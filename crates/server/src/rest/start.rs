@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
+use abide_runtime::entity::EntityId;
 use abide_runtime::{RequestError, RequestIdempotency, ShardReply, ShardRequest, StartRequest, StartedRun};
 use abide_store::Store;
 use abide_workflow::ids::InvalidInstanceId;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::body_fields::BodyFields;
+use super::entities;
 use super::idempotency::{self, ClientIdempotencyKey};
 use super::instance_json::InstanceJson;
 use super::instances::INSTANCE_ID;
@@ -49,7 +51,12 @@ const VERSION: Field = Field::optional(
 const ENTITY: Field = Field::optional(
     "entityId",
     FieldKind::Text { chars_min: 1, chars_max: 256 },
-    "The entity that the run acts for.",
+    "The key of the entity that the run acts for.",
+);
+const ENTITY_TYPE: Field = Field::optional(
+    "entityType",
+    entities::TYPE.kind,
+    "The type of that entity; the run finds it without naming the type.",
 );
 
 const QUERY: [Field; 1] =
@@ -88,6 +95,7 @@ pub(super) const START: OperationSpec = OperationSpec {
                     "The correlation id of the run; by default, that of the request.",
                 ),
                 ENTITY,
+                ENTITY_TYPE,
             ]),
         )],
     }),
@@ -124,7 +132,9 @@ pub(super) async fn start<S: Store>(app: &App<S>, request: &mut ApiRequest) -> R
     let input = fields.take_value("input").unwrap_or_else(|| Value::Object(Map::new()));
     let correlation_id = resolve_correlation_id(fields.take_text("correlationId")?, request, &id)?;
     let entity_id = fields.take_checked_text(&ENTITY)?;
+    let entity_type = fields.take_checked_text(&ENTITY_TYPE)?;
     fields.reject_unknown()?;
+    let entity_type = check_entity_type(entity_type, entity_id.as_deref())?;
 
     let idempotency = key.map(|key| key.for_start(&workflow, &id, !given));
     let plan = match resolve_plan(app, &workflow, version.as_ref(), &input).await {
@@ -138,6 +148,7 @@ pub(super) async fn start<S: Store>(app: &App<S>, request: &mut ApiRequest) -> R
         event: None,
         correlation_id,
         entity_id,
+        entity_type,
         idempotency,
         await_end: None,
     };
@@ -148,6 +159,17 @@ pub(super) async fn start<S: Store>(app: &App<S>, request: &mut ApiRequest) -> R
     let starting = app.with_timeout(app.node().start_run(start)).await??;
     let started = expect_started(starting.reply)?;
     wait_for_end(app, request, &started, wait, starting.end).await
+}
+
+/// The type of the entity with this key, in lower case. Both together must be an entity id.
+fn check_entity_type(entity_type: Option<String>, key: Option<&str>) -> Result<Option<String>, ApiError> {
+    let Some(entity_type) = entity_type else { return Ok(None) };
+    let Some(key) = key else {
+        return Err(ApiError::invalid("/entityType", "entityId is required with entityType"));
+    };
+    let entity = EntityId::new(&entity_type, key);
+    let entity = entity.map_err(|error| ApiError::invalid("/entityType", error.to_string()))?;
+    Ok(Some(entity.entity_type().to_owned()))
 }
 
 /// The stored reply of an earlier identical start or restart, for one that would be rejected now; none if there is no

@@ -75,3 +75,155 @@ async fn events_recorded_after_the_workflow_read_the_position_are_neither_read_n
     assert_eq!((&empty["cleared"]["cleared"], &empty["page"]["nextPosition"]), (&json!(0), &json!(2)));
     server.stop().await;
 }
+
+/// A server with workflows that read an entity by its key alone.
+struct Readers {
+    server: abide_server::Server,
+    _folder: tempfile::TempDir,
+}
+
+impl Readers {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = abide_server::Server::start(&config(folder.path())).await.unwrap();
+        server.ready().await;
+        let readers = Self { server, _folder: folder };
+        let entity = json!({"entityId": "$.input.entityId"});
+        let reads = json!({
+            "Begin": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Get"},
+            "Get": task("entity.get", &entity, "$.state.entity", "Read"),
+            "Read": task("GetEntityEvents", &entity, "$.state.events", "Done"),
+            "Done": {"type": "succeed", "output": "$.state"},
+        });
+        let parent = json!({
+            "Begin": {"type": "workflow", "workflow": "reads", "input": "$.input", "output": "$.state.child", "next": "Done"},
+            "Done": {"type": "succeed", "output": "$.state"},
+        });
+        let renewing = json!({
+            "Begin": {"type": "choice", "choices": [
+                {"when": {"path": "$.input.again", "op": "eq", "value": true}, "next": "Read"}], "default": "Again"},
+            "Again": {"type": "continueAsNew", "input": {"entityId": "$.input.entityId", "again": true}},
+            "Read": task("GetEntityEvents", &entity, "$.state.events", "Done"),
+            "Done": {"type": "succeed", "output": "$.state"},
+        });
+        for (id, states) in [("reads", reads), ("parent", parent), ("renewing", renewing)] {
+            let published = readers.call("POST", "/api/workflows", &definition(id, "1.0.0", &states)).await;
+            assert_eq!(published.0, 201, "{}", published.1);
+        }
+        readers
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        http_request(self.server.address(), method, path, &body.to_string()).await
+    }
+
+    async fn record(&self, entity_type: &str, key: &str, event: &Value) {
+        let path = format!("/api/entities/{entity_type}/{key}/RecordEvent");
+        assert_eq!(self.call("POST", &path, event).await.0, 200);
+    }
+
+    /// Starts a run of `reads` with these fields.
+    async fn start(&self, id: &str, fields: &Value) {
+        let mut start = json!({"workflow": "reads", "instanceId": id});
+        start.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let (status, reply) = self.call("POST", "/api/instances", &start).await;
+        assert_eq!(status, 202, "{reply}");
+    }
+
+    /// Lets a run of `reads` go on, and returns how it ended.
+    async fn end(&self, id: &str) -> Value {
+        self.call("POST", &format!("/api/instances/{id}/events/Go"), &json!({})).await;
+        loop {
+            let shown =
+                self.call("GET", &format!("/api/instances/{id}"), &Value::Null).await.1["data"].clone();
+            if matches!(shown["status"].as_str(), Some("Completed" | "Failed")) {
+                return shown;
+            }
+        }
+    }
+}
+
+fn seen(run: &Value) -> Vec<&Value> {
+    let events = &run["output"]["events"];
+    assert!(events.is_array(), "{run}");
+    events.as_array().unwrap().iter().map(|event| &event["id"]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_reads_the_entity_it_was_started_for_though_its_routes_are_gone_and_another_type_has_the_key() {
+    let readers = Readers::new().await;
+    for (event_type, entity_type, workflow) in [
+        ("joined", "device", "reads"),
+        ("adopted", "device", "parent"),
+        ("renewed", "device", "renewing"),
+        ("sensed", "sensor", ""),
+    ] {
+        let mut route = json!({"entityType": entity_type, "action": "record"});
+        if !workflow.is_empty() {
+            route = json!({"entityType": entity_type, "action": "start", "workflow": workflow});
+        }
+        assert_eq!(readers.call("PUT", &format!("/api/routes/{event_type}"), &route).await.0, 200);
+    }
+    let event = |id: &str, kind: &str| json!({"specversion": "1.0", "id": id, "source": "/fleet", "type": kind, "subject": "dev-1"});
+    for (id, kind) in [("s", "sensed"), ("1", "joined"), ("2", "adopted")] {
+        assert_eq!(readers.call("POST", "/api/events", &event(id, kind)).await.0, 202);
+    }
+    for kind in ["joined", "adopted", "sensed"] {
+        assert_eq!(readers.call("DELETE", &format!("/api/routes/{kind}"), &Value::Null).await.0, 200);
+    }
+    let run = readers.end("dev-1~reads").await;
+    assert_eq!(seen(&run), ["1", "2"]);
+    assert_eq!(run["output"]["entity"]["eventCount"], 2);
+
+    // A child acts for the entity of its parent.
+    let child = loop {
+        let parent = readers.call("GET", "/api/instances/dev-1~parent", &Value::Null).await.1;
+        if let Some(child) = parent["data"]["currentStates"][0]["waitingFor"]["childInstanceId"].as_str() {
+            break child.to_owned();
+        }
+    };
+    assert_eq!(seen(&readers.end(&child).await), ["1", "2"]);
+
+    // And so does the next run, whose input does not name the type.
+    assert_eq!(readers.call("POST", "/api/events", &event("3", "renewed")).await.0, 202);
+    assert_eq!(seen(&readers.end("dev-1~renewing").await), ["1", "2", "3"]);
+    readers.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entity_is_found_by_its_key_without_any_route_and_two_are_ambiguous_unless_the_start_says_which() {
+    let readers = Readers::new().await;
+    let input = json!({"input": {"entityId": "k"}});
+    readers.record("device", "k", &json!({"id": "d"})).await;
+    readers.start("only", &input).await;
+    assert_eq!(seen(&readers.end("only").await), ["d"]);
+    readers.start("nothing", &json!({"input": {"entityId": "other"}})).await;
+    let nothing = readers.end("nothing").await;
+    assert_eq!((&nothing["output"]["entity"], &nothing["output"]["events"]), (&json!(null), &json!([])));
+
+    readers.record("sensor", "k", &json!({"id": "s"})).await;
+    readers.start("ambiguous", &input).await;
+    let ambiguous = readers.end("ambiguous").await;
+    assert_eq!(
+        (&ambiguous["status"], &ambiguous["error"]["code"]),
+        (&json!("Failed"), &json!("AmbiguousEntity"))
+    );
+    assert!(ambiguous["error"]["message"].as_str().unwrap().contains("@sensor@k"), "{ambiguous}");
+    let named = json!({"input": {"entityId": "k"}, "entityId": "k", "entityType": "Sensor"});
+    readers.start("named", &named).await;
+    assert_eq!(seen(&readers.end("named").await), ["s"]);
+    readers.start("in-input", &json!({"input": {"entityId": "k", "entityType": "Device"}})).await;
+    assert_eq!(seen(&readers.end("in-input").await), ["d"]);
+    // Another key than its own is not the run's business: it is searched for.
+    let other = json!({"input": {"entityId": "k"}, "entityId": "own", "entityType": "sensor"});
+    readers.start("other", &other).await;
+    assert_eq!(readers.end("other").await["error"]["code"], "AmbiguousEntity");
+
+    for wrong in [json!({"entityType": "device"}), json!({"entityType": "no type", "entityId": "k"})] {
+        let mut start = json!({"workflow": "reads"});
+        start.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        let (status, reply) = readers.call("POST", "/api/instances", &start).await;
+        assert_eq!((status, &reply["error"]["target"]), (400, &json!("/entityType")));
+    }
+    readers.server.stop().await;
+}

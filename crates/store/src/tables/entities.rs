@@ -4,6 +4,8 @@
 //! [`super::entity_events`], keyed by generation: a Clear gives the entity a new generation, which makes all older
 //! events unreachable at once. The meaning of the state is not known here.
 
+use std::ops::Bound;
+
 use abide_ids::{KeyDigest, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +53,20 @@ pub fn of_type(entity_type: &str) -> Scan {
     KeyWriter::new(TableId::Entity).text(entity_type).scan()
 }
 
+/// All entities of the partition whose type comes after this one.
+pub fn after_type(entity_type: &str) -> Scan {
+    Scan { from: skip(of_type(entity_type).until), ..TableId::Entity.scan() }
+}
+
+/// From where a scan ended on.
+fn skip(until: Bound<Key>) -> Bound<Key> {
+    match until {
+        Bound::Excluded(key) => Bound::Included(key),
+        Bound::Included(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::codec::laws::{keys_round_trip_in_order, value_round_trips};
@@ -74,6 +90,18 @@ mod tests {
         #[test]
         fn entities_sort_by_type_and_key(keys in prop::collection::vec(("[ab\u{0}]{0,2}", ".{0,8}"), 1..8)) {
             keys_round_trip_in_order(keys, |(kind, name)| key(kind, name), read_key);
+        }
+
+        #[test]
+        fn a_scan_after_a_type_holds_the_later_types_only(
+            kind in "[ab\u{0}]{0,3}",
+            other in "[ab\u{0}]{0,3}",
+            name in ".{0,8}",
+        ) {
+            let scan = after_type(&kind);
+            let key = key(&other, &name);
+            let inside = (scan.from, scan.until);
+            prop_assert_eq!(std::ops::RangeBounds::contains(&inside, &key), other > kind);
         }
     }
 }

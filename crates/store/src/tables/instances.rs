@@ -65,6 +65,9 @@ pub struct InstanceRow {
     /// Its place in the tree of runs that start each other, if this one is a child. Since format 4; children of older
     /// formats have none and count as roots.
     pub lineage: Option<Box<Lineage>>,
+    /// The type of the entity that the run acts for, if it is known; `entity_id` is the key. A child has none of its
+    /// own: it acts for the entity of its parent. Since format 5.
+    pub entity_type: Option<Box<str>>,
 }
 
 impl InstanceRow {
@@ -96,13 +99,14 @@ pub struct ParentRun {
 
 impl TableRow for InstanceRow {
     const TABLE: TableId = TableId::Instance;
-    const FORMAT: u8 = 4;
+    const FORMAT: u8 = 5;
 
-    /// Format 1 has no parent, format 2 no parent item, format 3 no lineage.
+    /// Format 1 has no parent, format 2 no parent item, format 3 no lineage, format 4 no entity type.
     fn default_suffix(format: u8) -> &'static [u8] {
         match format {
-            1 => &[0, 0, 0],
-            2 => &[0, 0],
+            1 => &[0, 0, 0, 0],
+            2 => &[0, 0, 0],
+            3 => &[0, 0],
             _ => &[0],
         }
     }
@@ -133,10 +137,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Format 1 ended before the parent, format 2 before its item, format 3 before the lineage.
+    /// Format 1 ended before the parent, format 2 before its item, format 3 before the lineage, format 4 before the
+    /// entity type.
     fn a_row_of_an_older_format_lacks(fields: usize, instance: &InstanceRow) {
         let mut bytes = encode(instance);
-        bytes[0] = u8::try_from(4 - fields).unwrap();
+        bytes[0] = u8::try_from(5 - fields).unwrap();
         for _ in 0..fields {
             assert_eq!(bytes.pop(), Some(0));
         }
@@ -158,25 +163,29 @@ mod tests {
             entity_id: Option<String>,
             park_reason: Option<String>,
             parent: Option<(String, RunNumber, CommandId)>,
-            item: Option<IdempotencyKey>,
+            ends: (Option<IdempotencyKey>, Option<String>),
             lineage: Option<(String, RunNumber, u32)>,
         ) {
             let (run_id, run_number, folded_page, last_page) = numbers;
             let (definition_id, version, correlation_id) = texts;
             let (created_at, updated_at) = times;
+            let (item, entity_type) = ends;
             let parent =
                 parent.map(|(instance_id, run_number, command)| ParentRun { instance_id, run_number, command }.into());
             let instance = InstanceRow {
                 run_id, run_number, status, definition_id, version, definition_hash, folded_page, last_page,
                 created_at, updated_at, correlation_id, entity_id, park_reason, parent, parent_item_key: item.map(Box::new),
                 lineage: lineage.map(|(root_id, root_run, depth)| Lineage { root_id, root_run, depth }.into()),
+                entity_type: entity_type.map(Into::into),
             };
             value_round_trips(&instance);
-            let instance = InstanceRow { lineage: None, ..instance };
+            let instance = InstanceRow { entity_type: None, ..instance };
             a_row_of_an_older_format_lacks(1, &instance);
-            let instance = InstanceRow { parent_item_key: None, ..instance };
+            let instance = InstanceRow { lineage: None, ..instance };
             a_row_of_an_older_format_lacks(2, &instance);
-            a_row_of_an_older_format_lacks(3, &InstanceRow { parent: None, ..instance });
+            let instance = InstanceRow { parent_item_key: None, ..instance };
+            a_row_of_an_older_format_lacks(3, &instance);
+            a_row_of_an_older_format_lacks(4, &InstanceRow { parent: None, ..instance });
         }
 
         #[test]

@@ -38,7 +38,7 @@ pub(super) fn entity_schema() -> Value {
             "entityId": {"type": "string", "description": "The entity's key."},
             "entityType": {
                 "type": "string",
-                "description": "The entity's type. If it is absent, the only entity with this key is meant.",
+                "description": "The entity's type. If it is absent, the entity is meant for which the run was started, if it has this key, else the only entity with this key.",
             },
         },
     })

@@ -137,6 +137,7 @@ fn start_session_run(
     origin.entity_id = Some(session_event.entity_key.clone());
     index_runs::index_replaced_run(work, index, id, slot);
     let mut run = start::new_run(work, plan, origin, previous.as_ref().and_then(replaced_run_action));
+    run.row.entity_type = Some(session_event.entity_type.as_str().into());
     run.first_turn_actions.push(FirstTurnAction::DeleteInboxRow(sequence));
     slot.state = SlotState::Run(Box::new(run));
 }

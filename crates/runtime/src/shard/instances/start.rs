@@ -69,6 +69,7 @@ pub(in crate::shard) fn handle_start(
     origin.correlation_id = start.correlation_id;
     origin.entity_id = start.entity_id;
     let mut run = new_run(work, start.plan, origin, replaced);
+    run.row.entity_type = start.entity_type.map(Into::into);
     if let Some(waiter) = start.await_end {
         work.add(Step::AwaitEnd(id.clone(), waiter));
     }
@@ -144,6 +145,7 @@ pub(in crate::shard) fn new_run(
         }),
         parent_item_key: None,
         lineage: None,
+        entity_type: None,
     };
     let mut run =
         ResidentRun::new(row, plan, Instance::pending(origin, work.ctx.now.wall), BatchNumber::NONE);

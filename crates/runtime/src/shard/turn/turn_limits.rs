@@ -48,5 +48,6 @@ fn run_name_bytes(run: &ResidentRun) -> usize {
     texts.into_iter().map(String::len).sum::<usize>()
         + origin.instance_id.as_str().len()
         + row.entity_id.as_ref().map_or(0, String::len)
+        + row.entity_type.as_ref().map_or(0, |entity_type| entity_type.len())
         + row.parent.as_ref().map_or(0, |parent| parent.instance_id.len())
 }
