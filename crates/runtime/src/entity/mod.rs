@@ -4,6 +4,7 @@
 //! operation with an idempotency key takes effect once, however often it is sent. Ordering operations and writing rows
 //! are not done here but in the shard; readers ([`EntityReader`]) bypass the shard and read the committed rows.
 
+pub(crate) mod events_read;
 mod id;
 mod kinds;
 mod parsed_operation;

@@ -6,6 +6,7 @@
 
 mod inputs;
 mod lookup;
+mod reading;
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -18,12 +19,14 @@ use abide_store::tables::idempotency::SCOPE_ENTITY_OPERATION;
 use abide_workflow::json::Json;
 use serde_json::{Value, json};
 
-use self::inputs::{EventBound, entity_schema, operation_schema, up_to_schema};
+use self::inputs::{
+    EventBound, clear_up_to_schema, entity_schema, from_schema, limit_schema, operation_schema,
+    read_up_to_schema, with_properties,
+};
 use self::lookup::{parse_entity_id, unreadable};
 use super::Node;
-use crate::entity::{
-    EntityId, EntityOperation, OperationReply, OperationRequest, ParsedOperation, RecordedEvent,
-};
+use crate::entity::events_read::{CALL, GET_EVENTS};
+use crate::entity::{EntityId, EntityOperation, OperationReply, OperationRequest, ParsedOperation};
 use crate::request::{RequestError, RequestIdempotency, ShardReply, ShardRequest};
 use abide_store::Store;
 
@@ -45,14 +48,6 @@ impl<S> Clone for EntityActivities<S> {
     }
 }
 
-/// The most events one activity returns; more must be read page by page.
-const EVENTS_MAX: usize = 100_000;
-const PAGE_EVENTS_MAX: usize = 1_000;
-/// Events of a page if the input has no limit.
-const PAGE_EVENTS_DEFAULT: usize = 100;
-/// Bytes of an event in a page beside the event itself: its position, its time and their field names.
-const EVENT_OVERHEAD_BYTES: usize = 128;
-
 impl<S: Store> EntityActivities<S> {
     /// Makes the activities use this node. Calls that come earlier fail and are retried.
     pub fn attach(&self, node: &Arc<Node<S>>) {
@@ -63,80 +58,47 @@ impl<S: Store> EntityActivities<S> {
     /// Adds the activities to those in process, before the node is started with them.
     pub fn register(&self, activities: &mut LocalActivities) -> Result<(), LocalRegisterError> {
         let entity = entity_schema();
-        let mut entity_up_to = entity.clone();
-        if let Some(properties) = entity_up_to.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.insert("upTo".to_owned(), up_to_schema());
-        }
+        let events = with_properties(
+            &entity,
+            &[("upTo", read_up_to_schema()), ("from", from_schema()), ("limit", limit_schema())],
+        );
+        let cleared = with_properties(&entity, &[("upTo", clear_up_to_schema())]);
         let operation = operation_schema();
         let declare = |name: &str, input: &Value| {
             ActivityDeclaration::new(name, ActivityCategory::Entity).input(input.clone()).output(json!({}))
         };
         let handler = self.clone();
-        activities.register(declare("GetEntityEvents", &entity_up_to), move |call| {
-            handler.clone().get_events(call)
-        })?;
+        activities.register(declare(GET_EVENTS, &events), move |call| handler.clone().get_events(call))?;
         let handler = self.clone();
         activities
-            .register(declare("ClearEntityEvents", &entity_up_to), move |call| handler.clone().clear(call))?;
+            .register(declare("ClearEntityEvents", &cleared), move |call| handler.clone().clear(call))?;
         let handler = self.clone();
         activities.register(declare("entity.get", &entity), move |call| handler.clone().get(call))?;
         let handler = self.clone();
-        activities.register(declare("entity.call", &operation), move |call| handler.clone().call(call))?;
+        activities.register(declare(CALL, &operation), move |call| handler.clone().call(call))?;
         let handler = self.clone();
         activities.register(declare("entity.signal", &operation), move |call| handler.clone().signal(call))
     }
 
-    /// `GetEntityEvents`: all events of an entity, up to a position if one is given, read without the shard. More than
-    /// one result can hold is a permanent failure.
+    /// `GetEntityEvents`: the events of an entity, or a page of them, read without the shard.
     async fn get_events(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let Some(entity) = node.find_entity(&call).await? else { return Ok(Arc::new(json!([]))) };
-        let Some(reader) = node.entity_reader_for(&entity) else { return Ok(Arc::new(json!([]))) };
-        let Some(mut view) = reader.view(&entity).await.map_err(|error| unreadable(&error))? else {
-            return Ok(Arc::new(json!([])));
-        };
-        let until = EventBound::parse(&call.input).end_position(view.first_position, view.next_position);
-        (view.next_position, view.event_count) = (until, until.saturating_sub(view.first_position));
-        let bytes_max = node.payload_bytes_max();
-        let too_large = |what: String| {
-            CallFailure::permanent(
-                "EntityEventsTooLarge",
-                format!("{entity} has {what}: read them page by page, or clear the events already processed"),
-            )
-        };
-        if view.event_count > EVENTS_MAX as u64 {
-            return Err(too_large(format!("{} events", view.event_count)));
-        }
-        let mut events = Vec::new();
-        let mut bytes = 2;
-        let mut from = Some(view.first_position);
-        while let Some(position) = from {
-            let page =
-                reader.events(&view, position, PAGE_EVENTS_MAX).await.map_err(|error| unreadable(&error))?;
-            for event in page.events {
-                bytes += event.event.get().len() + 1;
-                if bytes > bytes_max {
-                    return Err(too_large(format!("more than {bytes_max} bytes of events")));
-                }
-                events.push(serde_json::from_str(event.event.get()).unwrap_or_default());
-            }
-            from = page.next;
-        }
-        Ok(Arc::new(Value::Array(events)))
+        let entity = node.find_entity(&call).await?;
+        node.read_events(entity.as_ref(), &call.input).await
     }
 
-    /// `ClearEntityEvents`: deletes events of an entity, all or up to a position, so that those recorded since stay.
+    /// `ClearEntityEvents`: deletes events of an entity up to a position, so that those recorded since stay: by default
+    /// those that the run has read.
     async fn clear(self, call: LocalInvocation) -> Result<Json, CallFailure> {
         let node = self.node()?;
-        let Some(entity) = node.find_entity(&call).await? else {
-            return Ok(Arc::new(json!({"cleared": 0})));
-        };
+        let Some(entity) = node.find_entity(&call).await? else { return Ok(Arc::new(json!({"cleared": 0}))) };
         let up_to = match EventBound::parse(&call.input) {
-            EventBound::Nothing => return Ok(Arc::new(json!({"cleared": 0}))),
-            EventBound::Everything => None,
+            EventBound::Nothing => None,
+            EventBound::Everything => node.position_read(&entity, &call).await?,
             EventBound::Position(position) => Some(position),
         };
-        node.operate(entity, EntityOperation::Clear { up_to }, &call).await
+        let Some(up_to) = up_to else { return Ok(Arc::new(json!({"cleared": 0}))) };
+        node.operate(entity, EntityOperation::Clear { up_to: Some(up_to) }, &call).await
     }
 
     /// `entity.get`: the state of an entity and the positions of its events, read without the shard.
@@ -186,48 +148,6 @@ impl<S: Store> EntityActivities<S> {
 }
 
 impl<S: Store> Node<S> {
-    /// A page of events with their positions, within the payload limit unless it has only one event.
-    async fn events_page(
-        &self,
-        entity: &EntityId,
-        from: u64,
-        limit: Option<usize>,
-    ) -> Result<Json, CallFailure> {
-        let limit = limit.unwrap_or(PAGE_EVENTS_DEFAULT);
-        if !(1..=PAGE_EVENTS_MAX).contains(&limit) {
-            let message = format!("limit must be 1 to {PAGE_EVENTS_MAX}");
-            return Err(CallFailure::permanent("OperationInputInvalid", message));
-        }
-        let mut events = Vec::new();
-        let mut bytes = 0;
-        let mut next = None;
-        let reader = self.entity_reader_for(entity);
-        let view = match &reader {
-            Some(reader) => reader.view(entity).await.map_err(|error| unreadable(&error))?,
-            None => None,
-        };
-        if let Some((reader, view)) = reader.zip(view) {
-            let page = reader.events(&view, from, limit).await.map_err(|error| unreadable(&error))?;
-            next = page.next;
-            for RecordedEvent { position, recorded_at, event } in page.events {
-                bytes += event.get().len() + EVENT_OVERHEAD_BYTES;
-                if bytes > self.payload_bytes_max() && !events.is_empty() {
-                    next = Some(position);
-                    break;
-                }
-                let event: Value = serde_json::from_str(event.get()).unwrap_or_default();
-                events.push(json!({
-                    "position": position, "recordedAtUtc": recorded_at.to_string(), "event": event,
-                }));
-            }
-        }
-        Ok(Arc::new(json!({"events": events, "nextPosition": next})))
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        usize::try_from(self.options.shard_config.run_limits.payload_bytes_max).unwrap_or(usize::MAX)
-    }
-
     /// Sends an operation to its shard, as a client would, and waits until it is durable or refused.
     async fn operate(
         &self,

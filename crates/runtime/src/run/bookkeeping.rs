@@ -1,4 +1,4 @@
-//! The runtime's own entries of a run: the due times of its timers, and its children.
+//! The runtime's own entries of a run: the due times of its timers, its children, and up to where it has read events.
 //!
 //! Entries are stored as parts of the run, beside the workflow's parts and in the same pages and folds, under keys that
 //! the workflow never uses. Each entry is a part of its own: a run with a thousand timers rewrites one entry to change
@@ -17,6 +17,7 @@ mod tag {
     pub(super) const TIMER: u8 = 0xf0;
     pub(super) const CHILD: u8 = 0xf1;
     pub(super) const STUCK: u8 = 0xf2;
+    pub(super) const EVENTS_READ: u8 = 0xf3;
 }
 
 /// The runtime's entries of one run.
@@ -28,6 +29,9 @@ pub struct RunBookkeeping {
     pub children: BTreeMap<CommandId, InstanceId>,
     /// Whether the run is watched for being stuck.
     pub stuck_watch: Option<StuckWatch>,
+    /// The highest position of the events that the run has read, by entity as the reading calls named it. At most
+    /// [`Self::EVENTS_READ_MAX`].
+    pub events_read: BTreeMap<String, u64>,
 }
 
 /// The watch for a run that is stuck. Stored as a time.
@@ -93,6 +97,15 @@ impl RunBookkeeping {
                     _ => false,
                 }
             }
+            Some((&tag::EVENTS_READ, entity)) if entity.contains(&0) => {
+                let position = bytes.try_into().ok().map(u64::from_be_bytes);
+                match (std::str::from_utf8(entity), position) {
+                    (Ok(entity), Some(position)) => {
+                        self.events_read.insert(entity.to_owned(), position).is_none()
+                    }
+                    _ => false,
+                }
+            }
             Some((&tag::STUCK, [])) => {
                 self.stuck_watch = due().map(StuckWatch::from_stored);
                 self.stuck_watch.is_some()
@@ -124,6 +137,22 @@ impl RunBookkeeping {
     pub fn clear_child(&mut self, command: CommandId) -> Option<(InstanceId, EntryChange)> {
         let id = self.children.remove(&command)?;
         Some((id, (entry_key(tag::CHILD, command), None)))
+    }
+
+    /// Entities whose read position a run notes.
+    pub const EVENTS_READ_MAX: usize = 1_000;
+
+    /// Notes up to where the run has read the events of an entity. None if that is known, or if there are too many.
+    pub fn set_events_read(&mut self, entity: String, position: u64) -> Option<EntryChange> {
+        let known = self.events_read.get(&entity);
+        if known.is_some_and(|known| *known >= position)
+            || known.is_none() && self.events_read.len() >= Self::EVENTS_READ_MAX
+        {
+            return None;
+        }
+        let key = [&[tag::EVENTS_READ], entity.as_bytes()].concat();
+        self.events_read.insert(entity, position);
+        Some((key, Some(position.to_be_bytes().to_vec())))
     }
 
     /// Sets the time at which the run counts as stuck, notes that it was reported, or ends the watch with the run.
@@ -160,7 +189,13 @@ mod tests {
             bookkeeping.set_timer(CommandId(7), Timestamp(-5)),
             bookkeeping.set_child(CommandId(2), child),
             bookkeeping.set_stuck_watch(Some(StuckWatch::Due(Timestamp(9)))),
+            bookkeeping.set_events_read("device\0k".to_owned(), 7).unwrap(),
         ];
+        assert_eq!(
+            changes[3],
+            (b"\xf3device\0k".to_vec(), Some(vec![0, 0, 0, 0, 0, 0, 0, 7])),
+            "stored bytes"
+        );
         let mut read = RunBookkeeping::default();
         for (key, bytes) in changes {
             assert!(RunBookkeeping::owns_key(&key) && PartKey::from_bytes(&key).is_err());
@@ -169,6 +204,7 @@ mod tests {
         assert_eq!(read, bookkeeping);
         assert_eq!(read.clear_timer(CommandId(7)).unwrap().0, Timestamp(-5));
         assert!(read.clear_timer(CommandId(7)).is_none());
+        assert_eq!(read.set_events_read("device\0k".to_owned(), 7), None);
         assert!(!RunBookkeeping::owns_key(&PartKey::Origin.to_bytes()));
     }
 

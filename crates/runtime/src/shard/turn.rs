@@ -12,6 +12,7 @@
 
 pub(super) mod commands;
 pub(super) mod continue_as_new;
+mod reading;
 pub(super) mod turn_limits;
 
 use abide_ids::{PageNumber, Sequence, Timestamp};
@@ -195,6 +196,9 @@ fn consume_messages(
                 }
             }
             MessageSource::Call { command, .. } => {
+                if let Message::ActivityCompleted { result, .. } = message {
+                    changes.extend(reading::note_events_read(run, *command, result, &turn.history));
+                }
                 finished_calls.push((*command, matches!(message, Message::ActivityCompleted { .. })));
             }
             MessageSource::Timer(timer) => timers::on_timer_consumed(work, run, timer, changes),

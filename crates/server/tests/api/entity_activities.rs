@@ -58,7 +58,9 @@ async fn events_recorded_after_the_workflow_read_the_position_are_neither_read_n
     record("full", json!({"n": 1})).await;
     let full = run("full").await;
     assert_eq!((&full["e"]["lastPosition"], &full["e"]["eventCount"]), (&json!(1), &json!(2)), "{full}");
-    assert_eq!(full["events"], json!([{"n": 0}, {"n": 1}]));
+    let events = full["events"].as_array().unwrap();
+    let members = |event: &Value| (event["n"].clone(), event["position"].clone());
+    assert_eq!(events.iter().map(members).collect::<Vec<_>>(), [(json!(0), json!(0)), (json!(1), json!(1))]);
     assert_eq!(full["cleared"]["cleared"], 2);
     let page = &full["page"];
     assert_eq!(
@@ -225,5 +227,71 @@ async fn an_entity_is_found_by_its_key_without_any_route_and_two_are_ambiguous_u
         let (status, reply) = readers.call("POST", "/api/instances", &start).await;
         assert_eq!((status, &reply["error"]["target"]), (400, &json!("/entityType")));
     }
+    readers.server.stop().await;
+}
+
+fn positions(events: &Value) -> Vec<u64> {
+    events.as_array().unwrap().iter().map(|event| event["position"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_clears_what_it_has_read_as_a_list_or_page_by_page_and_not_what_came_since() {
+    let readers = Readers::new().await;
+    let entity = json!({"entityId": "$.input.entityId"});
+    let page = |from: &str, limit: Option<u64>| {
+        let mut input = json!({"entityId": "$.input.entityId", "from": from});
+        if let Some(limit) = limit {
+            input["limit"] = json!(limit);
+        }
+        input
+    };
+    let clears = json!({
+        "Begin": task("GetEntityEvents", &entity, "$.state.read", "Wait"),
+        "Wait": {"type": "wait", "waitType": "externalEvent", "eventName": "Go", "timeout": "P1D", "next": "Clear"},
+        "Clear": task("ClearEntityEvents", &entity, "$.state.cleared", "Left"),
+        "Left": task("GetEntityEvents", &page("$.state.cleared.firstPosition", Some(2)), "$.state.left", "Rest"),
+        "Rest": task("GetEntityEvents", &page("$.state.left.nextFrom", None), "$.state.rest", "ClearRest"),
+        "ClearRest": task("ClearEntityEvents", &entity, "$.state.clearedRest", "Done"),
+        "Done": {"type": "succeed", "output": "$.state"},
+    });
+    let blind = json!({
+        "Begin": task("ClearEntityEvents", &entity, "$.state.cleared", "Done"),
+        "Done": {"type": "succeed", "output": "$.state"},
+    });
+    for (id, states) in [("clears", clears), ("blind", blind)] {
+        let published = readers.call("POST", "/api/workflows", &definition(id, "1.0.0", &states)).await;
+        assert_eq!(published.0, 201, "{}", published.1);
+    }
+    let start =
+        |workflow: &str| json!({"workflow": workflow, "instanceId": workflow, "input": {"entityId": "k"}});
+    for n in 0..2 {
+        readers.record("device", "k", &json!({"n": n, "position": "its own"})).await;
+    }
+    assert_eq!(readers.call("POST", "/api/instances", &start("blind")).await.0, 202);
+    assert_eq!(readers.end("blind").await["output"]["cleared"]["cleared"], 0, "it has read nothing");
+    assert_eq!(readers.call("POST", "/api/instances", &start("clears")).await.0, 202);
+    while readers.call("GET", "/api/instances/clears", &Value::Null).await.1["data"]["currentStates"][0]["state"]
+        != "Wait"
+    {}
+    for event in [json!({"n": 2}), json!({"n": 3}), json!(7)] {
+        readers.record("device", "k", &event).await;
+    }
+    let run = readers.end("clears").await;
+    let output = &run["output"];
+    assert_eq!((positions(&output["read"]), &output["read"][1]["n"]), (vec![0, 1], &json!(1)), "{run}");
+    assert!(output["read"][0]["recordedAtUtc"].as_str().is_some_and(|at| at.ends_with('Z')), "{run}");
+    assert_eq!(output["cleared"], json!({"cleared": 2, "firstPosition": 2}));
+    let left = &output["left"];
+    assert_eq!(
+        (positions(&left["events"]), &left["nextFrom"], &left["more"]),
+        (vec![2, 3], &json!(4), &json!(true))
+    );
+    let rest = &output["rest"];
+    assert_eq!(
+        (positions(&rest["events"]), &rest["nextFrom"], &rest["more"]),
+        (vec![4], &json!(null), &json!(false))
+    );
+    assert_eq!(rest["events"][0]["event"], 7, "an event that is no object");
+    assert_eq!(output["clearedRest"]["cleared"], 3);
     readers.server.stop().await;
 }

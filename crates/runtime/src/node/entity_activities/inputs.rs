@@ -4,6 +4,9 @@
 
 use serde_json::{Value, json};
 
+/// The most events of one page.
+pub(super) const PAGE_EVENTS_MAX: usize = 1_000;
+
 /// The last event an activity means. A position that is null means no event: `entity.get` returns null when there are
 /// none, and events recorded after that must not be mistaken for events the workflow has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,10 +47,40 @@ pub(super) fn entity_schema() -> Value {
     })
 }
 
-pub(super) fn up_to_schema() -> Value {
+/// An object schema with further properties.
+pub(super) fn with_properties(schema: &Value, further: &[(&str, Value)]) -> Value {
+    let mut schema = schema.clone();
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.extend(further.iter().map(|(name, property)| ((*name).to_owned(), property.clone())));
+    }
+    schema
+}
+
+pub(super) fn read_up_to_schema() -> Value {
     json!({
         "type": ["integer", "null"], "minimum": 0,
         "description": "Only events up to and including this position, as in lastPosition of entity.get. Null means no event. If it is absent, all events are meant.",
+    })
+}
+
+pub(super) fn clear_up_to_schema() -> Value {
+    json!({
+        "type": ["integer", "null"], "minimum": 0,
+        "description": "The last position that is cleared. Null means no event. If it is absent, the events that the run has read are cleared, and none that came later.",
+    })
+}
+
+pub(super) fn from_schema() -> Value {
+    json!({
+        "type": "integer", "minimum": 0,
+        "description": "The first position of a page: nextFrom of the page before. With from or limit the result is a page, {events, nextFrom, more}.",
+    })
+}
+
+pub(super) fn limit_schema() -> Value {
+    json!({
+        "type": "integer", "minimum": 1, "maximum": PAGE_EVENTS_MAX,
+        "description": "The most events of a page, 100 by default. A page may have fewer: it ends before its bytes exceed the limit of a result.",
     })
 }
 

@@ -97,7 +97,7 @@ impl<S: Store> Node<S> {
 }
 
 /// The instance and the run number in an execution id, `{instance}/{run}`.
-fn parse_execution_id(text: &str) -> Option<(InstanceId, RunNumber)> {
+pub(super) fn parse_execution_id(text: &str) -> Option<(InstanceId, RunNumber)> {
     let (id, run) = text.rsplit_once('/')?;
     Some((InstanceId::new(id).ok()?, RunNumber(run.parse().ok()?)))
 }
