@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use crate::errors::CliError;
+use crate::output::escape_control_chars;
 
 /// Asks the user, unless `yes` is set. Without a terminal there is no confirmation.
 pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CliError> {
@@ -16,7 +17,7 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), CliError> {
         )));
     }
     let mut err = std::io::stderr().lock();
-    write!(err, "{question} [y/N] ")?;
+    write!(err, "{} [y/N] ", escape_control_chars(question))?;
     err.flush()?;
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;

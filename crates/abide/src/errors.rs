@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::commands::exit;
 use crate::files::FileError;
-use crate::output::escape_control_chars;
+use crate::output::{errln, escape_control_chars};
 use crate::styles::FAINT;
 
 const ERROR_STYLE: Style = AnsiColor::Red.on_default().bold();
@@ -71,17 +71,14 @@ impl CliError {
     /// Prints the error to standard error and returns the exit code.
     pub(crate) fn report(&self, resource: ResourceKind, json: bool) -> u8 {
         if json {
-            eprintln!("{}", json!({"error": self.to_json()}));
+            errln!("{}", json!({"error": self.to_json()}));
         } else {
-            anstream::eprintln!(
-                "{ERROR_STYLE}abide:{ERROR_STYLE:#} {}",
-                escape_control_chars(&error_chain(self))
-            );
+            errln!("{ERROR_STYLE}abide:{ERROR_STYLE:#} {}", escape_control_chars(&error_chain(self)));
             if let Self::Client(ClientError::Refused(response)) = self {
                 response.details.iter().for_each(report_detail);
             }
             if let Some(hint) = self.hint(resource) {
-                anstream::eprintln!("  {FAINT}hint:{FAINT:#} {}", escape_control_chars(&hint));
+                errln!("  {FAINT}hint:{FAINT:#} {}", escape_control_chars(&hint));
             }
         }
         self.exit_code()
@@ -153,13 +150,13 @@ fn error_response_hint(response: &ErrorResponse, resource: ResourceKind) -> Opti
 
 fn report_detail(detail: &ErrorDetail) {
     let place = if detail.target.is_empty() { "the whole request" } else { &detail.target };
-    anstream::eprintln!(
+    errln!(
         "  {FAINT}-->{FAINT:#} {}: {}",
         escape_control_chars(place),
         escape_control_chars(&detail.message)
     );
     if let Some(hint) = &detail.hint {
-        anstream::eprintln!("      {FAINT}hint:{FAINT:#} {}", escape_control_chars(hint));
+        errln!("      {FAINT}hint:{FAINT:#} {}", escape_control_chars(hint));
     }
 }
 

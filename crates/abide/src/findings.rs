@@ -17,6 +17,7 @@ fn severity_style(severity: Severity) -> Style {
 }
 
 pub(crate) fn print(file: &str, text: &str, finding: &Finding) {
+    let file = escape_control_chars(file);
     let style = severity_style(finding.severity());
     let severity = finding.severity();
     outln!(
@@ -50,6 +51,7 @@ pub(crate) fn print(file: &str, text: &str, finding: &Finding) {
 }
 
 pub(crate) fn print_summary(file: &str, findings: &[Finding], valid: bool) {
+    let file = escape_control_chars(file);
     let count = |severity| findings.iter().filter(|finding| finding.severity() == severity).count();
     let errors = count(Severity::Error);
     let warnings = count(Severity::Warning);

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::commands::exit;
 use crate::errors::{CliError, ResourceKind};
-use crate::output::outln;
+use crate::output::{errln, outln};
 use crate::time_format;
 
 /// Options of every command that talks to a server.
@@ -107,7 +107,7 @@ impl ServerArgs {
         let items = pages.take(limit).await?;
         print_text(&items);
         if items.len() == limit && pages.next().await?.is_some() {
-            anstream::eprintln!("abide: there are more; --limit N or --all shows them");
+            errln!("abide: there are more; --limit N or --all shows them");
         }
         Ok(exit::OK)
     }

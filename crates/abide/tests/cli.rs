@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -122,7 +124,93 @@ fn nothing_in_a_file_reaches_the_terminal_as_a_control_sequence() {
         .output()
         .unwrap();
     let text = out(&output);
-    assert!(text.contains("\\u{1b}[31m") && !text.contains("/\u{1b}"), "{text:?}");
+    assert!(text.contains("\\u001b[31m") && !text.contains("/\u{1b}"), "{text:?}");
+    // The drawing has no styles of its own.
+    for text in [br#""\u001b]0;x\u0007\u009b2J\u202e""#.as_slice(), br#""\u001b[31m\u2066""#] {
+        let name = str::from_utf8(text).unwrap();
+        let definition = format!(
+            r#"{{"$schema": "workflow-schema-v1.json", "id": "w", "version": "1.0.0", "startAt": {name}, "states": {{{name}: {{"type": "fail", "error": {name}}}}}}}"#
+        );
+        let path = file("drawn.json", definition.as_bytes());
+        for command in ["graph", "validate"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_abide"))
+                .args([command, &path])
+                .env("CLICOLOR_FORCE", "1")
+                .output()
+                .unwrap();
+            assert_no_foreign_controls(&output, command != "graph");
+        }
+    }
+    let missing = Command::new(env!("CARGO_BIN_EXE_abide"))
+        .args(["validate", "/\u{1b}[2J\u{9b}31m\u{202e}"])
+        .env("CLICOLOR_FORCE", "1")
+        .output()
+        .unwrap();
+    assert_no_foreign_controls(&missing, false);
+}
+
+/// Neither output may contain what a terminal obeys, except line breaks and, if allowed, colours and weights.
+fn assert_no_foreign_controls(output: &Output, styles: bool) {
+    for text in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8(text.clone()).unwrap();
+        let mut bare = text.clone();
+        for style in ["0", "1", "2", "31", "32", "33", "36"].iter().filter(|_| styles) {
+            bare = bare.replace(&format!("\u{1b}[{style}m"), "");
+        }
+        let is_obeyed = |c: char| c != '\n' && abide_json::is_obeyed(c);
+        assert!(!bare.contains(is_obeyed), "{text:?}");
+    }
+}
+
+#[test]
+fn nothing_in_a_response_reaches_the_terminal_as_a_control_sequence() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let text = r"\u001b]0;x\u0007\u001b[2J\u009b31m\u202e\n";
+        let error = format!(
+            r#"{{"error": {{"code": "CONFLICT", "message": "{text}", "target": "{text}", "correlationId": "{text}", "details": [{{"code": "X", "message": "{text}", "target": "{text}", "hint": "{text}"}}]}}, "code": "CONFLICT", "message": "{text}", "data": "{text}"}}"#
+        );
+        let raw = "\u{1b}]0;x\u{7}\u{9b}2J\u{202e}".to_owned();
+        let bodies =
+            [("409 Conflict", error.clone()), ("200 OK", error), ("200 OK", raw.clone()), ("500 X", raw)];
+        for (stream, (status, body)) in listener.incoming().zip(bodies.iter().cycle()) {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    for command in [
+        &["list"][..],
+        &["show", "a"],
+        &["history", "a"],
+        &["stats"],
+        &["stuck"],
+        &["workflows", "list"],
+        &["dispatches", "list"],
+        &["dlq", "list"],
+        &["terminate", "a"],
+        &["conform"],
+    ] {
+        // Each answer once, with and without JSON.
+        for json in [false, true] {
+            for _ in 0..if command == ["conform"] { 1 } else { 4 } {
+                let mut run = Command::new(env!("CARGO_BIN_EXE_abide"));
+                run.args(command).env("CLICOLOR_FORCE", "1").env("ABIDE_URL", &url);
+                if command == ["conform"] {
+                    run.args([url.as_str(), "--within", "PT2S"]);
+                }
+                if json {
+                    run.arg("--json");
+                }
+                assert_no_foreign_controls(&run.output().unwrap(), true);
+            }
+        }
+    }
 }
 
 #[test]
@@ -246,16 +334,16 @@ fn run_reports_why_a_definition_cannot_be_rehearsed() {
 
 #[test]
 fn conform_has_different_exit_codes_for_broken_rules_wrong_arguments_and_an_unreachable_service() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     // A server without activities, for as long as this test runs.
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let mut stream = stream;
             let mut head = [0; 4_096];
-            let _ = std::io::Read::read(&mut stream, &mut head);
+            let _ = Read::read(&mut stream, &mut head);
             let response = b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\nconnection: close\r\n\r\nwelcome";
-            let _ = std::io::Write::write_all(&mut stream, response);
+            let _ = Write::write_all(&mut stream, response);
         }
     });
     let broken = abide(&["conform", &url]);

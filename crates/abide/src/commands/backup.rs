@@ -6,12 +6,11 @@ use std::process::ExitCode;
 
 use abide_client::{Client, ClientError};
 use abide_server::backup::{self, BackupError, BackupReceiver};
-use anstream::eprintln;
 use serde_json::json;
 
 use super::exit;
 use crate::errors::{CliError, ResourceKind, error_chain};
-use crate::output::{escape_control_chars, outln};
+use crate::output::{errln, escape_control_chars, outln};
 use crate::progress::Progress;
 use crate::table::group_digits;
 
@@ -117,7 +116,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("abide: {error}");
+            errln!("abide: {error}");
             return exit::USAGE_ERROR.into();
         }
     };
@@ -148,7 +147,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> ExitCode {
 }
 
 fn report_error(error: &BackupError) -> ExitCode {
-    eprintln!("abide: {}", escape_control_chars(&error_chain(error)));
+    errln!("abide: {}", escape_control_chars(&error_chain(error)));
     let hint = match error {
         BackupError::Exists { .. } => Some("choose another folder, or move the existing one away"),
         BackupError::Open(abide_server::StoreOpenError::InUse { .. }) | BackupError::InUse { .. } => {
@@ -158,7 +157,7 @@ fn report_error(error: &BackupError) -> ExitCode {
         _ => None,
     };
     if let Some(hint) = hint {
-        eprintln!("  hint: {hint}");
+        errln!("  hint: {hint}");
     }
     exit::USAGE_ERROR.into()
 }

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use abide_server::{CheckError, StoreOpenError, check_data_folder};
-use anstream::eprintln;
 
 use super::exit;
 use crate::errors::error_chain;
-use crate::output::{escape_control_chars, outln};
+use crate::output::{errln, escape_control_chars, outln};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -21,7 +20,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("abide: {error}");
+            errln!("abide: {error}");
             return exit::USAGE_ERROR.into();
         }
     };
@@ -56,7 +55,7 @@ fn report_error(data: &Path, error: &CheckError) -> ExitCode {
         CheckError::Store(_) | CheckError::Layout(_) => message,
         _ => format!("{}: {message}", data.display()),
     };
-    eprintln!("abide: {}", escape_control_chars(&message));
+    errln!("abide: {}", escape_control_chars(&message));
     let hint = match error {
         CheckError::Store(StoreOpenError::InUse { .. }) => {
             Some("stop the server first: a folder in use cannot be checked")
@@ -65,7 +64,7 @@ fn report_error(data: &Path, error: &CheckError) -> ExitCode {
         _ => None,
     };
     if let Some(hint) = hint {
-        eprintln!("  hint: {hint}");
+        errln!("  hint: {hint}");
     }
     exit::USAGE_ERROR.into()
 }

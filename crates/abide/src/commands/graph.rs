@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_workflow::{ParsedDefinition, graph};
-use anstream::eprintln;
 
 use super::exit;
-use crate::output::outln;
+use crate::output::{errln, escape_lines, outln};
 use crate::{files, findings};
 
 #[derive(clap::Args)]
@@ -21,13 +20,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let text = match files::read(&args.file) {
         Ok(text) => text,
         Err(error) => {
-            eprintln!("abide: {error}");
+            errln!("abide: {error}");
             return exit::USAGE_ERROR.into();
         }
     };
     let parsed = ParsedDefinition::parse(&text);
     if let Some(definition) = parsed.definition() {
-        outln!("{}", graph::mermaid(definition).trim_end());
+        outln!("{}", escape_lines(graph::mermaid(definition).trim_end()));
         return exit::OK.into();
     }
     let name = args.file.display().to_string();

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 
 use abide_workflow::rehearse::{Mocks, Playback, Rehearsal, Stimulus, parse_stimuli};
 use abide_workflow::{Duration, Outcome, Plan, Timestamp};
-use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
 use crate::files::{self, FileError};
-use crate::output::outln;
+use crate::output::{errln, outln};
 use crate::{findings, playback};
 
 #[derive(clap::Args)]
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 let name = path.display().to_string();
                 reason.findings.iter().for_each(|finding| findings::print(&name, text, finding));
             }
-            eprintln!("abide: {error}");
+            errln!("abide: {error}");
             exit::USAGE_ERROR.into()
         }
     }

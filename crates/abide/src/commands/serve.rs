@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use abide_server::config::{Config, ConfigError, Overrides};
 use abide_server::logging::{self, InvalidLogLevel};
 use abide_server::{ServeError, Server};
-use anstream::eprintln;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit;
 use crate::errors::error_chain;
-use crate::output::{escape_control_chars, outln};
+use crate::output::{errln, escape_control_chars, outln};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -47,7 +46,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     match serve(args) {
         Ok(code) => code.into(),
         Err(error) => {
-            eprintln!("abide: {}", error_chain(&error));
+            errln!("abide: {}", error_chain(&error));
             exit::USAGE_ERROR.into()
         }
     }
@@ -78,7 +77,7 @@ async fn serve_until_stopped(config: &Config) -> Result<u8, ServeCommandError> {
         outln!("abide listening on http://{address} (data: {})", escape_control_chars(&data));
         stop.next().await;
     }
-    eprintln!("abide: stopping; a second signal stops at once");
+    errln!("abide: stopping; a second signal stops at once");
     tokio::select! {
         () = server.stop() => Ok(exit::OK),
         () = stop.next() => Ok(exit::FAILED),

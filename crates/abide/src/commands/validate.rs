@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use abide_workflow::{Finding, ParsedDefinition, Severity};
-use anstream::eprintln;
 use serde_json::{Value, json};
 
 use super::exit;
-use crate::output::outln;
+use crate::output::{errln, outln};
 use crate::source_location::SourceLocation;
 use crate::{files, findings};
 
@@ -32,7 +31,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let registry = match files::read_registry(args.activities.as_ref()) {
         Ok(registry) => registry,
         Err(error) => {
-            eprintln!("abide: {error}");
+            errln!("abide: {error}");
             return exit::USAGE_ERROR.into();
         }
     };
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                         json!({"file": name, "valid": false, "error": error.to_string(), "findings": []}),
                     );
                 } else {
-                    eprintln!("abide: {error}");
+                    errln!("abide: {error}");
                 }
                 continue;
             }

@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use abide_client::Client;
 use abide_server::{Config, ServerBuilder};
-use anstream::eprintln;
 
 use self::activities::DemoActivities;
 use self::fleet::Fleet;
 use self::fleet_ledger::FleetLedger;
 use super::exit;
 use crate::errors::error_chain;
-use crate::output::escape_control_chars;
+use crate::output::{errln, escape_control_chars};
 
 /// The definition of the example, from its folder.
 const WORKFLOW: &str = include_str!("../../../../../examples/device-onboarding/workflow.json");
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(true) => exit::OK.into(),
         Ok(false) => exit::FAILED.into(),
         Err(error) => {
-            eprintln!("abide demo: {}", escape_control_chars(&error));
+            errln!("abide demo: {}", escape_control_chars(&error));
             exit::USAGE_ERROR.into()
         }
     }

@@ -13,7 +13,7 @@ use super::WORKFLOW_ID;
 use super::comparison::{DeviceCounts, FleetComparison};
 use super::fleet::ENTITY_TYPE;
 use super::fleet_ledger::{FleetLedger, LedgerTotals};
-use crate::output::outln;
+use crate::output::{escape_control_chars, outln};
 
 /// The time between two redraws of a terminal.
 const DRAW_EVERY: Duration = Duration::from_millis(500);
@@ -112,7 +112,10 @@ async fn status_counts(client: &Client) -> BTreeMap<String, u64> {
 
 async fn newest_runs(client: &Client) -> Result<Vec<String>, ClientError> {
     let runs = client.instances(&InstanceFilter::default()).take(INSTANCES_SHOWN).await?;
-    Ok(runs.iter().map(|run| format!("{:<44} {}", run.instance_id, run.status)).collect())
+    Ok(runs
+        .iter()
+        .map(|run| format!("{:<44} {}", escape_control_chars(&run.instance_id), run.status))
+        .collect())
 }
 
 /// Compares the ledger of the fleet with the events that the server has recorded.
