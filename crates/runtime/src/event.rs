@@ -217,6 +217,14 @@ pub enum OperatorEvent {
     },
     /// A run has been live for longer than its definition expects. Reported once.
     Stuck { instance_id: InstanceId, waiting_for: String },
+    /// A run took longer than its workflow allows; escalation begins.
+    WorkflowTimedOut {
+        instance_id: InstanceId,
+        /// The workflow's own timeout.
+        timeout: String,
+        /// The states that its branches were in, at most the first twenty.
+        states: String,
+    },
     /// A run was set aside.
     Parked { instance_id: InstanceId, reason: String },
     /// A call failed permanently and was put into the dead-letter queue.

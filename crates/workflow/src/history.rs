@@ -61,7 +61,7 @@ pub enum Fact {
         /// The path of the next state; absent at an end.
         #[serde(skip_serializing_if = "Option::is_none")]
         next: Option<String>,
-        /// The error that made the branch leave.
+        /// The error that made the branch leave; also the timeout that led to `timeoutNext`.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Failure>,
     },

@@ -213,7 +213,7 @@ impl Metrics {
             OperatorEvent::EntityChanged => self.entity_operations.add(1),
             OperatorEvent::DeadLettered { .. } => self.dead_lettered.add(1),
             OperatorEvent::Unreadable { .. } => self.unreadable_places.add(1),
-            OperatorEvent::Owned { .. } => {}
+            OperatorEvent::Owned { .. } | OperatorEvent::WorkflowTimedOut { .. } => {}
         }
     }
 

@@ -292,6 +292,9 @@ impl<S: Store> ShardTask<S> {
             OperatorEvent::Stuck { instance_id, waiting_for } => {
                 tracing::warn!(shard = %self.id, %instance_id, waiting_for, "run is stuck");
             }
+            OperatorEvent::WorkflowTimedOut { instance_id, timeout, states } => {
+                tracing::warn!(shard = %self.id, %instance_id, timeout, states, "workflow timed out");
+            }
             OperatorEvent::Parked { instance_id, reason } => {
                 tracing::error!(shard = %self.id, %instance_id, reason, "run parked")
             }

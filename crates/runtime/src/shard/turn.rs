@@ -201,7 +201,17 @@ fn consume_messages(
                 }
                 finished_calls.push((*command, matches!(message, Message::ActivityCompleted { .. })));
             }
-            MessageSource::Timer(timer) => timers::on_timer_consumed(work, run, timer, changes),
+            MessageSource::Timer(timer) => {
+                timers::on_timer_consumed(work, run, timer, changes);
+                // Once for all timers of the turn: the note of the history names no timer.
+                if !consumed
+                    .iter()
+                    .take(position)
+                    .any(|(_, source)| matches!(source, MessageSource::Timer(_)))
+                {
+                    stuck::report_workflow_timeout(work, run, &turn.history);
+                }
+            }
             MessageSource::SessionEvent(sequence, session_event) => match refusal {
                 // The run ended first: the event is for the next run.
                 Some(MessageRefusal::RunEnded { .. }) => {

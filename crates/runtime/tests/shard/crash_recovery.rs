@@ -221,6 +221,29 @@ fn a_stuck_run_is_reported_once_with_the_things_it_waits_for() {
     harness.check();
 }
 
+#[test]
+fn a_workflow_that_times_out_is_reported_with_the_states_it_was_in() {
+    let mut harness = ShardHarness::new();
+    let gate =
+        |next: &str| json!({"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": next});
+    let block = || json!({"startAt": "Gate", "states": {"Gate": gate("End"), "End": {"type": "succeed"}}});
+    let states = json!({"Start": {"type": "parallel", "branches": [block(), block()], "next": "End"}, "End": {"type": "succeed"}});
+    let definition = json!({"$schema": "workflow-schema-v1.json", "id": "slow", "version": "1.0.0", "startAt": "Start",
+        "configuration": {"timeout": "PT1H"}, "states": states});
+    poll_ready(harness.definitions.publish(&definition.to_string(), None, Timestamp(0))).unwrap();
+    harness.start("slow", "a");
+    harness.advance_clock(3_700_000);
+    assert_eq!(harness.status("a"), "Failed");
+    let expected = OperatorEvent::WorkflowTimedOut {
+        instance_id: instance_id("a"),
+        timeout: "PT1H".to_owned(),
+        states: "Start, Start/branches/0/Gate, Start/branches/1/Gate".to_owned(),
+    };
+    let reported = harness.operator_events.iter().filter(|notice| **notice == expected).count();
+    assert_eq!(reported, 1, "{:?}", harness.operator_events);
+    harness.check();
+}
+
 fn times_stuck(harness: &ShardHarness) -> usize {
     harness.operator_events.iter().filter(|notice| matches!(notice, OperatorEvent::Stuck { .. })).count()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::definition::StateKind;
 use crate::evaluation::BudgetExhausted;
 use crate::failure::{Failure, code};
 use crate::history::{BranchOutcome, Fact};
@@ -173,13 +174,24 @@ impl Interpreter<'_> {
 
     /// Called when a wait or a step took longer than its timeout.
     pub(super) fn on_state_timeout(&mut self, branch: BranchId) -> Result<(), CorruptInstance> {
-        let (_, state) = self.branch_and_state(branch)?;
-        match &state.timeout_next {
-            Some(next) => self.transition_to(branch, next),
-            None => {
-                let limit = state.timeout.map_or_else(String::new, |timeout| format!(" after {timeout}"));
-                self.raise(branch, Failure::permanent(code::TIMEOUT, format!("timed out{limit}")))
-            }
+        let (at, state) = self.branch_and_state(branch)?;
+        let limit = state.timeout.map_or_else(String::new, |timeout| format!(" after {timeout}"));
+        let failure = Failure {
+            state: Some(state.name.clone()),
+            ..Failure::permanent(code::TIMEOUT, format!("{} timed out{limit}", state.path))
+        };
+        let Some(next) = &state.timeout_next else { return self.raise(branch, failure) };
+        let target = self.plan.target(at.block, next)?;
+        let next_state = self.plan.state(target)?;
+        // Only such a state shows the last caught error of its own accord. For any other the way is a normal
+        // transition.
+        if let StateKind::Fail { error, message } = &next_state.kind
+            && (error.is_none() || message.is_none())
+        {
+            let fits = self.instance.put_slot(branch, SlotName::Error, Arc::new(failure.to_json()), u64::MAX);
+            debug_assert!(fits.is_ok(), "an unlimited slot is never refused");
         }
+        self.record_state_left(branch, Some(next_state.path.clone()), Some(failure))?;
+        self.move_to(branch, target)
     }
 }

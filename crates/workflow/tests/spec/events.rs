@@ -1,5 +1,6 @@
 //! External events: awaited, early, late, matched, buffered in order per name.
 
+use abide_workflow::{Outcome, TurnLimits};
 use serde_json::{Value, json};
 
 use crate::bench::{case, check};
@@ -119,10 +120,60 @@ fn a_wait_that_takes_too_long_goes_to_timeout_next() {
     check(
         "timeout",
         &times_out,
-        &["Gate", "timer PT1H", "fired", "Late", "TooLate is not caught", "Failed TooLate in Late"],
+        &[
+            "Gate",
+            "timer PT1H",
+            "fired",
+            "Timeout -> Late",
+            "Late",
+            "TooLate is not caught",
+            "Failed TooLate in Late",
+        ],
     );
     let in_time = case("Gate", states).event("PT59M", "Go", json!(1));
     check("in time", &in_time, &["Gate", "timer PT1H", "event Go 1", "End", "Completed 1"]);
+}
+
+#[test]
+fn a_fail_state_after_a_timeout_says_where_it_timed_out_and_after_how_long() {
+    let with = |fail: Value| {
+        let mut states = gate();
+        states["Gate"]["timeout"] = "PT1H".into();
+        states["Gate"]["timeoutNext"] = "Late".into();
+        states["Late"] = fail;
+        let Some(Outcome::Failed(error)) = case("Gate", states).play(TurnLimits::FLOOR, true).outcome else {
+            panic!("the run should fail");
+        };
+        (error.code, error.message, error.state)
+    };
+    let gate = || Some("Gate".to_owned());
+    let said = || "Gate timed out after PT1H".to_owned();
+    assert_eq!(with(json!({"type": "fail"})), ("Timeout".to_owned(), said(), gate()));
+    let own_code = with(json!({"type": "fail", "error": "TooLate"}));
+    assert_eq!(own_code, ("TooLate".to_owned(), said(), Some("Late".to_owned())));
+    let own_words = with(json!({"type": "fail", "error": "TooLate", "message": "closed"}));
+    assert_eq!(own_words.1, "closed");
+}
+
+#[test]
+fn timeout_next_is_a_normal_transition_that_writes_no_error() {
+    let mut states = gate();
+    states["Gate"]["timeout"] = "PT1H".into();
+    states["Gate"]["timeoutNext"] = "Late".into();
+    states["Late"] = json!({"type": "succeed", "output": "$.error"});
+    check(
+        "no error",
+        &case("Gate", states),
+        &[
+            "Gate",
+            "timer PT1H",
+            "fired",
+            "Timeout -> Late",
+            "Late",
+            "PathMissing is not caught",
+            "Failed PathMissing in Late",
+        ],
+    );
 }
 
 #[test]

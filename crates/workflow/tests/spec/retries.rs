@@ -137,7 +137,7 @@ fn a_step_without_a_result_times_out_and_may_go_to_timeout_next() {
     check(
         "timeoutNext",
         &case("Work", states).mock("Work", json!({"never": true})),
-        &["Work", "Work(null)", "! Timeout", "Late", "Completed null"],
+        &["Work", "Work(null)", "! Timeout", "Timeout -> Late", "Late", "Completed null"],
     );
 }
 

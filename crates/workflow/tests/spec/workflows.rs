@@ -77,6 +77,7 @@ fn a_child_that_takes_too_long_is_terminated() {
             "timer PT1H",
             "  Gate",
             "fired",
+            "Timeout -> End",
             "End",
             "Completed \"late\"",
             "  Terminated",

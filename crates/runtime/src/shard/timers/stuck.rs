@@ -1,4 +1,5 @@
-//! Reports stuck runs: those that have not ended within the time their definition allows, once each.
+//! Reports stuck runs: those that have not ended within the time their definition expects, once each; and those that
+//! took longer than it allows.
 //!
 //! A run gets a stuck timer only when it may take long: it is older than a minute, or waits for anything but the first
 //! attempt of a short call. Until then its open call stands in for the timer; an attempt that exceeds a minute brings
@@ -6,6 +7,7 @@
 
 use abide_ids::RunId;
 use abide_store::tables::timers::{TimerKey, TimerPurpose};
+use abide_workflow::history::{Fact, HistoryEvent, Note};
 
 use crate::event::OperatorEvent;
 use crate::request::BranchView;
@@ -54,6 +56,21 @@ pub(in crate::shard) fn watch_slow_run(work: &mut UnitOfWork<'_>, run: &mut Resi
     if !changes.is_empty() {
         history_pages::write_pages(work, run, &[], Vec::new(), changes);
         work.note_newest_rows();
+    }
+}
+
+/// The turn consumed a timer: if it was that of the whole workflow, tells the operator where the run was.
+pub(in crate::shard) fn report_workflow_timeout(
+    work: &mut UnitOfWork<'_>,
+    run: &ResidentRun,
+    history: &[HistoryEvent],
+) {
+    for event in history {
+        if let Fact::GenericEvent { note: Note::WorkflowTimedOut { timeout, states } } = &event.fact {
+            let instance_id = run.instance.origin().instance_id.clone();
+            let (timeout, states) = (timeout.to_string(), states.join(", "));
+            work.notify_on_commit(OperatorEvent::WorkflowTimedOut { instance_id, timeout, states });
+        }
     }
 }
 
