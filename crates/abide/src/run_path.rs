@@ -144,11 +144,12 @@ impl RunPath {
                     current.activity = Some((activity.clone(), 1));
                 }
             }
-            Fact::TaskFailed { command, retry_at: Some(_), .. } => {
+            Fact::TaskFailed { command, attempt, retry_at, .. } => {
                 if let Some(step) = self.step_of(*command)
                     && let Some((_, attempts)) = &mut step.activity
                 {
-                    *attempts += 1;
+                    // Attempts are numbered from 0, and those whose result was lost are numbered too.
+                    *attempts = (*attempts).max(attempt + 1 + u32::from(retry_at.is_some()));
                 }
             }
             Fact::TaskCompleted { command, .. } => {

@@ -19,59 +19,96 @@ const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 /// Prints events one by one. The clock starts with the first event.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
+    has_absolute_times: bool,
     started: Option<(String, Timestamp)>,
-    depths: BTreeMap<(String, u32), usize>,
-    commands: BTreeMap<(String, u64), usize>,
+    /// Where each branch is: its position among its siblings, after those of the branches around it.
+    branches: BTreeMap<(String, u32), Vec<u32>>,
+    commands: BTreeMap<(String, u64), CommandProgress>,
+}
+
+/// A command that was made.
+#[derive(Clone, Debug)]
+struct CommandProgress {
+    branch: u32,
+    /// The number of the attempt that is expected to end next.
+    attempt: u32,
 }
 
 impl Timeline {
+    /// A timeline with the time of each event, if wanted, instead of the time since the first.
+    pub(crate) fn new(has_absolute_times: bool) -> Self {
+        Self { has_absolute_times, ..Self::default() }
+    }
+
     /// Prints one event of an instance. Events of any other instance than the first are marked with their instance.
     pub(crate) fn print_event(&mut self, instance: &str, event: &HistoryEvent) {
-        let depth = self.depth(instance, &event.fact);
+        let branch = self.branch_of(instance, &event.fact);
+        let place = branch.and_then(|branch| self.branches.get(&(instance.to_owned(), branch)));
+        let place = place.cloned().unwrap_or_default();
+        let redelivered = self.redelivery(instance, &event.fact);
         let (main, start) = self.started.get_or_insert_with(|| (instance.to_owned(), event.timestamp));
-        if let Some((style, text)) = describe_event(event) {
-            let child = if instance == main {
-                String::new()
-            } else {
-                format!("[{}] ", escape_control_chars(instance))
-            };
+        let clock = if self.has_absolute_times {
+            format_timestamp(event.timestamp)
+        } else {
             let ms = duration_between(*start, event.timestamp).as_millis();
-            let clock = format_clock(u64::try_from(ms).unwrap_or(u64::MAX));
+            format_clock(u64::try_from(ms).unwrap_or(u64::MAX))
+        };
+        let child =
+            if instance == main { String::new() } else { format!("[{}] ", escape_control_chars(instance)) };
+        // Branches run side by side, so that each line says which one it is about.
+        let branch = place.iter().map(u32::to_string).collect::<Vec<_>>().join(".");
+        let branch = if branch.is_empty() { branch } else { format!("{FAINT}{branch}:{FAINT:#} ") };
+        let lines = redelivered.map(|text| (ERROR_STYLE, text)).into_iter().chain(describe_event(event));
+        for (style, text) in lines {
             let text = escape_control_chars(&text);
-            outln!("{FAINT}{clock:>14}{FAINT:#}  {:1$}{child}{style}{text}{style:#}", "", depth * 2);
+            let indent = place.len() * 2;
+            outln!("{FAINT}{clock:>14}{FAINT:#}  {:indent$}{child}{branch}{style}{text}{style:#}", "");
         }
     }
 
-    /// The nesting depth of an event's branch. The result of a command has the depth of its command.
-    fn depth(&mut self, instance: &str, fact: &Fact) -> usize {
-        let of_branch = |depths: &BTreeMap<(String, u32), usize>, branch: u32| {
-            depths.get(&(instance.to_owned(), branch)).copied().unwrap_or(0)
-        };
+    /// The branch that an event is about. The result of a command belongs to the branch of its command.
+    fn branch_of(&mut self, instance: &str, fact: &Fact) -> Option<u32> {
+        let key = |number: u32| (instance.to_owned(), number);
         match fact {
             Fact::TaskScheduled { command, branch, .. }
             | Fact::TimerCreated { command, branch: Some(branch), .. }
             | Fact::SubOrchestrationInstanceCreated { command, branch, .. } => {
-                let depth = of_branch(&self.depths, *branch);
-                self.commands.insert((instance.to_owned(), *command), depth);
-                depth
+                let made = CommandProgress { branch: *branch, attempt: 0 };
+                self.commands.insert((instance.to_owned(), *command), made);
+                Some(*branch)
             }
             Fact::TaskCompleted { command, .. }
             | Fact::TaskFailed { command, .. }
             | Fact::TimerFired { command }
             | Fact::SubOrchestrationInstanceCompleted { command, .. }
             | Fact::SubOrchestrationInstanceFailed { command, .. } => {
-                self.commands.get(&(instance.to_owned(), *command)).copied().unwrap_or(0)
+                self.commands.get(&(instance.to_owned(), *command)).map(|made| made.branch)
             }
-            Fact::BranchStarted { branch, parent, .. } => {
-                let depth = of_branch(&self.depths, *parent) + 1;
-                self.depths.insert((instance.to_owned(), *branch), depth);
-                depth
+            Fact::BranchStarted { branch, parent, index } => {
+                let mut place = self.branches.get(&key(*parent)).cloned().unwrap_or_default();
+                place.push(*index);
+                self.branches.insert(key(*branch), place);
+                Some(*branch)
             }
             Fact::StateEntered { branch, .. }
             | Fact::StateLeft { branch, .. }
-            | Fact::BranchEnded { branch, .. } => of_branch(&self.depths, *branch),
-            _ => 0,
+            | Fact::BranchEnded { branch, .. } => Some(*branch),
+            _ => None,
         }
+    }
+
+    /// The line about attempts whose result was lost before this one failed: the call was sent again under the next
+    /// number.
+    fn redelivery(&mut self, instance: &str, fact: &Fact) -> Option<String> {
+        let Fact::TaskFailed { command, attempt, late: false, .. } = fact else { return None };
+        let made = self.commands.get_mut(&(instance.to_owned(), *command))?;
+        let expected = std::mem::replace(&mut made.attempt, attempt.saturating_add(1));
+        let lost = match attempt.checked_sub(1)? {
+            last if last < expected => return None,
+            last if last == expected => format!("attempt {last}"),
+            last => format!("attempts {expected} to {last}"),
+        };
+        Some(format!("  #{command} {lost} ended without a known result: sent again"))
     }
 }
 
@@ -97,8 +134,10 @@ fn describe_event(event: &HistoryEvent) -> Option<(Style, String)> {
         Fact::StateLeft { .. } => None,
         Fact::BranchStarted { index, .. } => Some((FAINT, format!("branch {index}"))),
         Fact::BranchEnded { outcome, .. } => Some((FAINT, format!("branch {outcome}"))),
-        Fact::TaskScheduled { activity, input, command, .. } => {
-            plain(format!("  #{command} {activity} ← {}", truncate_json(input)))
+        Fact::TaskScheduled { activity, input, command, step, .. } => {
+            let undone = step.split_once("/undo/").map(|(state, _)| format!(", undoes {state}"));
+            let undone = undone.unwrap_or_default();
+            plain(format!("  #{command} {activity} ← {}{undone}", truncate_json(input)))
         }
         Fact::TaskCompleted { command, result, late } => {
             let late = if *late { " (late, not applied)" } else { "" };
@@ -110,7 +149,7 @@ fn describe_event(event: &HistoryEvent) -> Option<(Style, String)> {
                 None if *late => " (late, not applied)".to_owned(),
                 None => ", permanently".to_owned(),
             };
-            bad(format!("  #{command} attempt {} failed: {}{then}", attempt + 1, format_failure(failure)))
+            bad(format!("  #{command} attempt {attempt} failed: {}{then}", format_failure(failure)))
         }
         Fact::TimerCreated { command, fire_at, .. } => {
             plain(format!("  #{command} timer set for {}", format_timestamp(*fire_at)))
@@ -196,4 +235,28 @@ fn format_clock(ms: u64) -> String {
     let ms = ms % 1000;
     let clock = format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if days == 0 { clock } else { format!("{days}d {clock}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn failed(attempt: u32) -> Fact {
+        serde_json::from_value(json!({
+            "eventType": "TaskFailed", "command": 3, "attempt": attempt,
+            "error": {"code": "X", "message": "", "state": null, "retryable": true},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn attempts_without_a_known_result_are_named_before_the_next_failure() {
+        let mut timeline = Timeline::default();
+        let made = CommandProgress { branch: 0, attempt: 0 };
+        timeline.commands.insert(("a".to_owned(), 3), made);
+        let lines = [0, 0, 1, 3, 6].map(|attempt| timeline.redelivery("a", &failed(attempt)));
+        let sent_again = |which: &str| Some(format!("  #3 {which} ended without a known result: sent again"));
+        assert_eq!(lines, [None, None, None, sent_again("attempt 2"), sent_again("attempts 4 to 5")]);
+    }
 }

@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// The run number; without it the current run. Earlier runs are shown until they are deleted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
+    /// Show when each event happened, instead of the time since the first
+    #[arg(long)]
+    absolute: bool,
     /// The maximum number of events to show
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -44,7 +47,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return Ok(exit::OK);
         }
         let mut events = events;
-        let mut timeline = Timeline::default();
+        let mut timeline = Timeline::new(args.absolute);
         let mut printed = 0;
         while printed < limit
             && let Some(event) = events.next().await?

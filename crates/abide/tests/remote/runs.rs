@@ -102,11 +102,14 @@ fn a_history_is_a_timeline_as_text_and_one_event_per_line_as_json() {
         &[
             "  00:00:00.000  started undone 1.0.0 with {}\n",
             "    #1 core.echo ← {\"a\":1}\n",
-            "attempt 1 failed: Broken: failed as asked, 1 of 1, permanently\n",
+            "attempt 0 failed: Broken: failed as asked, 1 of 1, permanently\n",
+            ", undoes Begin\n",
             "compensation ends: 1 compensated, 0 failed\n",
             "failed with Lost: failed as asked, 1 of 1\n",
         ],
     );
+    let absolute = world.abide(&["history", "u-1", "--absolute"]).expect_ok();
+    assert!(absolute.starts_with("20") && absolute.contains("Z  started undone 1.0.0"), "{absolute}");
     let events = world.abide(&["history", "u-1", "--json"]).json();
     assert!(
         events.iter().enumerate().all(|(index, event)| event["sequence"] == json!(index + 1)),
@@ -149,5 +152,10 @@ fn branches_are_shown_below_the_state_that_started_them() {
             "      ✓ End ",
             "    branch 1: running\n      ● Right  for ",
         ],
+    );
+    let history = world.abide(&["history", "f-1"]).expect_ok();
+    assert_contains(
+        &history,
+        &["0: Begin/branches/0/Left\n", "1: Begin/branches/1/Right\n", "0: branch succeeded\n"],
     );
 }

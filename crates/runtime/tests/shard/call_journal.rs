@@ -35,6 +35,30 @@ fn a_settled_call_is_kept_with_its_attempts_and_its_end() {
 }
 
 #[test]
+fn an_attempt_that_got_a_response_is_not_called_unanswered() {
+    let mut harness = ShardHarness::new();
+    one(&harness);
+    harness.start("one", "a");
+    let unknown = || CallFailure::retryable("Http500", "boom").with_outcome_unknown();
+    harness.finish_attempt(AttemptResult::Failed(unknown().with_status("500")));
+    harness.advance_clock(10_000);
+    harness.finish_attempt(AttemptResult::Failed(unknown()));
+    harness.advance_clock(20_000);
+    harness.finish_attempt(AttemptResult::Failed(unknown().with_status("500")));
+    assert_eq!(harness.status("a"), "Failed");
+    let pages = harness.history_pages("a");
+    let failures = pages.iter().flat_map(|page| &page.call_failures);
+    let ends: Vec<AttemptEnd> =
+        failures.flat_map(|(_, failures)| &failures.past_attempts).map(|past| past.end).collect();
+    assert_eq!(ends, [AttemptEnd::Failed, AttemptEnd::Unanswered, AttemptEnd::Failed]);
+    harness.advance_clock(1_000);
+    let letter = harness.dead_letters().pop().unwrap();
+    let message: Value = serde_json::from_str(&letter.original_message).unwrap();
+    assert_eq!(message["outcomeUnknown"], true, "that the activity may have run is said elsewhere");
+    harness.check();
+}
+
+#[test]
 fn a_call_that_fails_permanently_is_dead_lettered_with_diagnostics_and_the_run_takes_its_error_path() {
     let mut harness = ShardHarness::new();
     let mut state = task_state("End");

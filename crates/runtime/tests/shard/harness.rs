@@ -372,9 +372,14 @@ impl ShardHarness {
 
     /// The settled calls in the history of an instance's run, in order.
     pub(crate) fn settled_calls(&self, id: &str) -> Vec<SettledCall> {
+        self.history_pages(id).into_iter().flat_map(|page| page.settled_calls).collect()
+    }
+
+    /// The pages of an instance's last run.
+    pub(crate) fn history_pages(&self, id: &str) -> Vec<HistoryPageRow> {
         let run = self.run(id).unwrap().row.run_id;
         let page = self.store.scan_now(&self.partition(), history_pages::of_run(run)).unwrap();
-        page.rows.iter().flat_map(|row| decode::<HistoryPageRow>(&row.value).unwrap().settled_calls).collect()
+        page.rows.iter().map(|row| decode(&row.value).unwrap()).collect()
     }
 
     /// Asserts that fsck finds nothing wrong in the store.

@@ -93,6 +93,7 @@ pub(in crate::shard) fn record_result(
     let Some(call) = run.calls.get_mut(command) else { return };
     if let Some(outcome) = *outcome {
         call.record_outcome(outcome);
+        call.has_response = status.is_some();
     }
     call.in_flight = false;
     call.has_result = true;

@@ -57,6 +57,8 @@ pub(in crate::shard) struct OpenCall {
     pub(in crate::shard) is_held: bool,
     /// The outcome of the last attempt, if it was reported.
     pub(in crate::shard) last_outcome: Option<AttemptOutcome>,
+    /// The last attempt got a response, even if that leaves open whether the activity ran.
+    pub(in crate::shard) has_response: bool,
 }
 
 impl OpenCall {
@@ -94,6 +96,7 @@ impl OpenCall {
             final_failure: None,
             is_held: false,
             last_outcome: None,
+            has_response: false,
         }
     }
 
@@ -171,6 +174,7 @@ impl OpenCall {
         self.is_held = false;
         self.final_failure = None;
         self.last_outcome = None;
+        self.has_response = false;
     }
 
     /// Records that the last attempt was withdrawn or orphaned: nobody will report its outcome.
@@ -196,7 +200,7 @@ impl OpenCall {
     pub(in crate::shard) fn record_attempt_end(&mut self, at: Timestamp) {
         if let UnsettledCall::Sent(sent) = &self.journal {
             let failed = sent.clone().fail_retryable();
-            self.add_past_attempt(attempt_end(self.last_outcome), at);
+            self.add_past_attempt(attempt_end(self.last_outcome, self.has_response), at);
             self.journal = UnsettledCall::FailedRetryable(failed);
             self.failure_reason.get_or_insert_default();
         }
@@ -291,7 +295,7 @@ impl OpenCall {
         if let UnsettledCall::Sent(_) = self.journal {
             // A cancelled attempt was not waited for, whatever an earlier one reported.
             let outcome = self.last_outcome.filter(|_| ended.reason != FinalReason::Cancelled);
-            self.add_past_attempt(attempt_end(outcome), ended.settled_at);
+            self.add_past_attempt(attempt_end(outcome, self.has_response), ended.settled_at);
         }
         let attempt = self.journal.attempts_made().saturating_sub(1);
         self.into_settled(end, attempt)
@@ -336,10 +340,12 @@ pub(in crate::shard) fn journal_of(row: &CallRow<'_>) -> UnsettledCall {
     }
 }
 
-/// The end of an attempt by its outcome: unanswered if no outcome was reported.
-fn attempt_end(outcome: Option<AttemptOutcome>) -> AttemptEnd {
+/// The end of an attempt by its outcome: unanswered if no outcome was reported. A response that leaves the outcome
+/// open, such as a bare 500, is an answer all the same.
+fn attempt_end(outcome: Option<AttemptOutcome>, has_response: bool) -> AttemptEnd {
     match outcome {
         Some(AttemptOutcome::NotSent) => AttemptEnd::NotSent,
+        Some(AttemptOutcome::Unknown) if has_response => AttemptEnd::Failed,
         Some(AttemptOutcome::Unknown) | None => AttemptEnd::Unanswered,
         Some(AttemptOutcome::Responded | AttemptOutcome::Rejected) => AttemptEnd::Failed,
     }
