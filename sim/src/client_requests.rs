@@ -158,10 +158,12 @@ impl Cluster {
         live.iter().filter(is_parked).for_each(|(id, _)| self.add_operator(id));
     }
 
-    /// An operator resumes a parked run after a while.
+    /// An operator resumes a parked run after a while, or terminates it if it is the cause of the deaths.
     pub(crate) fn add_operator(&mut self, id: &str) {
         let wait = 1_000 + self.dice.below(10_000);
-        self.add_client(SimClient::operator(id.to_owned()), wait);
+        let is_cause = self.scenario.poisoned && id == workload::POISONED;
+        let control = if is_cause { ClientStep::Terminate } else { ClientStep::Resume };
+        self.add_client(SimClient::operator(id.to_owned(), control), wait);
     }
 
     /// A late request may have left a run that no client will end: it was started after its events had been raised, or

@@ -38,7 +38,7 @@ pub struct SimClient {
     pub acknowledged_controls: Vec<ClientStep>,
     /// Control operations that got no reply at least once.
     pub unconfirmed_controls: Vec<ClientStep>,
-    /// True if it only resumes a parked run, which may be a child that no client has started.
+    /// True if it only resumes or terminates a parked run, which may be a child that no client has started.
     pub is_operator: bool,
 }
 
@@ -103,9 +103,9 @@ impl SimClient {
         Self::with(id, kind, None, vec![control], Vec::new())
     }
 
-    /// A client that resumes a parked run.
-    pub fn operator(id: String) -> Self {
-        let script = vec![ClientStep::Resume];
+    /// A client that sends one control operation to a parked run.
+    pub fn operator(id: String, control: ClientStep) -> Self {
+        let script = vec![control];
         Self { is_operator: true, ..Self::with(id, WorkloadKind::Steps, None, script, Vec::new()) }
     }
 

@@ -2,10 +2,12 @@
 //!
 //! Failures of nodes are in [`crate::nodes`]; failures of the store and of activities are in [`crate::effects`].
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_runtime::definitions::Definitions;
+use abide_runtime::fault_injection::ProcessDeath;
 use abide_runtime::placement::{ShardCount, ShardId};
 use abide_runtime::store_effects::StoreEffects;
 use abide_runtime::{Effect, Event, OperatorEvent};
@@ -244,7 +246,16 @@ impl Cluster {
     pub(crate) fn deliver_event(&mut self, at: ShardAddress, event: Event) {
         let now = self.now(at.node);
         let Some(driver) = self.nodes[at.node].shards.get_mut(at.shard) else { return };
-        let effects = driver.handle(event, now, &mut self.time, |stamp| SimEvent::Wake(at, stamp));
+        let time = &mut self.time;
+        let handled = AssertUnwindSafe(|| driver.handle(event, now, time, |stamp| SimEvent::Wake(at, stamp)));
+        let effects = match catch_unwind(handled) {
+            Ok(effects) => effects,
+            Err(death) if death.is::<ProcessDeath>() => {
+                self.counts.deaths += 1;
+                return self.crash(at.node);
+            }
+            Err(panic) => resume_unwind(panic),
+        };
         for effect in effects {
             self.digest.add(at.node, at.shard, &effect);
             self.row_order.add(at.shard, &effect);

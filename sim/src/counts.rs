@@ -16,6 +16,8 @@ pub struct SimCounts {
     pub ownership_changes: u64,
     /// How often that was after so many unclean ends that recovery was careful.
     pub careful_recoveries: u64,
+    /// Processes that ended of the work of the poisoned instance.
+    pub deaths: u64,
     /// Runs that were parked because their owner ended while the head named them.
     pub blamed: u64,
     /// How often a node was asked to drain.
@@ -41,6 +43,7 @@ impl SimCounts {
         self.withdrawn_calls += other.withdrawn_calls;
         self.ownership_changes += other.ownership_changes;
         self.careful_recoveries += other.careful_recoveries;
+        self.deaths += other.deaths;
         self.blamed += other.blamed;
         self.drains += other.drains;
         self.races += other.races;
@@ -58,7 +61,7 @@ impl std::fmt::Display for SimCounts {
         } = self;
         let deleted = self.deleted_instances;
         let withdrawn = self.withdrawn_calls;
-        let (careful, blamed) = (self.careful_recoveries, self.blamed);
+        let (careful, blamed, deaths) = (self.careful_recoveries, self.blamed, self.deaths);
         let [terminated, rewound, restarted, purged] = self.controls;
         let days = self.simulated_ms / 86_400_000;
         write!(
@@ -67,7 +70,7 @@ impl std::fmt::Display for SimCounts {
         )?;
         write!(
             f,
-            "{attempts} attempts, {withdrawn} withdrawn, {ownership_changes} ownership changes, {careful} of them careful with {blamed} runs parked, {drains} drains, {races} lost races, {stuck} stuck, "
+            "{attempts} attempts, {withdrawn} withdrawn, {ownership_changes} ownership changes, {careful} of them careful with {blamed} runs parked after {deaths} deaths, {drains} drains, {races} lost races, {stuck} stuck, "
         )?;
         write!(
             f,

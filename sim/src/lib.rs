@@ -51,6 +51,8 @@ pub struct Scenario {
     pub azure: bool,
     /// True if runs are kept for minutes only: at the end no row must be left.
     pub short_retention: bool,
+    /// True if every turn but the first of one instance ends the process.
+    pub poisoned: bool,
     /// The planted fault, if any.
     pub injected_fault: Option<Fault>,
 }
@@ -67,8 +69,14 @@ impl Scenario {
             faults: true,
             azure: seed % 2 == 1,
             short_retention: seed % 3 == 2,
+            poisoned: false,
             injected_fault: None,
         }
+    }
+
+    /// A storm in which this fault is planted and can do harm.
+    pub fn with_fault(seed: u64, fault: Fault) -> Self {
+        Self { injected_fault: Some(fault), poisoned: fault == Fault::MarkNotWritten, ..Self::stormy(seed) }
     }
 }
 

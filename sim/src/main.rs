@@ -58,7 +58,7 @@ fn find_injected_faults(seeds: u64) {
     let mut missed = 0;
     for fault in Fault::ALL {
         let first_found = (0..seeds).find_map(|seed| {
-            let verdict = play(Scenario { injected_fault: Some(fault), ..Scenario::stormy(seed) });
+            let verdict = play(Scenario::with_fault(seed, fault));
             verdict.violations.into_iter().next().map(|violation| (seed, violation))
         });
         match first_found {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use abide_runtime::lease::LeaseTimes;
+use abide_runtime::turnstile::Turnstile;
 use abide_runtime::{Effect, Event, Now, Shard, ShardConfig, StopReason};
 use abide_store::rows::PrivateRows;
 use abide_store::tables::decode;
@@ -14,6 +15,7 @@ use abide_testkit::virtual_time::VirtualClock;
 
 use crate::cluster::{Cluster, EPOCH_MS};
 use crate::sim_event::{ShardAddress, SimEvent};
+use crate::workload;
 
 /// Why a run is parked that the head of its shard named when the owner ended.
 const ENDED_MEANWHILE: &str = "the server ended while it worked on this run";
@@ -27,6 +29,7 @@ pub(crate) struct SimNode {
     /// While the node drains: the number of shards it has not released yet.
     draining: Option<usize>,
     clock: VirtualClock,
+    turnstile: Turnstile,
     pub(crate) shards: Vec<ShardDriver>,
     pub(crate) ownerships: Vec<u64>,
     pub(crate) outstanding: u64,
@@ -100,6 +103,8 @@ impl Cluster {
         config.exclusive = false;
         config.lease_times = LeaseTimes { ttl: Duration::from_secs(6), margin: Duration::from_secs(2) };
         config.idle_max = Duration::from_secs(2);
+        config.turnstile = self.nodes[node].turnstile.clone();
+        config.poison = self.scenario.poisoned.then(workload::poison).flatten();
         config.fault = self.scenario.injected_fault;
         if self.scenario.short_retention {
             config.retention = abide_workflow::Duration::seconds(120);

@@ -17,7 +17,7 @@ use crate::counts::SimCounts;
 use crate::model::ModelInstance;
 use crate::public_index_check;
 use crate::run_history::{RunEnd, RunHistory};
-use crate::workload::{WIDE_ITEMS, WorkloadKind};
+use crate::workload::{POISONED, WIDE_ITEMS, WorkloadKind};
 
 /// The result of a simulation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,7 +156,7 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&SimClient>>, viola
                 continue;
             };
             let right = match end {
-                RunEnd::Terminated => may_terminate,
+                RunEnd::Terminated => may_terminate || cluster.scenario.poisoned && id == POISONED,
                 // So many crashes in a row are rare; failing the run is then correct.
                 RunEnd::Failed(code) if code == "Poison" => cluster
                     .model

@@ -1,5 +1,7 @@
 //! The workload of the simulated clients: a definition for each way in which a run can wait, with inputs and results.
 
+use abide_runtime::fault_injection::{Poison, PoisonEffect};
+use abide_workflow::InstanceId;
 use serde_json::{Value, json};
 
 /// A kind of run.
@@ -29,6 +31,14 @@ pub enum WorkloadKind {
     WorkflowTimeout,
     /// A task whose timeout may pass while a retry waits, or while no node runs its shard.
     TaskTimeout,
+}
+
+/// The instance whose turns end the process in a poisoned scenario.
+pub const POISONED: &str = "timer-2";
+
+/// The poison of [`POISONED`].
+pub fn poison() -> Option<Poison> {
+    Some(Poison { instance_id: InstanceId::new(POISONED).ok()?, effect: PoisonEffect::Die })
 }
 
 /// Items of a wide map: as many calls, with their timers, as the store with the smallest commits can cancel in one

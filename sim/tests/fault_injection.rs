@@ -9,7 +9,7 @@ const SEEDS: u64 = 200;
 fn found(faults: &[Fault]) {
     for fault in faults {
         let finds = |seed: &u64| {
-            let verdict = play(Scenario { injected_fault: Some(*fault), ..Scenario::stormy(*seed) });
+            let verdict = play(Scenario::with_fault(*seed, *fault));
             !verdict.violations.is_empty()
         };
         assert!((0..SEEDS).any(|seed| finds(&seed)), "{fault:?} was not found");
@@ -59,6 +59,11 @@ fn lost_and_undeleted_earlier_runs_and_lost_withdrawn_attempts_are_found() {
 }
 
 #[test]
+fn unwritten_marks_of_lethal_work_are_found() {
+    found(&[Fault::MarkNotWritten]);
+}
+
+#[test]
 fn every_fault_is_in_a_test() {
-    assert_eq!(Fault::ALL.len(), 21);
+    assert_eq!(Fault::ALL.len(), 22);
 }

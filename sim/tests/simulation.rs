@@ -19,6 +19,17 @@ fn without_faults_there_are_no_violations() {
 }
 
 #[test]
+fn an_instance_whose_turns_end_the_process_never_stops_the_others() {
+    let mut sum = SimCounts::default();
+    for seed in 0..8 {
+        let verdict = play(Scenario { poisoned: true, ..Scenario::stormy(seed) });
+        assert_eq!(verdict.violations, Vec::<String>::new(), "seed {seed}");
+        sum.add(&verdict.counts);
+    }
+    assert!(sum.deaths > 8 && sum.careful_recoveries > 0 && sum.blamed > 0, "{sum}");
+}
+
+#[test]
 fn nothing_is_lost_doubled_or_stuck_in_a_storm() {
     let seeds = std::env::var("ABIDE_SIM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
     let mut sum = SimCounts::default();

@@ -12,6 +12,7 @@ use abide_workflow::{Duration, Limits, TurnLimits};
 use crate::entity::EntityKinds;
 use crate::lease::LeaseTimes;
 use crate::placement::ShardCount;
+use crate::turnstile::Turnstile;
 
 /// The same for all shards of a node, and for every ownership of a shard until the node ends.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ pub struct ShardConfig {
     pub sweep_interval: StdDuration,
     /// The interval at which call records are compared with the attempts in flight.
     pub reconcile_interval: StdDuration,
+    /// Of the process, shared by all its shards: one at a time does stored work under a mark.
+    pub turnstile: Turnstile,
     /// Targets of remote activities.
     pub targets: ActivityTargets,
     /// A planted fault, for testing the tests.
@@ -130,6 +133,7 @@ impl ShardConfig {
             lazy_commit_delay: StdDuration::from_secs(1),
             sweep_interval: StdDuration::from_secs(60),
             reconcile_interval: StdDuration::from_secs(30),
+            turnstile: Turnstile::default(),
             targets: ActivityTargets::default(),
             #[cfg(feature = "faults")]
             fault: None,

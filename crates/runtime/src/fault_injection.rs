@@ -54,6 +54,8 @@ pub enum Fault {
     EarlierRunKept,
     /// The call of a withdrawn attempt is never sent again.
     WithdrawnAttemptLost,
+    /// The head does not name the instance whose stored work is done, so nobody learns whose work ended the process.
+    MarkNotWritten,
     /// The messages of a turn that no commit can hold are sent all the same. Not in [`Self::ALL`]: no run of the
     /// simulator has such a turn, so the tests of the shard find it.
     DroppedTurnLeaks,
@@ -61,7 +63,7 @@ pub enum Fault {
 
 impl Fault {
     /// The faults that the tests must find.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NoFence,
         Self::EarlyReply,
         Self::LostTimer,
@@ -83,6 +85,7 @@ impl Fault {
         Self::EarlierRunLost,
         Self::EarlierRunKept,
         Self::WithdrawnAttemptLost,
+        Self::MarkNotWritten,
     ];
 }
 
@@ -114,7 +117,8 @@ pub enum PoisonEffect {
     /// A turn, or the check of an input, ends the process, as a lack of memory does. A run that is suspended, is
     /// terminated or has ended evaluates nothing.
     Abort,
-    /// As [`Self::Abort`], for the simulator: a [`ProcessDeath`] unwinds through the shard, without a message.
+    /// As [`Self::Abort`], for the simulator: a [`ProcessDeath`] unwinds through the shard, without a message. The
+    /// first turn of a run is spared, so that something is stored that can end the next process.
     Die,
 }
 
@@ -149,7 +153,9 @@ fn effect_on(config: &ShardConfig, id: &InstanceId) -> Option<PoisonEffect> {
 pub(crate) fn begin_turn(config: &ShardConfig, instance: &Instance, first: Option<&Message>) {
     let status = instance.status();
     let terminates = matches!(first, Some(Message::Terminate { .. }));
-    if status != Status::Suspended && !status.is_terminal() && !terminates {
+    let spared = status == Status::Pending
+        && effect_on(config, &instance.origin().instance_id) == Some(PoisonEffect::Die);
+    if status != Status::Suspended && !status.is_terminal() && !terminates && !spared {
         begin_work(config, &instance.origin().instance_id);
     }
 }

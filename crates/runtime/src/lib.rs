@@ -24,6 +24,7 @@ pub mod run;
 pub mod run_message;
 mod shard;
 pub mod store_effects;
+pub mod turnstile;
 
 pub use config::ShardConfig;
 pub use event::{

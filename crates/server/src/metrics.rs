@@ -46,6 +46,10 @@ const COMMIT_ROWS: Metric = counter("abide_commit_rows_total", "Rows in those co
 const COMMIT_BYTES: Metric = counter("abide_commit_bytes_total", "Bytes in those commits.");
 const SHARDS_WORKING: Metric =
     gauge("abide_shards_working", "Shards that this node owns and that accept requests.");
+const SHARDS_CAREFUL: Metric = gauge(
+    "abide_shards_recovering_carefully",
+    "Shards whose owners ended uncleanly in a row, so that stored work is done for one instance at a time.",
+);
 const IN_MEMORY: Metric = gauge("abide_instances_in_memory", "Instances in this node's memory.");
 const DURATION: Metric = Metric {
     name: "abide_instance_duration_seconds",
@@ -116,6 +120,7 @@ pub(crate) fn render(metrics: &Metrics, http: &HttpMetrics, store_usable: bool) 
     text.sample(&COMMIT_ROWS, metrics.commit_rows.get());
     text.sample(&COMMIT_BYTES, metrics.commit_bytes.get());
     text.sample(&SHARDS_WORKING, metrics.working_shards());
+    text.sample(&SHARDS_CAREFUL, metrics.careful_shards());
     text.sample(&IN_MEMORY, metrics.resident_instances());
     text.histogram(&DURATION, metrics);
     text.sample(&CONNECTIONS, http.connections);

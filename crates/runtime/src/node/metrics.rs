@@ -92,6 +92,7 @@ impl DurationHistogram {
 #[derive(Debug, Default)]
 pub struct ShardMetrics {
     is_working: AtomicBool,
+    recovers_carefully: AtomicBool,
     /// Why it stopped the last time, until it works again.
     stop_reason: Mutex<Option<String>>,
     resident_instances: AtomicUsize,
@@ -103,6 +104,11 @@ impl ShardMetrics {
     /// True if this node owns the shard and accepts requests for it: not during recovery, nor while it drains.
     pub fn is_working(&self) -> bool {
         self.is_working.load(Ordering::Relaxed)
+    }
+
+    /// True if it does stored work one instance at a time, because its owners have ended uncleanly.
+    pub fn recovers_carefully(&self) -> bool {
+        self.recovers_carefully.load(Ordering::Relaxed)
     }
 
     /// Why the shard stopped, if it does not work since then.
@@ -169,6 +175,7 @@ impl Metrics {
             if shard.is_working() && !was_working {
                 metrics.set_stop_reason(None);
             }
+            metrics.recovers_carefully.store(shard.recovers_carefully(), Ordering::Relaxed);
             metrics.resident_instances.store(shard.resident_instances(), Ordering::Relaxed);
             metrics.queued.store(shard.queued_items(), Ordering::Relaxed);
         }
@@ -179,6 +186,7 @@ impl Metrics {
     pub(super) fn shard_stopped(&self, id: ShardId, reason: Option<String>) {
         if let Some(metrics) = self.shards.get(id.number() as usize) {
             metrics.is_working.store(false, Ordering::Relaxed);
+            metrics.recovers_carefully.store(false, Ordering::Relaxed);
             metrics.set_stop_reason(reason);
             metrics.resident_instances.store(0, Ordering::Relaxed);
             metrics.queued.store(0, Ordering::Relaxed);
@@ -224,6 +232,11 @@ impl Metrics {
 
     pub fn working_shards(&self) -> usize {
         self.shards.iter().filter(|shard| shard.is_working()).count()
+    }
+
+    /// Shards that do stored work one instance at a time.
+    pub fn careful_shards(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.recovers_carefully()).count()
     }
 
     /// Instances held in memory.

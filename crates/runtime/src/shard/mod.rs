@@ -59,6 +59,7 @@ use instances::Instances;
 use messages::inbound::InboundReader;
 use messages::outbox::Outbox;
 use ownership::OwnershipPhase;
+use ownership::careful::CarefulRecovery;
 use public_index::PublicIndex;
 use recovery::Recovery;
 use recovery::damage::DamageTracker;
@@ -260,7 +261,7 @@ impl Shard {
     }
 
     /// When each part of the shard must be driven, by the monotonic clock.
-    fn monotonic_wakes(&self) -> [Option<Monotonic>; 11] {
+    fn monotonic_wakes(&self) -> [Option<Monotonic>; 12] {
         [
             self.ctx.phase.wake(self.ctx.config.exclusive),
             self.pipeline.wake(&self.ctx),
@@ -269,6 +270,7 @@ impl Shard {
             self.outbox.wake(),
             self.instances.idle_runs.front().map(|idle| later(idle.since, self.ctx.config.idle_max)),
             self.recovery.wake(),
+            self.ctx.careful.wake(self.ctx.now.mono),
             self.instances.lookup_retries.front().map(|(at, _)| *at),
             self.timers.retry_at,
             self.entities.wake(),
@@ -348,7 +350,7 @@ impl Shard {
             && self.entities.ready_count() == 0
             && self.attempts.is_empty()
             && self.queued_items() == 0
-            && !self.ctx.careful.is_busy();
+            && !self.ctx.careful.has_work();
         self.pipeline.send_next(&mut self.ctx, no_work_left);
     }
 
@@ -395,7 +397,7 @@ impl Shard {
             && self.instances.ready_runs.is_empty()
             && self.attempts.is_empty()
             && self.queued_items() == 0
-            && !self.ctx.careful.is_busy()
+            && !self.ctx.careful.has_work()
             && self.instances.posted.is_empty()
         {
             self.stop(StopReason::Drained);
@@ -405,6 +407,7 @@ impl Shard {
     /// Stops for good: later events are ignored. Clients get no reply; the driver tells them that the shard is lost.
     fn stop(&mut self, reason: StopReason) {
         self.ctx.phase = OwnershipPhase::Stopped;
+        self.ctx.careful = CarefulRecovery::default();
         self.instances.slots.clear();
         self.entities = Entities::default();
         self.ctx.effects.push(Effect::Stopped(reason));

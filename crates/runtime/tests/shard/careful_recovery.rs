@@ -1,10 +1,11 @@
 //! Unclean ends are counted, and from the second in a row on the stored work of one instance at a time is done, under
 //! a mark. So an instance whose work ends the process is found and parked, and all others go on.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use abide_runtime::fault_injection::{Poison, PoisonEffect};
-use abide_runtime::{Event, OperatorEvent, RequestError, ShardReply, ShardRequest};
+use abide_runtime::{Event, OperatorEvent, RequestError, ShardReply, ShardRequest, StopReason};
 use abide_store::tables::heads::HeadRow;
 use abide_workflow::Message;
 use serde_json::json;
@@ -229,4 +230,25 @@ fn unclean_ends_are_counted_until_a_release_or_a_minute_of_work() {
     assert_eq!(harness.head().unclean_claims, 0, "the next commit clears it");
     harness.crash();
     assert_eq!(harness.head().unclean_claims, 1);
+}
+
+#[test]
+fn a_shard_that_drains_while_it_recovers_carefully_is_released() {
+    let mut harness = ShardHarness::new();
+    publish(&harness);
+    harness.start("wait", "a");
+    crash_twice(&mut harness);
+    harness.held_commits = Some(VecDeque::new());
+    let message = Message::EventRaised { name: "go".to_owned(), payload: json!(1).into() };
+    let raised =
+        harness.request_without_waiting(ShardRequest::SendMessage { instance_id: instance_id("a"), message });
+    harness.send_event(Event::Drain);
+    harness.release_commits();
+    assert!(matches!(harness.reply_to(raised), Some(ShardReply::Accepted)));
+    assert_eq!(harness.stopped, Some(StopReason::Drained));
+    let head = harness.head();
+    assert_eq!((head.is_released(), head.marked_instance), (true, None));
+    harness.crash();
+    assert_eq!(harness.head().unclean_claims, 0);
+    harness.check();
 }

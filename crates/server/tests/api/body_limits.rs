@@ -116,6 +116,7 @@ async fn metrics_count_what_has_happened() {
         "abide_instances_ended_total{status=\"Completed\"} 3",
         "abide_instance_duration_seconds_count 3",
         "abide_shards_working 8",
+        "abide_shards_recovering_carefully 0",
         "abide_store_usable 1",
     ] {
         assert!(metrics.text.lines().any(|found| found == line), "{line} is not in {}", metrics.text);

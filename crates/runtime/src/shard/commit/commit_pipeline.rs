@@ -14,6 +14,7 @@ use abide_store::tables::heads::{self, CommitId, HeadRow};
 use abide_store::tables::{decode, encode};
 
 use crate::event::{Effect, StopReason};
+use crate::fault_check::fault_injected;
 use crate::lease::Monotonic;
 use crate::shard::backoff::{backoff, later};
 use crate::shard::commit::commit_queue::{CommitWait, InFlightCommit, OnCommit};
@@ -68,7 +69,10 @@ impl CommitPipeline {
             last_sequence: ctx.sequence,
             retention_ms: ctx.applied_retention.0,
             unclean_claims: ctx.careful.unclean_claims(),
-            marked_instance: ctx.careful.marked_instance(ctx.commits.next_durable()).filter(|_| !released),
+            marked_instance: ctx
+                .careful
+                .marked_instance(ctx.commits.next_durable())
+                .filter(|_| !released && !fault_injected!(ctx, MarkNotWritten)),
         };
         let mut batch = Batch::fenced(heads::key(), owned.head_version.clone(), encode(&head));
         for (key, value) in rows {

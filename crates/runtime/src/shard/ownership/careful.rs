@@ -19,12 +19,15 @@ use abide_workflow::InstanceId;
 use crate::lease::Monotonic;
 use crate::shard::backoff::later;
 use crate::shard::commit::commit_queue::BatchNumber;
+use crate::turnstile::{Ticket, Turnstile};
 
 /// From this many unclean claims in a row on, recovery is careful. After a single one it is as fast as ever: most
 /// processes that are killed are killed by something else than their work.
 const CAREFUL_FROM: u32 = 2;
 /// An owner that has worked for this long without ending uncleanly clears the count.
 const CLEARED_AFTER: Duration = Duration::from_secs(60);
+/// Instances that a shard names before other shards of the process have their turn.
+const NAMED_PER_TURN: u32 = 16;
 
 /// How the owners before this one ended, and the progress of careful recovery.
 #[derive(Debug, Default)]
@@ -38,6 +41,10 @@ pub(in crate::shard) struct CarefulRecovery {
     waiting: VecDeque<InstanceId>,
     in_waiting: HashSet<InstanceId>,
     mark: Option<HeadMark>,
+    /// The place of the shard in the line of its process, while something waits or is named.
+    ticket: Option<Ticket>,
+    /// Instances that were named.
+    named: u32,
 }
 
 /// An instance that the head names, or is about to.
@@ -87,8 +94,14 @@ impl CarefulRecovery {
     }
 
     /// Returns whether some work waits for a mark, or the head names an instance.
-    pub(in crate::shard) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.mark.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Returns whether there is work that waits for a mark or is done under one. A shard is not released meanwhile.
+    pub(in crate::shard) fn has_work(&self) -> bool {
+        let at_work = self.mark.as_ref().is_some_and(|mark| !matches!(mark.stage, MarkStage::Done(_)));
+        at_work || !self.waiting.is_empty()
     }
 
     /// Recovery is complete.
@@ -100,9 +113,19 @@ impl CarefulRecovery {
     /// count is cleared. The next commit writes that; it has none of its own.
     pub(in crate::shard) fn drive(&mut self, now: Monotonic) {
         self.closing |= self.working_since.is_some_and(|since| later(since, CLEARED_AFTER) <= now);
-        if self.closing && !self.is_busy() {
+        if self.is_busy() {
+            return;
+        }
+        self.ticket = None;
+        if self.closing {
             self.unclean_claims = 0;
         }
+    }
+
+    /// When to look whether it is this shard's turn.
+    pub(in crate::shard) fn wake(&self, now: Monotonic) -> Option<Monotonic> {
+        let waits = self.mark.is_none() && !self.waiting.is_empty();
+        waits.then(|| later(now, Turnstile::LOOK_AGAIN))
     }
 
     /// Returns whether the stored work of the instance must wait for its mark: at the end, or before all others if a
@@ -133,9 +156,13 @@ impl CarefulRecovery {
         mark.is_some_and(|mark| matches!(mark.stage, MarkStage::Named(_)))
     }
 
-    /// The next instance that waits, if no other is named.
-    pub(in crate::shard) fn next_waiting(&mut self) -> Option<InstanceId> {
-        if self.mark.is_some() {
+    /// The next instance that waits, if no other of this process is named.
+    pub(in crate::shard) fn next_waiting(&mut self, turnstile: &Turnstile) -> Option<InstanceId> {
+        if self.mark.is_some() || self.waiting.is_empty() {
+            return None;
+        }
+        let ticket = self.ticket.get_or_insert_with(|| turnstile.line_up());
+        if !ticket.may_pass() {
             return None;
         }
         let id = self.waiting.pop_front()?;
@@ -176,7 +203,13 @@ impl CarefulRecovery {
 
     /// All batches up to this one are durable: the next instance may be named if the last one no longer is.
     pub(in crate::shard) fn on_durable(&mut self, durable: BatchNumber) {
-        self.mark.take_if(|mark| matches!(mark.stage, MarkStage::Done(batch) if batch <= durable));
+        let done = |mark: &mut HeadMark| matches!(mark.stage, MarkStage::Done(batch) if batch <= durable);
+        if self.mark.take_if(done).is_some() {
+            self.named += 1;
+            if self.named.is_multiple_of(NAMED_PER_TURN) {
+                self.ticket = None;
+            }
+        }
     }
 
     /// The instance that the head of this batch names.

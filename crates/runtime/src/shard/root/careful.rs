@@ -58,7 +58,7 @@ impl Shard {
             return;
         }
         self.ctx.careful.drive(self.ctx.now.mono);
-        while let Some(id) = self.ctx.careful.next_waiting() {
+        while let Some(id) = self.ctx.careful.next_waiting(&self.ctx.config.turnstile) {
             if self.instances.slots.get_mut(&id).is_some_and(InstanceSlot::has_work) {
                 self.ctx.careful.name(id.clone(), self.ctx.commits.batch_number());
                 self.ctx.commits.on_commit(OnCommit::ProcessInstance(id));
