@@ -86,6 +86,7 @@ impl Cluster {
             ClientStep::Suspend => send(Message::Suspend { reason }),
             ClientStep::Resume => send(Message::Resume { reason }),
             ClientStep::Terminate => send(Message::Terminate { reason }),
+            ClientStep::TerminateTree => send(Message::TerminateTree { reason }),
             ClientStep::Rewind => send(Message::Rewind { reason }),
             ClientStep::AwaitEnd => ShardRequest::AwaitEnd { instance_id, run_number: None },
             ClientStep::Restart => ShardRequest::Restart { instance_id },
@@ -135,7 +136,7 @@ impl Cluster {
         self.counts.races +=
             u64::from(matches!(reply, ShardReply::Refused(RequestError::AlreadyRunning { .. })));
         let control = match (client.next_step(), reply) {
-            (Some(ClientStep::Terminate), ShardReply::Accepted) => Some(0),
+            (Some(ClientStep::Terminate | ClientStep::TerminateTree), ShardReply::Accepted) => Some(0),
             (Some(ClientStep::Rewind), ShardReply::Rewound(_)) => Some(1),
             (Some(ClientStep::Restart), ShardReply::Started(_)) => Some(2),
             (Some(ClientStep::Purge), ShardReply::Purged) => Some(3),
@@ -178,6 +179,7 @@ impl Cluster {
             let Some(client) = clients.find(|client| late(client)) else { continue };
             let control = match run.status {
                 RunStatus::Suspended => ClientStep::Resume,
+                _ if client.kind == WorkloadKind::Tree => ClientStep::TerminateTree,
                 _ if !client.kind.ends_unaided() => ClientStep::Terminate,
                 _ => continue,
             };

@@ -62,6 +62,8 @@ pub enum ClientStep {
     Suspend,
     Resume,
     Terminate,
+    /// Terminate the run and all its descendants.
+    TerminateTree,
     AwaitEnd,
     /// Rewind a failed run.
     Rewind,
@@ -210,6 +212,7 @@ pub fn is_ended_error(reply: &ShardReply) -> bool {
 fn script(kind: WorkloadKind, keyed: bool, dice: &mut SeededRng) -> Vec<ClientStep> {
     use ClientStep::{
         AwaitEnd, Purge, Raise, Restart, Resume, Rewind, Start, StartUnkeyed, Suspend, Terminate,
+        TerminateTree,
     };
     let mut script = vec![Start];
     let mut one_in = |bound: u64| dice.below(bound) == 0;
@@ -229,7 +232,9 @@ fn script(kind: WorkloadKind, keyed: bool, dice: &mut SeededRng) -> Vec<ClientSt
     if keyed && one_in(3) {
         script.push(Start);
     }
-    if one_in(6) {
+    if kind == WorkloadKind::Tree {
+        script.push(TerminateTree);
+    } else if one_in(6) {
         script.push(Terminate);
     }
     match kind {

@@ -105,6 +105,7 @@ impl Cluster {
         config.idle_max = Duration::from_secs(2);
         config.turnstile = self.nodes[node].turnstile.clone();
         config.poison = self.scenario.poisoned.then(workload::poison).flatten();
+        config.run_limits.depth_max = 2;
         config.fault = self.scenario.injected_fault;
         if self.scenario.short_retention {
             config.retention = abide_workflow::Duration::seconds(120);

@@ -55,6 +55,8 @@ pub(crate) struct HistoryCall {
     settled_records: u32,
     /// It failed permanently, but a retry was scheduled.
     retried: bool,
+    /// It was scheduled before the run failed and was rewound, so it may have been cancelled.
+    before_rewind: bool,
 }
 
 impl RunHistory {
@@ -106,6 +108,7 @@ impl RunHistory {
             }
             "ExecutionRewound" => {
                 self.rewinds += 1;
+                self.calls.values_mut().for_each(|call| call.before_rewind = true);
                 self.end = None;
             }
             "ExecutionCompleted" => {
@@ -132,6 +135,7 @@ impl RunHistory {
                 completed,
                 settled_records: settled,
                 retried,
+                before_rewind,
                 ..
             } = call;
             if *retried {
@@ -148,7 +152,7 @@ impl RunHistory {
                     "call {command} ({activity}) has {results} applied results and was completed {completed} times"
                 ));
             }
-            if whole && *results == 0 {
+            if whole && *results == 0 && !before_rewind {
                 violations
                     .push(format!("call {command} ({activity}) has no result, but the run has completed"));
             }

@@ -122,7 +122,8 @@ fn check_instance(id: &str, instance: &ModelInstance, clients: &[&SimClient], vi
     }
     let accepted =
         |step: ClientStep| clients.iter().any(|client| client.acknowledged_controls.contains(&step));
-    if accepted(ClientStep::Terminate) && !ends.contains(&&RunEnd::Terminated) {
+    let terminates = accepted(ClientStep::Terminate) || accepted(ClientStep::TerminateTree);
+    if terminates && !ends.contains(&&RunEnd::Terminated) {
         violations.push(format!("{id}: a terminate was acknowledged, but its runs ended with {ends:?}"));
     }
     if accepted(ClientStep::Rewind) && ended().all(|(_, history)| history.rewinds == 0) {
@@ -144,7 +145,9 @@ fn check_ends(cluster: &Cluster, groups: &BTreeMap<&str, Vec<&SimClient>>, viola
             violations.push(format!("{id}: no client started it"));
             continue;
         };
-        let may_terminate = clients.iter().any(|client| client.may_have_done(ClientStep::Terminate));
+        let terminates = [ClientStep::Terminate, ClientStep::TerminateTree];
+        let may_terminate =
+            clients.iter().any(|client| terminates.into_iter().any(|step| client.may_have_done(step)));
         let may_purge = clients.iter().any(|client| client.may_have_done(ClientStep::Purge));
         if instance.purged && !may_purge && !cluster.scenario.short_retention {
             violations.push(format!("{id}: it was purged without a request"));
@@ -201,6 +204,8 @@ fn is_expected(client: &SimClient, end: &RunEnd, history: &RunHistory) -> bool {
         WorkloadKind::Parent => *output == all(2),
         WorkloadKind::Compensated => failed("Undone"),
         WorkloadKind::WorkflowTimeout => failed("Timeout"),
+        // Only a control operation ends it.
+        WorkloadKind::Tree => false,
         WorkloadKind::Rewound => {
             if history.rewinds > 0 {
                 *output == all(2)

@@ -31,6 +31,8 @@ pub enum WorkloadKind {
     WorkflowTimeout,
     /// A task whose timeout may pass while a retry waits, or while no node runs its shard.
     TaskTimeout,
+    /// A run that starts itself twice and abandons both, as deep as allowed; only an order for its tree ends them.
+    Tree,
 }
 
 /// The instance whose turns end the process in a poisoned scenario.
@@ -46,7 +48,7 @@ pub fn poison() -> Option<Poison> {
 pub const WIDE_ITEMS: u32 = 16;
 
 impl WorkloadKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Steps,
         Self::Map,
         Self::Timer,
@@ -59,6 +61,7 @@ impl WorkloadKind {
         Self::Rewound,
         Self::WorkflowTimeout,
         Self::TaskTimeout,
+        Self::Tree,
     ];
 
     /// The id of its definition.
@@ -76,12 +79,13 @@ impl WorkloadKind {
             Self::Rewound => "mended",
             Self::WorkflowTimeout => "deadline",
             Self::TaskTimeout => "hurry",
+            Self::Tree => "tree",
         }
     }
 
     /// True if a run ends without any request from a client.
     pub fn ends_unaided(self) -> bool {
-        !matches!(self, Self::Events | Self::Loop)
+        !matches!(self, Self::Events | Self::Loop | Self::Tree)
     }
 
     /// How many events a client raises.
@@ -210,7 +214,22 @@ pub fn definitions() -> Vec<Value> {
                    "Late": {"type": "succeed", "output": "late"},
                    "End": {"type": "succeed", "output": "$.state.a"}}),
         ),
+        definition(
+            "tree",
+            "Fork",
+            &json!({"Fork": {"type": "parallel", "branches": [branch_below(false), branch_below(true)], "next": "End"},
+                   "End": {"type": "succeed"}}),
+        ),
     ]
+}
+
+/// A branch that starts a tree below its run and abandons it. Where no child is allowed any more, it waits for ever.
+fn branch_below(spread: bool) -> Value {
+    json!({"startAt": "Below", "states": {
+        "Below": {"type": "workflow", "workflow": "tree", "input": {"id": "$.input.id"}, "spread": spread,
+                  "onParentClose": "abandon", "timeout": "PT40S", "timeoutNext": "Never", "onError": "Never", "next": "Done"},
+        "Never": {"type": "wait", "waitType": "externalEvent", "eventName": "never", "next": "Done"},
+        "Done": {"type": "succeed"}}})
 }
 
 fn definition(id: &str, start: &str, states: &Value) -> Value {

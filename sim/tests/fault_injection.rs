@@ -49,8 +49,8 @@ fn early_ends_reopened_runs_and_stale_rows_are_found() {
 }
 
 #[test]
-fn dropped_controls_and_stale_public_rows_are_found() {
-    found(&[Fault::TerminateDropped, Fault::PublicRowStale]);
+fn dropped_controls_forgotten_orders_and_stale_public_rows_are_found() {
+    found(&[Fault::TerminateDropped, Fault::TreeOrderForgotten, Fault::PublicRowStale]);
 }
 
 #[test]
@@ -65,5 +65,5 @@ fn unwritten_marks_of_lethal_work_are_found() {
 
 #[test]
 fn every_fault_is_in_a_test() {
-    assert_eq!(Fault::ALL.len(), 22);
+    assert_eq!(Fault::ALL.len(), 23);
 }

@@ -70,7 +70,7 @@ enum Command {
     /// Resume a suspended or parked run
     Resume(commands::control::ControlArgs),
     /// Terminate a run
-    Terminate(commands::control::ControlArgs),
+    Terminate(commands::control::TerminateArgs),
     /// Continue a failed run at the state that failed
     Rewind(commands::control::RewindArgs),
     /// Start a new run with the input and the version of the last one

@@ -114,6 +114,14 @@ struct RewindBody<'r> {
     new_key: bool,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TerminateTreeBody<'r> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'r str>,
+    recursive: bool,
+}
+
 /// Starts, events, control operations and deletions each carry an idempotency key, so that they can be retried safely.
 impl Client {
     /// Starts a run.
@@ -174,6 +182,14 @@ impl Client {
     /// Terminates a run.
     pub fn terminate(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
         self.control(id, "terminate", reason)
+    }
+
+    /// Terminates a run and all its descendants, those included that were abandoned.
+    pub fn terminate_tree(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        let body = TerminateTreeBody { reason, recursive: true };
+        ClientRequest::new(self, Method::POST, instance_path(id).segment("terminate"), RetrySafety::Unsafe)
+            .json(&body)
+            .idempotency_key(None)
     }
 
     /// Continues a failed run at the state that failed.

@@ -56,6 +56,8 @@ pub enum Fault {
     WithdrawnAttemptLost,
     /// The head does not name the instance whose stored work is done, so nobody learns whose work ended the process.
     MarkNotWritten,
+    /// A run that was ended with its tree does not pass the order on to the children it abandoned.
+    TreeOrderForgotten,
     /// The messages of a turn that no commit can hold are sent all the same. Not in [`Self::ALL`]: no run of the
     /// simulator has such a turn, so the tests of the shard find it.
     DroppedTurnLeaks,
@@ -63,7 +65,7 @@ pub enum Fault {
 
 impl Fault {
     /// The faults that the tests must find.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NoFence,
         Self::EarlyReply,
         Self::LostTimer,
@@ -86,6 +88,7 @@ impl Fault {
         Self::EarlierRunKept,
         Self::WithdrawnAttemptLost,
         Self::MarkNotWritten,
+        Self::TreeOrderForgotten,
     ];
 }
 

@@ -6,7 +6,7 @@
 use abide_ids::{IdempotencyKey, RunId};
 use abide_store::tables::instances::Lineage;
 use abide_workflow::instance::ParentLink;
-use abide_workflow::{InstanceId, Message};
+use abide_workflow::{CommandId, InstanceId, Message, RunNumber};
 use serde::{Deserialize, Serialize};
 
 use crate::entity::SessionEvent;
@@ -49,6 +49,22 @@ pub enum RunMessage {
         /// The new run's place in the tree of runs.
         lineage: Lineage,
         start: ChildStart,
+    },
+    /// End the run that this parent started, and all its descendants. An ended run passes the order on.
+    TerminateTree {
+        /// The run that started the child, and by which command.
+        parent: ParentLink,
+        /// Written to the histories of all runs that it ends.
+        reason: String,
+    },
+    /// Pass the order to end a tree on to these children. The run sends it to its own instance when it has ended: the
+    /// message needs nothing of the run, which may be replaced or purged meanwhile.
+    OrderChildren {
+        /// The instance and the number of the run that started them.
+        parent_id: InstanceId,
+        parent_run: RunNumber,
+        children: Vec<(CommandId, InstanceId)>,
+        reason: String,
     },
 }
 
@@ -115,7 +131,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Unreadabl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use abide_workflow::{CommandId, Failure, RunNumber};
+    use abide_workflow::Failure;
 
     fn parent() -> ParentLink {
         ParentLink {
@@ -163,6 +179,13 @@ mod tests {
             RunMessage::StartChildOf { item: IdempotencyKey([7; 32]), start: start() },
             RunMessage::StartDescendant { item: IdempotencyKey([7; 32]), lineage: lineage(), start: start() },
             RunMessage::TerminateChild { parent: parent.clone(), reason: "r".to_owned() },
+            RunMessage::TerminateTree { parent: parent.clone(), reason: "r".to_owned() },
+            RunMessage::OrderChildren {
+                parent_id: parent.instance_id.clone(),
+                parent_run: parent.run,
+                children: vec![(CommandId(3), InstanceId::new("child").unwrap())],
+                reason: "r".to_owned(),
+            },
             RunMessage::ChildEnded { parent, message },
             RunMessage::Continue { run_id: RunId(9) },
         ] {

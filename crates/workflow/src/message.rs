@@ -99,6 +99,11 @@ pub enum Message {
         /// The requester and the reason, for history.
         reason: String,
     },
+    /// As `Terminate`. The runtime also ends all descendants of the run, abandoned ones included.
+    TerminateTree {
+        /// The requester and the reason, for history.
+        reason: String,
+    },
 }
 
 impl Message {
@@ -130,6 +135,11 @@ impl Message {
             | Self::ActivityUnanswered { command, failure, .. } => Some((*command, failure)),
             _ => None,
         }
+    }
+
+    /// True if the message ends the run.
+    pub fn terminates(&self) -> bool {
+        matches!(self, Self::Terminate { .. } | Self::TerminateTree { .. })
     }
 }
 

@@ -64,8 +64,18 @@ pub(crate) fn resume(args: &ControlArgs) -> ExitCode {
     control(args, "resumed", Client::resume)
 }
 
-pub(crate) fn terminate(args: &ControlArgs) -> ExitCode {
-    control(args, "terminated", Client::terminate)
+#[derive(clap::Args)]
+pub(crate) struct TerminateArgs {
+    #[command(flatten)]
+    control: ControlArgs,
+    /// End all descendants of the run too, those included that were abandoned
+    #[arg(long)]
+    recursive: bool,
+}
+
+pub(crate) fn terminate(args: &TerminateArgs) -> ExitCode {
+    let operation = if args.recursive { Client::terminate_tree } else { Client::terminate };
+    control(&args.control, "terminated", operation)
 }
 
 #[derive(clap::Args)]

@@ -21,6 +21,7 @@ fn control_operations_reach_the_run_with_their_reason() {
     assert_eq!(world.abide(&["restart", "g-1", "--json"]).json()[0]["executionId"], "g-1/2");
     assert_eq!(world.abide(&["terminate", "g-1", "--json"]).json()[0]["instanceId"], "g-1");
     assert_eq!(world.abide(&["restart", "g-1"]).expect_ok(), "restarted as g-1/3\n");
+    assert_eq!(world.abide(&["terminate", "g-1", "--recursive"]).expect_ok(), "terminated g-1\n");
     assert_contains(
         &world.abide(&["history", "g-1", "--run", "1"]).expect_ok(),
         &["suspended: a look\n", "terminated: enough\n"],

@@ -55,8 +55,11 @@ impl ChildLinks {
                     command: parent.command,
                 });
             }
-            RunMessage::TerminateChild { .. } | RunMessage::Continue { .. } | RunMessage::SessionEvent(_) => {
-            }
+            RunMessage::TerminateChild { .. }
+            | RunMessage::TerminateTree { .. }
+            | RunMessage::OrderChildren { .. }
+            | RunMessage::Continue { .. }
+            | RunMessage::SessionEvent(_) => {}
         }
     }
 

@@ -1,4 +1,5 @@
-//! The runtime's own entries of a run: the due times of its timers, its children, and up to where it has read events.
+//! The runtime's own entries of a run: the due times of its timers, its children, up to where it has read events, and
+//! the order to end its tree.
 //!
 //! Entries are stored as parts of the run, beside the workflow's parts and in the same pages and folds, under keys that
 //! the workflow never uses. Each entry is a part of its own: a run with a thousand timers rewrites one entry to change
@@ -18,6 +19,7 @@ mod tag {
     pub(super) const CHILD: u8 = 0xf1;
     pub(super) const STUCK: u8 = 0xf2;
     pub(super) const EVENTS_READ: u8 = 0xf3;
+    pub(super) const TREE_ORDER: u8 = 0xf4;
 }
 
 /// The runtime's entries of one run.
@@ -25,13 +27,15 @@ mod tag {
 pub struct RunBookkeeping {
     /// Timers the run waits for, by the command that set them.
     pub timers: BTreeMap<CommandId, Timestamp>,
-    /// Children the run waits for, by the command that started them.
+    /// Children the run waits for or has abandoned, by the command that started them.
     pub children: BTreeMap<CommandId, InstanceId>,
     /// Whether the run is watched for being stuck.
     pub stuck_watch: Option<StuckWatch>,
     /// The highest position of the events that the run has read, by entity as the reading calls named it. At most
     /// [`Self::EVENTS_READ_MAX`].
     pub events_read: BTreeMap<String, u64>,
+    /// The reason why the run is ended with all its descendants, if that was ordered.
+    pub tree_order: Option<String>,
 }
 
 /// The watch for a run that is stuck. Stored as a time.
@@ -110,6 +114,10 @@ impl RunBookkeeping {
                 self.stuck_watch = due().map(StuckWatch::from_stored);
                 self.stuck_watch.is_some()
             }
+            Some((&tag::TREE_ORDER, [])) => {
+                self.tree_order = std::str::from_utf8(bytes).ok().map(str::to_owned);
+                self.tree_order.is_some()
+            }
             _ => false,
         }
     }
@@ -155,6 +163,12 @@ impl RunBookkeeping {
         Some((key, Some(position.to_be_bytes().to_vec())))
     }
 
+    /// Notes that the run is ended with all its descendants.
+    pub fn set_tree_order(&mut self, reason: &str) -> EntryChange {
+        self.tree_order = Some(reason.to_owned());
+        (vec![tag::TREE_ORDER], Some(reason.as_bytes().to_vec()))
+    }
+
     /// Sets the time at which the run counts as stuck, notes that it was reported, or ends the watch with the run.
     pub fn set_stuck_watch(&mut self, watch: Option<StuckWatch>) -> EntryChange {
         self.stuck_watch = watch;
@@ -190,6 +204,7 @@ mod tests {
             bookkeeping.set_child(CommandId(2), child),
             bookkeeping.set_stuck_watch(Some(StuckWatch::Due(Timestamp(9)))),
             bookkeeping.set_events_read("device\0k".to_owned(), 7).unwrap(),
+            bookkeeping.set_tree_order("enough"),
         ];
         assert_eq!(
             changes[3],
@@ -222,7 +237,15 @@ mod tests {
     #[test]
     fn an_entry_of_unknown_form_is_not_read() {
         let mut bookkeeping = RunBookkeeping::default();
-        for key in [&[0xf0][..], &[0xf0, 1], &[0xf3], &[0xff, 0, 0, 0, 0, 0, 0, 0, 1], &[0xf2, 0]] {
+        for key in [
+            &[0xf0][..],
+            &[0xf0, 1],
+            &[0xf3],
+            &[0xf5],
+            &[0xff, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0xf2, 0],
+            &[0xf4, 0],
+        ] {
             assert!(!bookkeeping.read_entry(key, b"12345678"), "{key:?}");
         }
         assert!(!bookkeeping.read_entry(&entry_key(0xf1, CommandId(1)), b"a/b"));

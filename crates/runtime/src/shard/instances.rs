@@ -11,6 +11,7 @@ pub(super) mod load;
 pub(super) mod park;
 pub(super) mod session_events;
 pub(super) mod start;
+pub(super) mod tree_orders;
 
 use std::collections::{HashMap, VecDeque};
 

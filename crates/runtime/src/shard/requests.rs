@@ -133,7 +133,7 @@ fn handle_message(
     match &mut slot.state {
         SlotState::Run(run) => {
             let resumes = matches!(message, Message::Resume { .. });
-            if run.row.park_reason.is_some() && matches!(message, Message::Terminate { .. }) {
+            if run.row.park_reason.is_some() && message.terminates() {
                 // A suspended run takes no further step, so the turn that made it park is not repeated.
                 run.instance.suspend_unconditionally();
             } else if run.row.park_reason.take().is_some() {
@@ -159,7 +159,7 @@ fn handle_message(
             });
         }
         SlotState::Unreadable { row: Some(row), last_page, last_event, .. } if !is_terminal(row.status) => {
-            let reloads = matches!(message, Message::Resume { .. } | Message::Terminate { .. });
+            let reloads = matches!(message, Message::Resume { .. }) || message.terminates();
             if reloads && !slot.resuming {
                 // It may be readable by now: load it again, then handle this request.
                 slot.resuming = true;
@@ -173,7 +173,7 @@ fn handle_message(
                 return;
             }
             slot.resuming = false;
-            if let Message::Terminate { reason } = message {
+            if let Message::Terminate { reason } | Message::TerminateTree { reason } = message {
                 let row = row.clone();
                 let last = (*last_page, *last_event);
                 park::terminate_unreadable(work, id, slot, *row, last, &reason);

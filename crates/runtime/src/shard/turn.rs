@@ -33,7 +33,7 @@ use crate::run_message::RunMessage;
 use crate::shard::calls::attempt_results;
 use crate::shard::commit::commit_queue::OnCommit;
 use crate::shard::context::Context;
-use crate::shard::instances::{index_runs, session_events, start};
+use crate::shard::instances::{index_runs, session_events, start, tree_orders};
 use crate::shard::requests::idempotency;
 use crate::shard::run::history_pages::part_change;
 use crate::shard::run::run_state::ResidentRun;
@@ -127,6 +127,9 @@ pub(super) fn run_turn(work: &mut UnitOfWork<'_>, run: &mut ResidentRun) -> Resu
     for command in std::mem::take(&mut turn.commands) {
         commands::apply_command(work, run, command, &mut changes);
     }
+    if run.bookkeeping.tree_order.is_some() {
+        tree_orders::order_remaining_children(work, run, &mut changes);
+    }
     for (command, completed) in finished_calls {
         let no_retry = turn.failed_calls.iter().find(|(failed, _)| *failed == command);
         attempt_results::settle_call(work, run, command, completed, no_retry.map(|(_, reason)| *reason));
@@ -181,8 +184,12 @@ fn consume_messages(
     let mut rewinds = turn.history.iter();
     for (position, (message, source)) in consumed.iter().enumerate() {
         let refusal = turn.refusals.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
+        let ordered = matches!(message, Message::TerminateTree { .. })
+            && tree_orders::note_order(run, message, refusal, changes);
         match source {
             MessageSource::Client(request_id, idempotency) => {
+                // Of a run that has ended, an order for its tree ends the children that are left.
+                let refusal = refusal.filter(|_| !ordered);
                 let reply = match refusal {
                     Some(refusal) => ShardReply::Refused(RequestError::Message(refusal.clone())),
                     None => {

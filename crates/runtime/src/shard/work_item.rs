@@ -75,7 +75,9 @@ impl WorkItem {
             Self::RefreshIndex { needs_run: false, .. } | Self::Expire { .. } | Self::ParkMarked => {
                 LookupDepth::Row { key_digest: None }
             }
-            Self::RunMessage { message, .. } if message.starts_child() => {
+            Self::RunMessage { message, .. }
+                if message.starts_child() || matches!(message, RunMessage::OrderChildren { .. }) =>
+            {
                 LookupDepth::Row { key_digest: None }
             }
             _ => LookupDepth::Run,

@@ -42,6 +42,12 @@ const NEW_KEY: Field = Field::optional(
     "True to give every call that is made again a new idempotency key, even if an earlier attempt may have run.",
 );
 
+const RECURSIVE: Field = Field::optional(
+    "recursive",
+    FieldKind::Bool,
+    "True to end all descendants of the run too, abandoned ones included.",
+);
+
 const EVENT_NAME: Field = Field::required(
     "name",
     FieldKind::Text { chars_min: 1, chars_max: NAME_CHARS_MAX },
@@ -67,8 +73,16 @@ pub(super) const SUSPEND: OperationSpec = OperationSpec {
 };
 pub(super) const RESUME: OperationSpec =
     OperationSpec { id: "resumeInstance", about: "Resumes a suspended or parked run.", ..CONTROL };
-pub(super) const TERMINATE: OperationSpec =
-    OperationSpec { id: "terminateInstance", about: "Ends a run.", ..CONTROL };
+pub(super) const TERMINATE: OperationSpec = OperationSpec {
+    id: "terminateInstance",
+    about: "Ends a run, and with `recursive` all its descendants.",
+    body: Some(BodySpec {
+        required: false,
+        about: "The reason, and whether the descendants end too.",
+        content: &[(JSON, BodyShape::Fields(&[REASON, RECURSIVE]))],
+    }),
+    ..CONTROL
+};
 pub(super) const REWIND: OperationSpec = OperationSpec {
     id: "rewindInstance",
     about: "Continues a failed run at the state that failed. A call whose outcome is unknown keeps its idempotency key.",
@@ -186,8 +200,12 @@ pub(super) async fn terminate<S: Store>(
     app: &App<S>,
     request: &mut ApiRequest,
 ) -> Result<Response, ApiError> {
-    let (id, reason, idempotency) = parse_control(app, request, "terminate").await?;
-    send_message(app, request, id, idempotency, Message::Terminate { reason }).await
+    let (id, mut fields, idempotency) = parse_fields(app, request, "terminate").await?;
+    let reason = take_reason(&mut fields)?;
+    let recursive = fields.take_checked(&RECURSIVE)? == Some(Value::Bool(true));
+    fields.reject_unknown()?;
+    let message = if recursive { Message::TerminateTree { reason } } else { Message::Terminate { reason } };
+    send_message(app, request, id, idempotency, message).await
 }
 
 pub(super) async fn rewind<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {

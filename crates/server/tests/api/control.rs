@@ -23,6 +23,18 @@ async fn status(api: &TestApi, id: &str) -> Value {
     api.get(&format!("/api/instances/{id}")).await.data()["status"].clone()
 }
 
+/// Whether an instance gets this status. It may be on another shard: its messages take a moment.
+async fn becomes(api: &TestApi, id: &str, wanted: &str) -> bool {
+    for _ in 0..1_000 {
+        let response = api.get(&format!("/api/instances/{id}")).await;
+        if response.status == 200 && response.data()["status"] == wanted {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
 async fn control(api: &TestApi, id: &str, operation: &str) -> (u16, String, String) {
     let response =
         api.request(Method::POST, &format!("/api/instances/{id}/{operation}"), Body::empty()).await;
@@ -95,6 +107,31 @@ async fn a_run_is_terminated_restarted_and_purged() {
     for path in ["/api/instances/i", "/api/instances/i/history"] {
         assert_eq!(api.get(path).await.error(), failed(404, "RESOURCE_NOT_FOUND", ""), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_recursive_terminate_ends_abandoned_children_and_is_idempotent() {
+    let api = TestApi::new().await;
+    api.publish_waiting("child").await;
+    let parent = json!({
+        "Begin": {"type": "workflow", "workflow": "child", "onParentClose": "abandon", "next": "Done"},
+        "Done": {"type": "succeed"},
+    });
+    assert_eq!(api.publish("parent", &parent).await.status, 201);
+    for (id, recursive, left) in [("i", false, "Running"), ("j", true, "Terminated")] {
+        let start = json!({"workflow": "parent", "instanceId": id});
+        assert_eq!(api.post("/api/instances", &start).await.status, 202);
+        let child = format!("{id}~1.1");
+        assert!(becomes(&api, &child, "Running").await);
+        let order = json!({"reason": "enough", "recursive": recursive});
+        let terminated = api.post(&format!("/api/instances/{id}/terminate"), &order).await;
+        assert_eq!(terminated.status, 202, "{}", terminated.text);
+        assert!(becomes(&api, &child, left).await, "{child}");
+        let again = api.post(&format!("/api/instances/{id}/terminate"), &order).await;
+        assert_eq!(again.status, 409, "{}", again.text);
+    }
+    let wrong = api.post("/api/instances/i~1.1/terminate", &json!({"recursive": "yes"})).await;
+    assert_eq!(wrong.error(), failed(400, "VALIDATION_ERROR", "/recursive"));
 }
 
 #[tokio::test]

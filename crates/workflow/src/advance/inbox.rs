@@ -29,7 +29,7 @@ impl Interpreter<'_> {
                 self.resume(&truncate_reason(reason));
                 Ok(())
             }
-            Message::Terminate { reason } => {
+            Message::Terminate { reason } | Message::TerminateTree { reason } => {
                 self.begin_closing(Ending::Terminate(truncate_reason(reason)));
                 Ok(())
             }
@@ -91,6 +91,7 @@ impl Interpreter<'_> {
             Message::Suspend { .. }
             | Message::Resume { .. }
             | Message::Terminate { .. }
+            | Message::TerminateTree { .. }
             | Message::Rewind { .. }
             | Message::RewindWithNewKeys { .. } => Ok(()),
         }

@@ -310,8 +310,9 @@ mod tests {
                 possibly_sent: false,
             },
             Message::RewindWithNewKeys { reason: String::new() },
+            Message::TerminateTree { reason: String::new() },
         ];
-        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..14).collect::<Vec<_>>());
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..15).collect::<Vec<_>>());
     }
 
     #[test]

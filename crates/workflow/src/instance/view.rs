@@ -171,6 +171,7 @@ impl Message {
             Self::Suspend { reason }
             | Self::Resume { reason }
             | Self::Terminate { reason }
+            | Self::TerminateTree { reason }
             | Self::Rewind { reason }
             | Self::RewindWithNewKeys { reason } => reason.len() as u64,
             Self::TimerFired { .. } => 0,

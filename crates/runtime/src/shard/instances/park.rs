@@ -149,9 +149,10 @@ fn terminate_unrunnable(
     let run_id = run.row.run_id;
     for (message, source) in run.messages.into_iter().zip(run.sources) {
         match (message, source) {
-            (Message::Terminate { reason }, MessageSource::Client(request_id, idempotency))
-                if terminate.is_none() =>
-            {
+            (
+                Message::Terminate { reason } | Message::TerminateTree { reason },
+                MessageSource::Client(request_id, idempotency),
+            ) if terminate.is_none() => {
                 terminate = Some((request_id, idempotency, reason));
             }
             (_, MessageSource::Client(request_id, _)) => {
@@ -225,7 +226,8 @@ pub(in crate::shard) fn terminate_unreadable(
     slot.requeue_parked_items();
 }
 
-fn stored_parent_link(parent: &instances::ParentRun) -> Option<ParentLink> {
+/// The parent in an instance row; none if its id is not valid.
+pub(in crate::shard) fn stored_parent_link(parent: &instances::ParentRun) -> Option<ParentLink> {
     let instance_id = InstanceId::new(parent.instance_id.clone()).ok()?;
     Some(ParentLink { instance_id, run: parent.run_number, command: parent.command })
 }

@@ -11,7 +11,7 @@ use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
 use crate::shard::calls::{attempt_results, retry};
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
-use crate::shard::instances::{index_runs, session_events, start};
+use crate::shard::instances::{index_runs, session_events, start, tree_orders};
 use crate::shard::requests::InstanceReads;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::timers::stuck;
@@ -59,6 +59,13 @@ pub(in crate::shard) fn apply_item(
         WorkItem::RunMessage { sequence, message: RunMessage::SessionEvent(session_event) } => {
             session_events::deliver_session_event(work, id, slot, sequence, session_event);
         }
+        WorkItem::RunMessage { sequence, message: RunMessage::TerminateTree { parent, reason } } => {
+            tree_orders::apply_order(work, id, slot, sequence, parent, reason);
+        }
+        WorkItem::RunMessage {
+            sequence,
+            message: RunMessage::OrderChildren { parent_id, parent_run, children, reason },
+        } => tree_orders::order_children(work, sequence, (parent_id, parent_run), children, &reason),
         item => match &mut slot.state {
             SlotState::Run(run) => apply_to_run(work, reads, run, item),
             // The run may be resumed, and then needs the item.
@@ -96,8 +103,8 @@ fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &InstanceReads<'_>, run: &mut 
 }
 
 /// Hands a message from the inbox to the run it is addressed to. A message for an earlier run of the instance, or
-/// from a run that is not its parent, is outdated: its row is deleted. Starts of children and session events never
-/// come here.
+/// from a run that is not its parent, is outdated: its row is deleted. Starts of children, orders for trees and session
+/// events never come here.
 fn apply_run_message(
     work: &mut UnitOfWork<'_>,
     run: &mut ResidentRun,

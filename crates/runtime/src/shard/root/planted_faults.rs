@@ -10,7 +10,7 @@ use abide_store::rows::{Batch, CommitOutcome, CommitReceipt, Row, RowWrite};
 use abide_store::tables::calls::{self, CallInput, CallRow, CallRowState, NotBefore};
 use abide_store::tables::instances::InstanceRow;
 use abide_store::tables::{TableId, decode, encode};
-use abide_workflow::{InstanceId, Message, Timestamp};
+use abide_workflow::{InstanceId, Timestamp};
 
 use crate::event::{AttemptId, Effect, Event, ScanPurpose};
 use crate::fault_injection::Fault;
@@ -120,7 +120,7 @@ fn plant_in_call(fault: Fault, mut call: CallRow<'_>) -> Option<Vec<u8>> {
 
 fn terminates(request: &ShardRequest) -> bool {
     match request {
-        ShardRequest::SendMessage { message, .. } => matches!(message, Message::Terminate { .. }),
+        ShardRequest::SendMessage { message, .. } => message.terminates(),
         ShardRequest::Idempotent(_, request) => terminates(request),
         _ => false,
     }

@@ -38,12 +38,15 @@ pub(in crate::shard) fn apply_command(
         CommandKind::TerminateChild { child } => {
             if let Some((child_id, change)) = run.bookkeeping.clear_child(child) {
                 changes.push(change);
-                let reason = "the parent run ended or moved on".to_owned();
-                send_run_message(
-                    work,
-                    child_id,
-                    RunMessage::TerminateChild { parent: parent_link(run, child), reason },
-                );
+                let parent = parent_link(run, child);
+                let message = match &run.bookkeeping.tree_order {
+                    Some(reason) => RunMessage::TerminateTree { parent, reason: reason.clone() },
+                    None => {
+                        let reason = "the parent run ended or moved on".to_owned();
+                        RunMessage::TerminateChild { parent, reason }
+                    }
+                };
+                send_run_message(work, child_id, message);
             }
         }
         CommandKind::Complete { output } => {

@@ -6,7 +6,7 @@
 use abide_ids::PageNumber;
 use abide_store::tables::inbox;
 use abide_store::tables::instances::RunStatus;
-use abide_workflow::{Instance, Message, PartChange, Turn};
+use abide_workflow::{Instance, PartChange, Turn};
 
 use crate::fault_check::fault_injected;
 use crate::shard::instances::{index_runs, start};
@@ -52,7 +52,7 @@ pub(in crate::shard) fn continue_as_new(
             MessageSource::Call { .. } => {}
             MessageSource::Timer(timer) => timers::delete_timer(work, timer),
             // A parent that terminates its child means the current run.
-            MessageSource::Inbox(_) if matches!(message, Message::Terminate { .. }) => {
+            MessageSource::Inbox(_) if message.terminates() => {
                 next_run.push_message(moved());
             }
             MessageSource::Inbox(sequence) => work.delete(inbox::key(*sequence)),
