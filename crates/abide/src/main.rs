@@ -73,6 +73,8 @@ enum Command {
     Terminate(commands::control::TerminateArgs),
     /// Continue a failed run at the state that failed
     Rewind(commands::control::RewindArgs),
+    /// Run the failed compensation steps of an ended run again
+    Compensate(commands::control::ControlArgs),
     /// Start a new run with the input and the version of the last one
     Restart(commands::control::ControlArgs),
     /// Permanently delete ended runs: one instance, or all that match a filter
@@ -133,6 +135,7 @@ fn main() -> ExitCode {
         Command::Resume(args) => commands::control::resume(&args),
         Command::Terminate(args) => commands::control::terminate(&args),
         Command::Rewind(args) => commands::control::rewind(&args),
+        Command::Compensate(args) => commands::control::compensate(&args),
         Command::Restart(args) => commands::control::restart(&args),
         Command::Purge(args) => commands::purge::run(&args),
         Command::Stuck(args) => commands::stuck::run(&args),

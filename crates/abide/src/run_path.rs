@@ -61,6 +61,9 @@ impl PathStep {
         match (self.is_compensated, &self.error, self.left) {
             (true, ..) => StepMark::Compensated,
             (false, Some(_), Some(_)) => StepMark::Failed,
+            (false, None, Some(_)) if self.compensation_counts.is_some_and(|(_, failed)| failed > 0) => {
+                StepMark::Failed
+            }
             (false, None, Some(_)) => StepMark::Completed,
             (false, _, None) if self.is_branch_ended => StepMark::Abandoned,
             (false, _, None) => StepMark::Current,
@@ -86,6 +89,8 @@ pub(crate) struct RunPath {
     commands: BTreeMap<u64, (u32, usize)>,
     /// The state that each compensating command undoes.
     compensating: BTreeMap<u64, String>,
+    /// The failed compensations of the ended run run again.
+    retries_compensation: bool,
 }
 
 const ROOT: u32 = 0;
@@ -157,6 +162,12 @@ impl RunPath {
                     self.mark_compensated(&state);
                 }
             }
+            Fact::GenericEvent { note: Note::CompensationRetried { .. } } => self.retries_compensation = true,
+            Fact::GenericEvent { note: Note::CompensationCompleted { succeeded, .. } }
+                if std::mem::take(&mut self.retries_compensation) =>
+            {
+                self.count_retried(*succeeded);
+            }
             Fact::GenericEvent { note: Note::CompensationCompleted { branch, succeeded, failed } } => {
                 if let Some(step) = self.current_step(*branch) {
                     step.compensation_counts = Some((*succeeded, *failed));
@@ -182,6 +193,16 @@ impl RunPath {
     fn step_of(&mut self, command: u64) -> Option<&mut PathStep> {
         let (branch, index) = *self.commands.get(&command)?;
         self.branches.get_mut(&branch)?.steps.get_mut(index)
+    }
+
+    /// Failed compensations have succeeded after all.
+    fn count_retried(&mut self, mut succeeded: u32) {
+        for step in self.branches.values_mut().flat_map(|branch| &mut branch.steps) {
+            if let Some((done, failed)) = &mut step.compensation_counts {
+                let mended = succeeded.min(*failed);
+                (*done, *failed, succeeded) = (*done + mended, *failed - mended, succeeded - mended);
+            }
+        }
     }
 
     /// Marks the newest completed visit of a state: compensation goes backwards.

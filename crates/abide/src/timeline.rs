@@ -197,6 +197,9 @@ fn describe_note(note: &Note) -> Option<String> {
         Note::CompensationInputIncomplete { step, error: failure } => {
             format!("the compensation input of {step} is incomplete: {}", failure.message)
         }
+        Note::CompensationRetried { reason, steps } => {
+            format!("failed compensations run again, steps: {steps}: {reason}")
+        }
         Note::CompensationCompleted { succeeded, failed, .. } => {
             format!("compensation ends: {succeeded} compensated, {failed} failed")
         }

@@ -140,6 +140,11 @@ pub enum Note {
         step: String,
         error: Failure,
     },
+    /// The failed compensations of the run, which has ended, run again.
+    CompensationRetried {
+        reason: String,
+        steps: u32,
+    },
     /// Compensation has ended.
     CompensationCompleted {
         branch: u32,

@@ -71,9 +71,20 @@ pub struct Instance {
     /// The current state of each branch.
     #[serde(default)]
     pub current_states: Vec<CurrentState>,
+    /// The steps of its compensations, if any have begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensation: Option<CompensationSteps>,
     /// Why it was parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked_reason: Option<String>,
+}
+
+/// How many compensation steps have ended well, have failed for good, and have not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CompensationSteps {
+    pub done: u32,
+    pub failed: u32,
+    pub pending: u32,
 }
 
 /// An instance as lists show it.

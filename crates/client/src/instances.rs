@@ -201,6 +201,13 @@ impl Client {
             .idempotency_key(None)
     }
 
+    /// Runs the failed compensation steps of an ended run again.
+    pub fn retry_compensation(&self, id: &str, reason: Option<&str>) -> ClientRequest<InstanceAck> {
+        let body: BTreeMap<&str, &str> = reason.map(|reason| ("reason", reason)).into_iter().collect();
+        let path = instance_path(id).segment("compensation").segment("retry");
+        ClientRequest::new(self, Method::POST, path, RetrySafety::Unsafe).json(&body).idempotency_key(None)
+    }
+
     /// Starts a new run with the input and the version of the last one.
     pub fn restart(&self, id: &str, reason: Option<&str>) -> ClientRequest<StartedInstance> {
         self.control(id, "restart", reason)

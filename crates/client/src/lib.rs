@@ -50,7 +50,7 @@ pub use entities::{Entity, EntityCallOutput, EntityEvent, EntitySummary};
 pub use error::{ClientError, ErrorCode, ErrorDetail, ErrorResponse};
 pub use event_routes::{EventRoute, RouteAction};
 pub use events::{CloudEvent, DeadLetterKey, EventReceipt, EventReceiptStatus, EventReceipts};
-pub use instance::{CurrentState, Failure, Instance, InstanceSummary, Status, WaitingFor};
+pub use instance::{CompensationSteps, CurrentState, Failure, Instance, InstanceSummary, Status, WaitingFor};
 pub use instances::{InstanceAck, InstanceFilter, PurgeOutcome, PurgeRequest, RewoundInstance, RewoundStep};
 pub use node::{
     Activity, ActivityStats, EntityStats, InstanceStats, NodeHealth, NodeStats, ShardStats, StoreStats,

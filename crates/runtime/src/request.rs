@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_ids::{Digest, KeyDigest, RunId};
 use abide_workflow::history::RedrivenStep;
-use abide_workflow::instance::CurrentState;
+use abide_workflow::instance::{CompensationCounts, CurrentState};
 use abide_workflow::json::Json;
 use abide_workflow::{Failure, InstanceId, Message, MessageRefusal, Plan, RunNumber, Timestamp};
 
@@ -25,7 +25,8 @@ pub enum ShardRequest {
     /// Send an event or a control operation to a run.
     SendMessage {
         instance_id: InstanceId,
-        /// `EventRaised`, `Suspend`, `Resume`, `Terminate`, `Rewind` or `RewindWithNewKeys`.
+        /// `EventRaised`, `Suspend`, `Resume`, `Terminate`, `Rewind`, `RewindWithNewKeys` or
+        /// `RetryCompensation`.
         message: Message,
     },
     /// Start a new run with the input and the version of the last one, which must have ended.
@@ -287,6 +288,8 @@ pub struct RunView {
     pub updated_at: Timestamp,
     /// The current states of its branches, and what each waits for.
     pub current_states: Vec<BranchView>,
+    /// The counts of its compensation steps, if any compensation has begun.
+    pub compensation: Option<CompensationCounts>,
 }
 
 /// The status of a run.

@@ -245,6 +245,9 @@ impl From<MessageRefusal> for ApiError {
             | MessageRefusal::NotFailed { .. }
             | MessageRefusal::AlreadyCompensated
             | MessageRefusal::NothingToRewind
+            | MessageRefusal::NoFailedCompensation
+            | MessageRefusal::NotEnded { .. }
+            | MessageRefusal::RetryingCompensation
             | MessageRefusal::NotSuspended { .. } => Self::conflict(message),
             MessageRefusal::BufferFull { .. } => Self::rate_limited(message),
             MessageRefusal::PayloadTooLarge { .. } => Self::rejected(StatusCode::PAYLOAD_TOO_LARGE, message),

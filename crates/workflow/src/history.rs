@@ -277,6 +277,13 @@ pub enum Note {
         /// The first missing value.
         error: Failure,
     },
+    /// The failed compensation steps of the run, which has ended, run again.
+    CompensationRetried {
+        /// The requester and the reason.
+        reason: String,
+        /// Number of steps that run again.
+        steps: u32,
+    },
     /// All compensation steps have ended.
     CompensationCompleted {
         branch: BranchId,

@@ -104,6 +104,11 @@ pub enum Message {
         /// The requester and the reason, for history.
         reason: String,
     },
+    /// Run the failed compensation steps of an ended run again.
+    RetryCompensation {
+        /// The requester and the reason, for history.
+        reason: String,
+    },
 }
 
 impl Message {
@@ -159,6 +164,15 @@ pub enum MessageRefusal {
     /// The run failed by reaching a `fail` state with no failed state before it.
     #[error("there is no failed state to rewind to: the run ended in a fail state, or timed out as a whole")]
     NothingToRewind,
+    /// No compensation step of the run has failed, or none that can be run again.
+    #[error("no failed compensation step can be run again")]
+    NoFailedCompensation,
+    /// The run is live: its compensation can be retried when it has ended.
+    #[error("the run is {status}: failed compensation steps can be run again once it has ended")]
+    NotEnded { status: crate::Status },
+    /// The run has ended, and is running its failed compensation steps again.
+    #[error("the run has ended and is running failed compensation steps again; it accepts no such message")]
+    RetryingCompensation,
     /// Resume is for suspended runs.
     #[error("the run is {status}, not suspended")]
     NotSuspended { status: crate::Status },

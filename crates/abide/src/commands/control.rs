@@ -1,4 +1,5 @@
-//! Events and control operations: `abide raise`, `suspend`, `resume`, `terminate`, `rewind`, `restart`.
+//! Events and control operations: `abide raise`, `suspend`, `resume`, `terminate`, `rewind`, `compensate`,
+//! `restart`.
 
 use std::process::ExitCode;
 
@@ -119,6 +120,10 @@ fn describe_redriven(step: &RewoundStep) -> String {
         _ => return format!("{}{items}: {} idempotency key ({})", step.step, step.key, step.reason),
     };
     format!("{}{items}: {why}", step.step)
+}
+
+pub(crate) fn compensate(args: &ControlArgs) -> ExitCode {
+    control(args, "compensating again:", Client::retry_compensation)
 }
 
 pub(crate) fn restart(args: &ControlArgs) -> ExitCode {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use abide_client::{Client, Instance};
+use abide_client::{Client, CompensationSteps, Instance};
 
 use super::exit;
 use super::start::format_status;
@@ -73,6 +73,14 @@ fn print_header(run: &Instance) {
         field("entity", &escape_control_chars(entity));
     }
     field("input", &escape_control_chars(&truncate_json(&run.input)));
+    if let Some(CompensationSteps { done, failed, pending }) = run.compensation {
+        let mark = if failed > 0 { "✗ " } else { "" };
+        let mut text = format!("{mark}{done} done, {failed} failed, {pending} pending");
+        if failed > 0 {
+            text += &format!("; `abide compensate {}` runs what failed again", run.instance_id);
+        }
+        field("compensation", &escape_control_chars(&text));
+    }
     if let Some(reason) = &run.parked_reason {
         field(
             "parked",

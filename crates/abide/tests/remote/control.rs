@@ -44,6 +44,36 @@ fn a_rewound_run_continues_where_it_failed() {
 }
 
 #[test]
+fn a_failed_compensation_is_shown_as_failed_and_can_be_run_again() {
+    let world = CliTestbed::new();
+    let fails = json!({"code": "Broken", "message": "no", "retryable": false});
+    let states = json!({
+        "Begin": {"type": "task", "activity": "core.echo", "next": "Bad", "compensateWith": {"activity": "core.fail", "input": fails}},
+        "Bad": {"type": "task", "activity": "core.fail", "input": fails, "onError": "Undo", "next": "End"},
+        "Undo": {"type": "compensation", "next": "Failed"},
+        "Failed": {"type": "fail", "error": "Undone"}, "End": {"type": "succeed"}});
+    world.publish("undone", "1.0.0", &states);
+    world.abide(&["start", "undone", "--id", "u-1", "--wait", "30s"]).expect_code(1);
+    let shown = world.abide(&["show", "u-1"]).expect_ok();
+    assert_contains(
+        &shown,
+        &["✗ Undo", "0 compensated, 1 failed", "✗ 0 done, 1 failed, 0 pending", "abide compensate u-1"],
+    );
+    let counts = world.abide(&["show", "u-1", "--json"]).json().remove(0)["compensation"].clone();
+    assert_eq!(counts, json!({"done": 0, "failed": 1, "pending": 0}));
+    assert_eq!(world.abide(&["compensate", "u-1"]).expect_ok(), "compensating again: u-1\n");
+    assert_contains(
+        &world.abide(&["history", "u-1"]).expect_ok(),
+        &["failed compensations run again, steps: 1"],
+    );
+    let fine = json!({"Begin": {"type": "succeed"}});
+    world.publish("fine", "1.0.0", &fine);
+    world.abide(&["start", "fine", "--id", "f-2", "--wait", "30s"]).expect_ok();
+    let refused = world.abide(&["compensate", "f-2"]).expect_code(1);
+    assert_contains(&refused.err, &["no failed compensation step can be run again"]);
+}
+
+#[test]
 fn nothing_is_purged_without_confirmation() {
     let world = CliTestbed::new();
     world.publish_all();

@@ -101,6 +101,7 @@ impl<S: PrivateRows> RunReader<'_, S> {
             created_at: row.created_at,
             updated_at: row.updated_at,
             current_states: Vec::new(),
+            compensation: None,
         })))
     }
 

@@ -115,5 +115,6 @@ pub(crate) fn view(
         created_at: row.created_at,
         updated_at: instance.updated_at(),
         current_states: states.into_iter().map(branch).collect(),
+        compensation: instance.compensation_counts(),
     }
 }

@@ -561,3 +561,35 @@ fn a_call_that_needs_an_unresolved_secret_is_not_sent_after_a_restart_either() {
     assert_eq!((harness.calls.len(), harness.status("a").as_str()), (0, "Failed"));
     harness.check();
 }
+
+#[test]
+fn a_failed_compensation_is_run_again_over_crashes_and_its_dead_letter_stays_pending() {
+    let mut harness = ShardHarness::new();
+    let undo = json!({"activity": "undo", "input": {"of": 1}});
+    let states = json!({
+        "Start": {"type": "task", "activity": "work", "next": "Next", "compensateWith": undo},
+        "Next": {"type": "task", "activity": "work", "onError": "Undo", "next": "End"},
+        "Undo": {"type": "compensation", "next": "Failed"},
+        "Failed": {"type": "fail"}, "End": {"type": "succeed"}});
+    harness.publish("one", &states);
+    harness.start("one", "a");
+    harness.complete_attempt();
+    harness.finish_attempt(failure(false));
+    let first = harness.finish_attempt(failure(false));
+    assert_eq!((first.activity.as_str(), harness.status("a").as_str()), ("undo", "Failed"));
+    harness.crash();
+    let retry = || Message::RetryCompensation { reason: "mended".to_owned() };
+    assert!(matches!(harness.send_message("a", retry()), ShardReply::Accepted));
+    harness.crash();
+    assert_eq!(harness.status("a"), "Running");
+    let again = harness.complete_attempt();
+    assert_eq!((again.activity, &again.input), (first.activity, &first.input));
+    assert_ne!(again.metadata.idempotency_key, first.metadata.idempotency_key);
+    assert_eq!(harness.status("a"), "Failed");
+    assert!(matches!(harness.send_message("a", retry()), ShardReply::Refused(_)));
+    harness.advance_clock(1_000);
+    let letters = harness.dead_letters();
+    let of_undo = letters.iter().filter(|letter| letter.original_queue == "undo");
+    assert_eq!(of_undo.map(|letter| letter.status.as_str()).collect::<Vec<_>>(), ["Pending"]);
+    harness.check();
+}

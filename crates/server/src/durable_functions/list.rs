@@ -180,6 +180,7 @@ fn unreadable_view(instance_id: InstanceId, row: PublicInstanceRow, reason: Stri
         created_at: row.created_at,
         updated_at: row.updated_at,
         current_states: Vec::new(),
+        compensation: None,
     }
 }
 

@@ -115,7 +115,10 @@ impl From<RequestError> for DurableError {
             RequestError::Message(
                 MessageRefusal::NotFailed { .. }
                 | MessageRefusal::AlreadyCompensated
-                | MessageRefusal::NothingToRewind,
+                | MessageRefusal::NothingToRewind
+                | MessageRefusal::NoFailedCompensation
+                | MessageRefusal::NotEnded { .. }
+                | MessageRefusal::RetryingCompensation,
             ) => Self::Sentence(StatusCode::PRECONDITION_FAILED, message),
             other => Self::Api(other.into()),
         }

@@ -1,5 +1,5 @@
 //! Events and control operations for an instance: `POST /api/instances/{id}/events/{name}` and `…/suspend`, `resume`,
-//! `terminate`, `rewind`, `restart`.
+//! `terminate`, `rewind`, `compensation/retry`, `restart`.
 //!
 //! Each is acknowledged when it is durable. The run itself decides, in the turn that consumes it, whether it accepts
 //! one; about a restart the shard decides. Durable Functions shares the checks of this file.
@@ -92,6 +92,11 @@ pub(super) const REWIND: OperationSpec = OperationSpec {
         content: &[(JSON, BodyShape::Fields(&[REASON, NEW_KEY]))],
     }),
     responses: &[ResponseSpec::enveloped::<RewoundJson<'static>>(202, "The run continues.")],
+    ..CONTROL
+};
+pub(super) const RETRY_COMPENSATION: OperationSpec = OperationSpec {
+    id: "retryCompensation",
+    about: "Runs the failed compensation steps of an ended run again. The run has its former end again afterwards.",
     ..CONTROL
 };
 pub(super) const RESTART: OperationSpec = OperationSpec {
@@ -226,6 +231,14 @@ pub(super) async fn rewind<S: Store>(app: &App<S>, request: &mut ApiRequest) -> 
     let steps = steps.iter().map(RedrivenStepJson::of).collect();
     let data = RewoundJson { instance: InstanceRefJson::new(&id, until), steps };
     Ok(request.data_response(StatusCode::ACCEPTED, app.now(), &data))
+}
+
+pub(super) async fn retry_compensation<S: Store>(
+    app: &App<S>,
+    request: &mut ApiRequest,
+) -> Result<Response, ApiError> {
+    let (id, reason, idempotency) = parse_control(app, request, "compensation/retry").await?;
+    send_message(app, request, id, idempotency, Message::RetryCompensation { reason }).await
 }
 
 /// Starts a new run with the input, version, correlation id and entity of the last one. The reason is not recorded. A

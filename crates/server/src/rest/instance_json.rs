@@ -2,7 +2,7 @@
 
 use abide_runtime::request::BranchView;
 use abide_runtime::{RunView, ViewStatus};
-use abide_workflow::instance::WaitingFor;
+use abide_workflow::instance::{CompensationCounts, WaitingFor};
 use abide_workflow::{ExecutionId, Failure, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -41,11 +41,23 @@ pub(super) struct InstanceJson<'a> {
     created_at_utc: Text<Timestamp>,
     last_updated_at_utc: Text<Timestamp>,
     current_states: Vec<CurrentStateJson<'a>>,
+    /// The steps of the run's compensations, if any have begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compensation: Option<CompensationJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parked_reason: Option<&'a str>,
     /// Until when a repeated start request is recognised, if the request had a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idempotency_key_expires_at_utc: Option<Text<Timestamp>>,
+}
+
+/// How many compensation steps have ended well, have failed for good, and have not ended.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Compensation")]
+struct CompensationJson {
+    done: u32,
+    failed: u32,
+    pending: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,6 +126,9 @@ impl<'a> InstanceJson<'a> {
             created_at_utc: Text(view.created_at),
             last_updated_at_utc: Text(view.updated_at),
             current_states: view.current_states.iter().map(CurrentStateJson::of).collect(),
+            compensation: view.compensation.map(|CompensationCounts { done, failed, pending }| {
+                CompensationJson { done, failed, pending }
+            }),
             parked_reason,
             idempotency_key_expires_at_utc: None,
         }

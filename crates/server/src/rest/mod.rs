@@ -67,6 +67,7 @@ fn api_routes<S: Store>() -> Vec<ApiRoute<S>> {
         route!(POST   "/api/instances/{id}/resume", control::resume, control::RESUME),
         route!(POST   "/api/instances/{id}/terminate", control::terminate, control::TERMINATE),
         route!(POST   "/api/instances/{id}/rewind", control::rewind, control::REWIND),
+        route!(POST   "/api/instances/{id}/compensation/retry", control::retry_compensation, control::RETRY_COMPENSATION),
         route!(POST   "/api/instances/{id}/restart", control::restart, control::RESTART),
         route!(GET    "/api/entities", entities::list, entities::LIST),
         route!(GET    "/api/entities/{type}/{key}", entities::show, entities::SHOW),

@@ -10,7 +10,7 @@ use crate::definition::{CompensationStep, RetryPolicy, StateKind};
 use crate::failure::Failure;
 use crate::history::{BranchOutcome, Fact, Note};
 use crate::ids::{BranchId, CommandId};
-use crate::instance::{CompensationProgress, CorruptInstance, Phase};
+use crate::instance::{CompensationProgress, CompensationRecord, CorruptInstance, FailedCompensation, Phase};
 use crate::json;
 
 use super::interpreter::{Interpreter, render_failure};
@@ -46,6 +46,8 @@ impl Interpreter<'_> {
         let steps = u32::try_from(count).unwrap_or(u32::MAX);
         if steps > 0 {
             self.instance.header_mut().compensated = true;
+            self.instance
+                .change_compensation_tally(|tally| tally.planned = tally.planned.saturating_add(steps));
         }
         self.record_note(Note::CompensationStarted { branch, steps });
         let progress = CompensationProgress {
@@ -67,6 +69,9 @@ impl Interpreter<'_> {
         let Phase::Compensating(progress) = at.phase.clone() else {
             return Err(CorruptInstance::new(format!("branch {} is not compensating", branch.0)));
         };
+        if let Some(retry) = self.instance.compensation_retry().cloned() {
+            return self.compensation_retry_step(branch, progress, retry);
+        }
         match explicit_steps(&state.kind, &progress) {
             Some(steps) => match steps.get(progress.position as usize) {
                 Some(step) => self.start_explicit_step(branch, progress, step),
@@ -138,20 +143,11 @@ impl Interpreter<'_> {
         let Some(record) = self.instance.compensation_record(arrival).cloned() else {
             return Err(CorruptInstance::new(format!("compensation {arrival} is missing")));
         };
-        let compensated = self.plan.state(record.state)?;
         progress.record = Some(arrival);
         let attempt_timeout = self.plan.attempt_timeout(None, &record.activity);
         // An input and a result that are each within the limit may exceed it together; the compensation still runs.
         self.count_bytes(json::size(&record.input));
-        // Compensating this record is one piece of work, whichever compensation does it; the arrival is the record's
-        // number. So it belongs to no fan-out either: the one the task ran in may have joined.
-        let identity = StepIdentity {
-            path: format!("{}/undo/{arrival}", compensated.path),
-            visit: record.visit,
-            redrive: 0,
-            fan_outs: Vec::new(),
-            fan_out_path: None,
-        };
+        let identity = self.recorded_identity(&record, arrival)?;
         let call = NewCall {
             activity: &record.activity,
             input: record.input,
@@ -183,14 +179,81 @@ impl Interpreter<'_> {
         &mut self,
         branch: BranchId,
         command: CommandId,
-        result: Result<(), Failure>,
+        result: Result<(), (Failure, bool)>,
     ) -> Result<(), CorruptInstance> {
         let (at, state) = self.branch_and_state(branch)?;
         let Phase::Compensating(progress) = at.phase.clone() else {
             return Err(CorruptInstance::new(format!("branch {} is not compensating", branch.0)));
         };
+        if self.instance.compensation_retry().is_some() {
+            return self.finish_retried_step(branch, progress, result);
+        }
         let (_, activity) = self.compensation_policy(&progress, &state.kind)?;
-        self.finish_compensation_step(branch, progress, command, activity, result)
+        if let Err((_, outcome_unknown)) = result {
+            self.keep_failed_step(branch, &progress, outcome_unknown)?;
+        }
+        self.finish_compensation_step(branch, progress, command, activity, result.map_err(|(error, _)| error))
+    }
+
+    /// Keeps what is needed to run a failed step again.
+    fn keep_failed_step(
+        &mut self,
+        branch: BranchId,
+        progress: &CompensationProgress,
+        outcome_unknown: bool,
+    ) -> Result<(), CorruptInstance> {
+        let (at, state) = self.branch_and_state(branch)?;
+        let state_id = at.state;
+        let (activity, input, secret_pointers, explicit, identity) =
+            if let Some(steps) = explicit_steps(&state.kind, progress) {
+                let Some(step) = steps.get(progress.position as usize) else { return Ok(()) };
+                // Nothing in the scope of the step has changed since it began.
+                let input = match &step.call.input {
+                    Some(input) => input.render_lenient(&self.scope(branch), self.limits.payload_bytes_max).0,
+                    None => serde_json::Value::Null,
+                };
+                self.count_bytes(json::size(&input));
+                let identity = self.step_identity(branch, &format!("/steps/{}", progress.position))?;
+                let secrets = secret_pointers(step.call.input.as_ref());
+                let explicit = Some((state_id, progress.position));
+                (step.call.activity.clone(), Arc::new(input), secrets, explicit, identity)
+            } else {
+                let arrival = progress.record.unwrap_or_default();
+                let Some(record) = self.instance.compensation_record(arrival).cloned() else { return Ok(()) };
+                let identity = self.recorded_identity(&record, arrival)?;
+                (record.activity, record.input, record.secret_pointers, None, identity)
+            };
+        let fan_outs = identity.fan_outs.iter().map(|at| (at.visit, at.redrive, at.index)).collect();
+        let StepIdentity { path, visit, redrive, fan_out_path, .. } = identity;
+        self.instance.add_failed_compensation(FailedCompensation {
+            activity,
+            input,
+            secret_pointers,
+            explicit,
+            path,
+            visit,
+            redrive,
+            fan_outs,
+            fan_out_path,
+            outcome_unknown,
+        });
+        Ok(())
+    }
+
+    /// Compensating a record is one piece of work, whichever compensation does it; the arrival is the record's number.
+    /// So it belongs to no fan-out either: the one the task ran in may have joined.
+    fn recorded_identity(
+        &self,
+        record: &CompensationRecord,
+        arrival: u64,
+    ) -> Result<StepIdentity, CorruptInstance> {
+        Ok(StepIdentity {
+            path: format!("{}/undo/{arrival}", self.plan.state(record.state)?.path),
+            visit: record.visit,
+            redrive: 0,
+            fan_outs: Vec::new(),
+            fan_out_path: None,
+        })
     }
 
     fn finish_compensation_step(
@@ -202,8 +265,13 @@ impl Interpreter<'_> {
         result: Result<(), Failure>,
     ) -> Result<(), CorruptInstance> {
         match result {
-            Ok(()) => progress.succeeded = progress.succeeded.saturating_add(1),
+            Ok(()) => {
+                progress.succeeded = progress.succeeded.saturating_add(1);
+                self.instance.change_compensation_tally(|tally| tally.done = tally.done.saturating_add(1));
+            }
             Err(error) => {
+                self.instance
+                    .change_compensation_tally(|tally| tally.failed = tally.failed.saturating_add(1));
                 progress.failed = progress.failed.saturating_add(1);
                 self.record_note(Note::CompensationStepFailed { command, activity, error });
             }

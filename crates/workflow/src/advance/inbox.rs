@@ -29,6 +29,12 @@ impl Interpreter<'_> {
                 self.resume(&truncate_reason(reason));
                 Ok(())
             }
+            Message::RetryCompensation { reason } => self.retry_compensation(&truncate_reason(reason)),
+            Message::Terminate { .. } | Message::TerminateTree { .. }
+                if let Some(retry) = self.instance.compensation_retry().cloned() =>
+            {
+                self.stop_compensation_retry(retry)
+            }
             Message::Terminate { reason } | Message::TerminateTree { reason } => {
                 self.begin_closing(Ending::Terminate(truncate_reason(reason)));
                 Ok(())
@@ -93,7 +99,8 @@ impl Interpreter<'_> {
             | Message::Terminate { .. }
             | Message::TerminateTree { .. }
             | Message::Rewind { .. }
-            | Message::RewindWithNewKeys { .. } => Ok(()),
+            | Message::RewindWithNewKeys { .. }
+            | Message::RetryCompensation { .. } => Ok(()),
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod child;
 mod compensation;
+mod compensation_retry;
 mod end;
 mod enter;
 mod escalation;

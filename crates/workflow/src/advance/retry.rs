@@ -114,7 +114,10 @@ impl Interpreter<'_> {
             }
             (Phase::Compensating(compensation), kind) => {
                 let Some(progress) = compensation.call else { return Ok(()) };
-                let (policy, activity) = self.compensation_policy(compensation, kind)?;
+                let (policy, activity) = match self.instance.compensation_retry() {
+                    Some(retry) => self.retried_policy(retry.last)?,
+                    None => self.compensation_policy(compensation, kind)?,
+                };
                 (policy, activity, progress)
             }
             (Phase::Notifying(progress), _) => (None, self.notify_activity().to_owned(), *progress),
@@ -170,7 +173,9 @@ impl Interpreter<'_> {
                 self.note_task_outcome(branch, outcome_unknown)?;
                 self.on_task_failed(branch, failure)
             }
-            Phase::Compensating(_) => self.on_compensation_result(branch, command, Err(failure)),
+            Phase::Compensating(_) => {
+                self.on_compensation_result(branch, command, Err((failure, outcome_unknown)))
+            }
             _ => self.on_notify_failed(branch, failure),
         }
     }

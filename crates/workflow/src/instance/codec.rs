@@ -82,6 +82,9 @@ mod tag {
     pub(super) const OUTCOME: u8 = 8;
     pub(super) const UNANSWERED_CALL: u8 = 9;
     pub(super) const REWINDING: u8 = 10;
+    pub(super) const COMPENSATION_TALLY: u8 = 11;
+    pub(super) const FAILED_COMPENSATION: u8 = 12;
+    pub(super) const COMPENSATION_RETRY: u8 = 13;
 
     pub(super) const SLOT_STATE: u8 = 1;
     pub(super) const SLOT_EVENT: u8 = 2;
@@ -136,6 +139,12 @@ impl PartKey {
                 bytes.extend(place.as_bytes());
             }
             Self::Rewinding => bytes.push(tag::REWINDING),
+            Self::CompensationTally => bytes.push(tag::COMPENSATION_TALLY),
+            Self::FailedCompensation(arrival) => {
+                bytes.push(tag::FAILED_COMPENSATION);
+                bytes.extend(arrival.to_be_bytes());
+            }
+            Self::CompensationRetry => bytes.push(tag::COMPENSATION_RETRY),
         }
         bytes
     }
@@ -154,6 +163,12 @@ impl PartKey {
             tag::HEADER => exactly(Self::Header, rest),
             tag::OUTCOME => exactly(Self::Outcome, rest),
             tag::REWINDING => exactly(Self::Rewinding, rest),
+            tag::COMPENSATION_TALLY => exactly(Self::CompensationTally, rest),
+            tag::COMPENSATION_RETRY => exactly(Self::CompensationRetry, rest),
+            tag::FAILED_COMPENSATION => {
+                let (arrival, rest) = rest.split_first_chunk::<8>()?;
+                exactly(Self::FailedCompensation(u64::from_be_bytes(*arrival)), rest)
+            }
             tag::UNANSWERED_CALL => {
                 let (place, rest) = rest.split_first_chunk::<32>()?;
                 exactly(Self::UnansweredCall(Digest(*place)), rest)
@@ -311,8 +326,9 @@ mod tests {
             },
             Message::RewindWithNewKeys { reason: String::new() },
             Message::TerminateTree { reason: String::new() },
+            Message::RetryCompensation { reason: String::new() },
         ];
-        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..15).collect::<Vec<_>>());
+        assert_eq!(messages.iter().map(number).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
     }
 
     #[test]

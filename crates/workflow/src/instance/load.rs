@@ -17,6 +17,8 @@ impl Instance {
         let mut header = None;
         let mut outcome = None;
         let (mut unanswered_calls, mut rewinding) = (BTreeMap::new(), None);
+        let (mut compensation_tally, mut compensation_retry) = (None, None);
+        let mut failed_compensations = BTreeMap::new();
         let (mut branches, mut slots) = (BTreeMap::new(), BTreeMap::<BranchId, BranchData>::new());
         let (mut buffered_events, mut compensations, mut held_messages) =
             (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -46,6 +48,11 @@ impl Instance {
                 PartKey::UnansweredCall(place) => {
                     unanswered_calls.insert(*place, decode(bytes).map_err(in_part)?);
                 }
+                PartKey::CompensationTally => compensation_tally = Some(decode(bytes).map_err(in_part)?),
+                PartKey::CompensationRetry => compensation_retry = Some(decode(bytes).map_err(in_part)?),
+                PartKey::FailedCompensation(arrival) => {
+                    failed_compensations.insert(*arrival, decode(bytes).map_err(in_part)?);
+                }
                 PartKey::Rewinding => rewinding = Some(decode(bytes).map_err(in_part)?),
                 PartKey::HeldMessage(arrival) => {
                     held_messages.insert(*arrival, decode(bytes).map_err(in_part)?);
@@ -62,6 +69,9 @@ impl Instance {
             held_messages,
             unanswered_calls,
             rewinding,
+            compensation_tally,
+            failed_compensations,
+            compensation_retry,
             outcome,
             index: BranchIndex::default(),
             changed: BTreeSet::new(),
@@ -123,6 +133,11 @@ impl Instance {
             }
             PartKey::Compensation(arrival) => self.compensations.get(arrival).map(encode).transpose(),
             PartKey::UnansweredCall(place) => self.unanswered_calls.get(place).map(encode).transpose(),
+            PartKey::CompensationTally => self.compensation_tally.as_ref().map(encode).transpose(),
+            PartKey::CompensationRetry => self.compensation_retry.as_deref().map(encode).transpose(),
+            PartKey::FailedCompensation(arrival) => {
+                self.failed_compensations.get(arrival).map(encode).transpose()
+            }
             PartKey::Rewinding => self.rewinding.as_ref().map(encode).transpose(),
             PartKey::HeldMessage(arrival) => self.held_messages.get(arrival).map(encode).transpose(),
         }

@@ -6,6 +6,7 @@
 
 mod branches;
 pub(crate) mod codec;
+mod compensations;
 mod data_slots;
 mod index;
 mod load;
@@ -20,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use abide_ids::Digest;
 
 pub use codec::FORMAT;
+pub use compensations::CompensationCounts;
+pub(crate) use compensations::{CompensationRetry, CompensationTally, FailedCompensation};
 pub(crate) use index::BranchIndex;
 pub(crate) use parts::{
     Branch, BranchParent, BufferedEvent, ClosingProgress, CompensationRecord, DataSlot, Ending,
@@ -72,6 +75,12 @@ pub enum PartKey {
     UnansweredCall(Digest),
     /// Present until a rewind has restarted all branches.
     Rewinding,
+    /// The counts of the run's compensation steps.
+    CompensationTally,
+    /// A compensation step that failed for good.
+    FailedCompensation(u64),
+    /// Present while an ended run runs its failed compensation steps again.
+    CompensationRetry,
 }
 
 /// A named piece of a branch's data.
@@ -103,6 +112,9 @@ pub struct Instance {
     held_messages: BTreeMap<u64, Message>,
     unanswered_calls: BTreeMap<Digest, UnansweredCall>,
     rewinding: Option<Rewinding>,
+    compensation_tally: Option<CompensationTally>,
+    failed_compensations: BTreeMap<u64, FailedCompensation>,
+    compensation_retry: Option<Box<CompensationRetry>>,
     outcome: Option<Outcome>,
     index: BranchIndex,
     changed: BTreeSet<PartKey>,
@@ -152,6 +164,9 @@ impl Instance {
             held_messages: BTreeMap::new(),
             unanswered_calls: BTreeMap::new(),
             rewinding: None,
+            compensation_tally: None,
+            failed_compensations: BTreeMap::new(),
+            compensation_retry: None,
             outcome: None,
             index: BranchIndex::default(),
             changed: BTreeSet::from([PartKey::Origin, PartKey::Header]),

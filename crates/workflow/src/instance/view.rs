@@ -58,8 +58,14 @@ pub enum WaitingFor {
 impl Instance {
     /// The current states of all branches that have not ended, outermost first.
     pub fn current_states(&self, plan: &Plan) -> Vec<CurrentState> {
-        let ended = |phase: &Phase| matches!(phase, Phase::Succeeded);
-        let live = self.branches.values().filter(|branch| !ended(&branch.phase));
+        let retries = self.compensation_retry.is_some();
+        let live = |phase: &Phase| match phase {
+            Phase::Succeeded => false,
+            Phase::Compensating(_) => true,
+            // While an ended run compensates again, nothing else of it is live.
+            _ => !retries,
+        };
+        let live = self.branches.values().filter(|branch| live(&branch.phase));
         live.filter_map(|branch| {
             let state = plan.state(branch.state).ok()?.path.clone();
             Some(CurrentState { state, since: branch.entered_at, waiting_for: waiting_for(&branch.phase) })
@@ -108,6 +114,21 @@ impl Instance {
         let status = self.status();
         match message {
             Message::Rewind { .. } | Message::RewindWithNewKeys { .. } => self.check_rewind(),
+            Message::RetryCompensation { .. } => match &self.compensation_retry {
+                Some(_) => Ok(()),
+                None if !status.is_terminal() => Err(MessageRefusal::NotEnded { status }),
+                None if self.failed_compensations.is_empty() => Err(MessageRefusal::NoFailedCompensation),
+                None => Ok(()),
+            },
+            // Branches that the end of the run cut short must not move.
+            Message::EventRaised { .. }
+            | Message::TimerFired { .. }
+            | Message::ChildCompleted { .. }
+            | Message::ChildFailed { .. }
+                if self.compensation_retry.is_some() =>
+            {
+                Err(MessageRefusal::RetryingCompensation)
+            }
             _ if status.is_terminal() || self.header.closing.is_some() => {
                 Err(MessageRefusal::RunEnded { status })
             }
@@ -173,7 +194,8 @@ impl Message {
             | Self::Terminate { reason }
             | Self::TerminateTree { reason }
             | Self::Rewind { reason }
-            | Self::RewindWithNewKeys { reason } => reason.len() as u64,
+            | Self::RewindWithNewKeys { reason }
+            | Self::RetryCompensation { reason } => reason.len() as u64,
             Self::TimerFired { .. } => 0,
         }
     }

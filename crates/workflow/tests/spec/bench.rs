@@ -238,6 +238,7 @@ fn note_line(note: &Note) -> String {
         Note::RecoveryStarted { state } => format!("note: recovery in {state}"),
         Note::RecoveryFailed { error } => format!("note: recovery failed {}", error.code),
         Note::CompensationStarted { steps, .. } => format!("note: compensating {steps}"),
+        Note::CompensationRetried { steps, .. } => format!("note: compensating {steps} again"),
         Note::CompensationStepFailed { activity, error, .. } => {
             format!("note: {activity} failed to compensate: {}", error.code)
         }

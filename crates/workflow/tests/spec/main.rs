@@ -18,6 +18,7 @@ mod by_hand;
 mod choice;
 mod codec;
 mod compensation;
+mod compensation_retry;
 mod data;
 mod ends;
 mod errors;

@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 
 use crate::bench::case;
 
-struct StoredRun {
+pub(crate) struct StoredRun {
     plan: Plan,
     parts: BTreeMap<PartKey, Vec<u8>>,
     now: i64,
     /// Calls that have no result yet.
-    open: Vec<(CommandId, StartActivity)>,
+    pub(crate) open: Vec<(CommandId, StartActivity)>,
     rewound: Vec<RedrivenStep>,
-    status: Status,
+    pub(crate) status: Status,
 }
 
 impl StoredRun {
-    fn start(start: &str, states: Value, input: Value) -> Self {
+    pub(crate) fn start(start: &str, states: Value, input: Value) -> Self {
         let plan = case(start, states).plan();
         let mut origin = RunOrigin::new(InstanceId::new("i").unwrap(), RunNumber(1), &plan);
         origin.input = input.into();
@@ -39,7 +39,7 @@ impl StoredRun {
     }
 
     /// Sends messages, and runs turns until the run waits; a second passes before.
-    fn send(&mut self, messages: &[Message]) {
+    pub(crate) fn send(&mut self, messages: &[Message]) {
         self.now += 1_000;
         let mut inbox = messages;
         loop {
@@ -79,14 +79,14 @@ impl StoredRun {
         self.open.remove(at.unwrap_or_else(|| panic!("{activity} is not called: {:?}", self.open)))
     }
 
-    fn answer(&mut self, activity: &str) -> StartActivity {
+    pub(crate) fn answer(&mut self, activity: &str) -> StartActivity {
         let (command, call) = self.take(activity);
         self.send(&[Message::ActivityCompleted { command, result: json!(1).into() }]);
         call
     }
 
     /// The call fails for good; its receiver said so.
-    fn refuse(&mut self, activity: &str) -> StartActivity {
+    pub(crate) fn refuse(&mut self, activity: &str) -> StartActivity {
         let (command, call) = self.take(activity);
         let failure = Failure::permanent("Declined", "");
         self.send(&[Message::ActivityFailed { command, attempt: 0, failure }]);
@@ -94,16 +94,21 @@ impl StoredRun {
     }
 
     /// The call fails for good; its receiver said nothing.
-    fn lose(&mut self, activity: &str) -> StartActivity {
+    pub(crate) fn lose(&mut self, activity: &str) -> StartActivity {
         let (command, call) = self.take(activity);
         let failure = Failure::permanent("AttemptTimeout", "");
         self.send(&[Message::ActivityFailed { command, attempt: 1, failure }.unanswered()]);
         call
     }
 
-    fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         assert_eq!(self.status, Status::Failed);
         self.send(&[Message::Rewind { reason: String::new() }]);
+    }
+
+    /// The run as it is stored.
+    pub(crate) fn load(&self) -> Instance {
+        Instance::load(self.parts.iter().map(|(key, bytes)| (key.clone(), bytes.as_slice()))).unwrap()
     }
 
     fn remembered(&self) -> usize {
