@@ -29,7 +29,6 @@ mod advance;
 pub mod command;
 pub mod condition;
 pub mod definition;
-pub mod evaluation;
 pub mod failure;
 pub mod finding;
 mod flow;
@@ -49,6 +48,7 @@ mod scope;
 pub mod turn;
 pub mod validate;
 
+pub use abide_evaluation as evaluation;
 pub use abide_ids::time;
 pub use advance::advance;
 pub use definition::ParsedDefinition;

@@ -24,8 +24,6 @@ pub mod definition {
     pub const GLOB_BYTES_MAX: usize = 256;
     /// Bytes of a text that is matched against a glob; a longer one does not match.
     pub const GLOB_TEXT_BYTES_MAX: usize = 64 * 1024;
-    /// JSON values that a JSON Schema may have when its references are expanded.
-    pub const SCHEMA_PLACES_MAX: usize = 10_000;
     /// Attempts that a retry policy may allow.
     pub const RETRY_ATTEMPTS_MAX: u32 = 1_000;
 }

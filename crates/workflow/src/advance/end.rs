@@ -25,9 +25,13 @@ impl Interpreter<'_> {
     }
 
     pub(super) fn continue_as_new(&mut self, branch: BranchId, input: Json) -> Result<(), CorruptInstance> {
-        if let Err(mismatches) = self.plan.check_input(&input) {
-            let first = mismatches.first().map(ToString::to_string).unwrap_or_default();
-            return self.raise(branch, Failure::permanent(code::INPUT_INVALID, first).truncated());
+        match self.plan.mismatch_of_next_input(&input, &self.budget) {
+            Ok(None) => {}
+            Ok(Some(mismatch)) => {
+                let failure = Failure::permanent(code::INPUT_INVALID, mismatch.to_string());
+                return self.raise(branch, failure.truncated());
+            }
+            Err(exceeded) => return self.raise(branch, exceeded.into()),
         }
         self.record_state_left(branch, None, None)?;
         self.set_ended(Status::ContinuedAsNew);

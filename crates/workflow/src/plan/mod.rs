@@ -11,11 +11,12 @@ use abide_ids::Digest;
 use serde_json::Value;
 
 use crate::definition::{Block, Definition, RetryPolicy, State, StateKind};
+use crate::evaluation::{EvaluationBudget, EvaluationLimitExceeded};
 use crate::flow::{self, Flow};
 use crate::ids::{BlockId, PlanHash, StateId};
 use crate::instance::CorruptInstance;
 use crate::registry::RegisteredActivity;
-use crate::schema::Mismatch;
+use crate::schema::{Mismatch, ShownValues};
 use crate::time::Duration;
 use crate::validate::ValidatedDefinition;
 
@@ -87,11 +88,21 @@ impl Plan {
         self.stuck_after
     }
 
-    /// Checks a start's input against the definition's schema.
+    /// Checks a start's input against the definition's schema. A check that exceeds its budget is a mismatch too.
     pub fn check_input(&self, input: &Value) -> Result<(), Vec<Mismatch>> {
         let mismatches =
             self.definition.input.as_ref().map(|schema| schema.mismatches(input)).unwrap_or_default();
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches) }
+    }
+
+    /// The first mismatch of the next run's input, found on the budget of the state that leads there.
+    pub(crate) fn mismatch_of_next_input(
+        &self,
+        input: &Value,
+        budget: &EvaluationBudget,
+    ) -> Result<Option<Mismatch>, EvaluationLimitExceeded> {
+        let Some(schema) = &self.definition.input else { return Ok(None) };
+        Ok(schema.check(input, budget, ShownValues::Truncated, 1)?.into_iter().next())
     }
 
     pub(crate) fn state(&self, id: StateId) -> Result<&State, CorruptInstance> {

@@ -5,7 +5,7 @@ use abide_workflow::evaluation::EvaluationLimits;
 use abide_workflow::{Outcome, Status};
 use serde_json::{Value, json};
 
-use crate::bench::{Case, case, check, story};
+use crate::bench::{Case, case, check, compile, story};
 use crate::by_hand::Run;
 
 fn with_small_budget(case: Case) -> Case {
@@ -129,6 +129,27 @@ fn writing_below_a_large_value_is_charged() {
         story.last().unwrap(),
         "Completed \"$.state.a.b needs more than 200000 bytes of memory on this data\""
     );
+}
+
+#[test]
+fn an_input_whose_check_exceeds_the_budget_starts_no_run_and_continues_none() {
+    let kinds: Vec<Value> = (0..20).map(|kind| json!({"const": kind})).collect();
+    let states = json!({
+        "Again": {"type": "continueAsNew", "input": "$.input.next"},
+    });
+    let case = case("Again", states);
+    let mut definition = case.definition.clone();
+    definition["input"] = json!({"items": {"oneOf": kinds}});
+    let plan = compile(&definition, None);
+    let mismatches = plan.check_input(&json!(vec![19; 400_000])).unwrap_err();
+    assert_eq!(mismatches.len(), 1);
+    assert_eq!(mismatches[0].keyword, "evaluationLimit");
+    let mut continued = with_small_budget(case.input(json!({"next": vec![19; 2_000]})));
+    continued.definition = definition;
+    let playback = continued.play(continued.limits.turn, true);
+    let Some(Outcome::Failed(failure)) = playback.outcome else { panic!("{:?}", playback.outcome) };
+    assert_eq!(failure.code, "EvaluationLimitExceeded");
+    assert!(failure.message.starts_with("the check against the schema needs"), "{}", failure.message);
 }
 
 #[test]

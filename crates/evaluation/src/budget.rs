@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::memory;
+
 /// What one evaluation may use at most: everything that one state evaluates when it is entered, or one message when it
 /// is applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,27 +156,6 @@ fn charge(left: &Cell<u64>, amount: u64) -> Option<()> {
     let rest = left.get().checked_sub(amount);
     left.set(rest.unwrap_or(0));
     rest.map(drop)
-}
-
-/// The memory that the parts of JSON values take; never less than what is allocated.
-pub(crate) mod memory {
-    /// A value without what it points to.
-    pub(crate) const VALUE_BYTES: u64 = size_of::<serde_json::Value>() as u64;
-    /// A node of a B-tree has room for 11 entries, and for 12 edges if it is not a leaf.
-    const NODE_BYTES: u64 = 11 * (size_of::<String>() as u64 + VALUE_BYTES) + 12 * 8 + 16;
-
-    pub(crate) fn array(items: usize) -> u64 {
-        items as u64 * VALUE_BYTES
-    }
-
-    /// Up to ten entries are in one node; of more, each node but the root has at least five.
-    pub(crate) fn object(fields: usize) -> u64 {
-        match fields as u64 {
-            0 => 0,
-            1..=10 => NODE_BYTES,
-            fields => (1 + fields / 5) * NODE_BYTES,
-        }
-    }
 }
 
 #[cfg(test)]
