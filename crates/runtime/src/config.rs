@@ -39,6 +39,10 @@ pub struct ShardConfig {
     /// Work items that may be queued for the instances and entities of this shard. Above it, requests are refused as
     /// busy; above half of it, due work waits.
     pub queued_max: usize,
+    /// Requests of clients that this shard may owe a reply. The driver enforces it, and the next one.
+    pub unanswered_max: usize,
+    /// Bytes of these requests.
+    pub unanswered_bytes_max: usize,
     /// The most events an entity may hold.
     pub entity_events_max: u64,
     /// Entity kinds with their own operations.
@@ -124,6 +128,8 @@ impl ShardConfig {
             idempotency_window: Duration::hours(7 * 24),
             recovery_per_second: 1_000,
             queued_max: 10_000,
+            unanswered_max: 10_000,
+            unanswered_bytes_max: 64 * 1024 * 1024,
             entity_events_max: 1_000_000,
             entity_kinds: EntityKinds::default(),
             resolves_secrets: false,

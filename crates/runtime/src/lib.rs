@@ -34,7 +34,7 @@ pub use event::{
 pub use node::Node;
 pub use now::Now;
 pub use request::{
-    IdempotentReply, RequestError, RequestId, RequestIdempotency, RunView, ShardReply, ShardRequest,
-    StartRequest, StartedRun, ViewStatus,
+    IdempotentReply, QueueLimit, RequestError, RequestId, RequestIdempotency, RunView, ShardReply,
+    ShardRequest, StartRequest, StartedRun, ViewStatus,
 };
 pub use shard::Shard;

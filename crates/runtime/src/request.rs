@@ -12,6 +12,7 @@ use abide_workflow::json::Json;
 use abide_workflow::{Failure, InstanceId, Message, MessageRefusal, Plan, RunNumber, Timestamp};
 
 use crate::entity::{OperationError, OperationReply, OperationRequest};
+use crate::placement::ShardId;
 
 /// Identifies one request of a driver; the reply carries it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -80,6 +81,27 @@ impl ShardRequest {
             Self::Operate(operate) => operate.entity.placement_key(),
             Self::Idempotent(_, request) => request.placement_key(),
             other => Cow::Borrowed(other.instance_id().map_or("", InstanceId::placement_key)),
+        }
+    }
+
+    /// True for the control operations and deletions of an operator, which must get through to a shard that has too
+    /// much to do. They are small.
+    pub(crate) fn is_control(&self) -> bool {
+        match self {
+            Self::SendMessage { message, .. } => matches!(
+                message,
+                Message::Suspend { .. }
+                    | Message::Resume { .. }
+                    | Message::Terminate { .. }
+                    | Message::Rewind { .. }
+            ),
+            Self::Purge { .. } | Self::PurgeEarlierRun { .. } => true,
+            Self::Idempotent(_, request) => request.is_control(),
+            Self::Start(_)
+            | Self::Restart { .. }
+            | Self::Operate(_)
+            | Self::AwaitEnd { .. }
+            | Self::GetStoredReply { .. } => false,
         }
     }
 
@@ -205,6 +227,22 @@ pub enum IdempotentReply {
     Rewound(Vec<RedrivenStep>),
 }
 
+/// The limit that a full shard has reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QueueLimit {
+    Items,
+    Bytes,
+}
+
+impl std::fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Items => "requests",
+            Self::Bytes => "bytes of requests",
+        })
+    }
+}
+
 /// The reason why nothing was done. After [`Self::Busy`], [`Self::NotReady`] and [`Self::Draining`] the same request
 /// may simply be retried; the others hold as long as the request and the state of the instance or entity are the same.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -250,9 +288,9 @@ pub enum RequestError {
     /// The run is not the current one of its instance.
     #[error("run {run_number} is not the current run of instance {instance_id}")]
     NotCurrent { instance_id: InstanceId, run_number: RunNumber },
-    /// Too many requests and messages are queued.
-    #[error("the shard is overloaded; try again later")]
-    Busy,
+    /// Too many requests and messages are queued, or too many bytes of them.
+    #[error("too many {limit} wait in {shard}; try again later")]
+    Busy { shard: ShardId, limit: QueueLimit },
     /// This node does not own the shard, or does not own it yet.
     #[error("the shard is not ready on this node; try again")]
     NotReady,
@@ -264,7 +302,7 @@ pub enum RequestError {
 impl RequestError {
     /// True if the same request may succeed later or on another node. Nothing of it was done.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy | Self::NotReady | Self::Draining)
+        matches!(self, Self::Busy { .. } | Self::NotReady | Self::Draining)
     }
 }
 

@@ -231,7 +231,7 @@ impl From<RequestError> for ApiError {
             RequestError::Operation(OperationError::Panicked { .. }) => Self::internal(&message),
             RequestError::Operation(_) => Self::invalid("", message),
             RequestError::TooLarge { .. } => Self::rejected(StatusCode::PAYLOAD_TOO_LARGE, message),
-            RequestError::Busy => Self::rate_limited(message),
+            RequestError::Busy { .. } => Self::rate_limited(message),
             RequestError::NotReady | RequestError::Draining => Self::unavailable(message),
         }
     }

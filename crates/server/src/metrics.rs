@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use abide_runtime::node::Metrics;
+use abide_runtime::node::{Metrics, ShardLanes};
 use abide_store::Store;
 
 use crate::app::App;
@@ -67,11 +67,14 @@ const RESPONSE_BYTES: Metric =
     gauge("abide_response_bytes_held", "Bytes of large responses that clients have not taken yet.");
 const REFUSED: Metric =
     counter("abide_requests_refused_total", "Requests refused for the sake of the server, by reason.");
+const SHARD_QUEUE: Metric = gauge("abide_shard_queue", "What waits in each shard, by lane.");
+const SHARD_QUEUE_BYTES: Metric =
+    gauge("abide_shard_queue_bytes", "Bytes of the requests in the client lane of each shard.");
 const STORE_USABLE: Metric = gauge("abide_store_usable", "1 if the store accepts reads and commits, else 0.");
 
-/// The values of the HTTP side.
+/// The values that are not in the metrics of the node.
 #[derive(Debug, Default)]
-pub(crate) struct HttpMetrics {
+pub(crate) struct ServerMetrics {
     connections: usize,
     stalled: u64,
     request_bytes: usize,
@@ -79,9 +82,18 @@ pub(crate) struct HttpMetrics {
     over_rate: u64,
     over_request_bytes: u64,
     over_response_bytes: u64,
+    lanes: Vec<LaneMetrics>,
 }
 
-impl HttpMetrics {
+/// The lanes into one shard.
+#[derive(Debug, Default)]
+struct LaneMetrics {
+    client_requests: usize,
+    client_bytes: usize,
+    control_requests: usize,
+}
+
+impl ServerMetrics {
     pub(crate) fn of<S: Store>(app: &App<S>) -> Self {
         Self {
             connections: app.load().connections(),
@@ -91,12 +103,23 @@ impl HttpMetrics {
             over_rate: app.load().over_rate(),
             over_request_bytes: app.body_budget().refused(),
             over_response_bytes: app.response_budget().refused(),
+            lanes: app.node().lanes().map(LaneMetrics::of).collect(),
+        }
+    }
+}
+
+impl LaneMetrics {
+    fn of(lanes: &ShardLanes) -> Self {
+        Self {
+            client_requests: lanes.client_requests(),
+            client_bytes: lanes.client_bytes(),
+            control_requests: lanes.control_requests(),
         }
     }
 }
 
 /// The text for `/metrics`. The values are read one after the other, so they may be of slightly different times.
-pub(crate) fn render(metrics: &Metrics, http: &HttpMetrics, store_usable: bool) -> String {
+pub(crate) fn render(metrics: &Metrics, server: &ServerMetrics, store_usable: bool) -> String {
     let mut text = MetricsText::default();
     text.sample(&STARTED, metrics.runs_started.get());
     text.header(&ENDED);
@@ -123,17 +146,33 @@ pub(crate) fn render(metrics: &Metrics, http: &HttpMetrics, store_usable: bool) 
     text.sample(&SHARDS_CAREFUL, metrics.careful_shards());
     text.sample(&IN_MEMORY, metrics.resident_instances());
     text.histogram(&DURATION, metrics);
-    text.sample(&CONNECTIONS, http.connections);
-    text.sample(&STALLED, http.stalled);
-    text.sample(&REQUEST_BYTES, http.request_bytes);
-    text.sample(&RESPONSE_BYTES, http.response_bytes);
+    text.sample(&CONNECTIONS, server.connections);
+    text.sample(&STALLED, server.stalled);
+    text.sample(&REQUEST_BYTES, server.request_bytes);
+    text.sample(&RESPONSE_BYTES, server.response_bytes);
     text.header(&REFUSED);
     for (reason, count) in [
-        ("rate", http.over_rate),
-        ("requestBytes", http.over_request_bytes),
-        ("responseBytes", http.over_response_bytes),
+        ("rate", server.over_rate),
+        ("requestBytes", server.over_request_bytes),
+        ("responseBytes", server.over_response_bytes),
+        ("shardItems", metrics.requests_refused_items.get()),
+        ("shardBytes", metrics.requests_refused_bytes.get()),
     ] {
         text.line(format_args!("{}{{reason=\"{reason}\"}} {count}", REFUSED.name));
+    }
+    text.header(&SHARD_QUEUE);
+    for (shard, (lanes, queues)) in server.lanes.iter().zip(metrics.shards()).enumerate() {
+        for (lane, depth) in [
+            ("clients", lanes.client_requests),
+            ("control", lanes.control_requests),
+            ("work", queues.queued()),
+        ] {
+            text.line(format_args!("{}{{shard=\"{shard}\",lane=\"{lane}\"}} {depth}", SHARD_QUEUE.name));
+        }
+    }
+    text.header(&SHARD_QUEUE_BYTES);
+    for (shard, lanes) in server.lanes.iter().enumerate() {
+        text.line(format_args!("{}{{shard=\"{shard}\"}} {}", SHARD_QUEUE_BYTES.name, lanes.client_bytes));
     }
     text.sample(&STORE_USABLE, u8::from(store_usable));
     text.0
@@ -194,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_sample_belongs_to_a_metric_with_help_and_type() {
-        let text = render(&Metrics::default(), &HttpMetrics::default(), true);
+        let text = render(&Metrics::default(), &ServerMetrics::default(), true);
         let mut declared = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -207,7 +246,7 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (23, 23));
+        assert_eq!((declared.len(), helps), (25, 25));
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
     }
@@ -215,7 +254,7 @@ mod tests {
     #[test]
     fn every_metric_is_explained_in_the_reference() {
         let reference = include_str!("../../../docs/reference/metrics.md");
-        let text = render(&Metrics::default(), &HttpMetrics::default(), true);
+        let text = render(&Metrics::default(), &ServerMetrics::default(), true);
         for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
             assert!(
                 reference.contains(&format!("`{name}`")) || reference.contains(&format!("`{name}{{")),

@@ -11,6 +11,7 @@ use abide_workflow::Status;
 
 use crate::event::OperatorEvent;
 use crate::placement::{ShardCount, ShardId};
+use crate::request::{QueueLimit, RequestError};
 use crate::shard::Shard;
 
 /// A number that only increases.
@@ -153,6 +154,9 @@ pub struct Metrics {
     pub dead_lettered: Counter,
     /// Places in the store that cannot be read.
     pub unreadable_places: Counter,
+    /// Requests refused because too many wait in their shard, or too many bytes of them.
+    pub requests_refused_items: Counter,
+    pub requests_refused_bytes: Counter,
     /// Attempts that wait for a concurrency permit, or for their target.
     pub calls_waiting: Gauge,
     /// Commits sent to the store, whatever their outcome; a repeated one counts again.
@@ -190,6 +194,15 @@ impl Metrics {
             metrics.set_stop_reason(reason);
             metrics.resident_instances.store(0, Ordering::Relaxed);
             metrics.queued.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a refusal for lack of room.
+    pub(super) fn record_refusal(&self, refusal: &RequestError) {
+        match refusal {
+            RequestError::Busy { limit: QueueLimit::Items, .. } => self.requests_refused_items.add(1),
+            RequestError::Busy { limit: QueueLimit::Bytes, .. } => self.requests_refused_bytes.add(1),
+            _ => {}
         }
     }
 

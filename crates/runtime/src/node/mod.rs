@@ -5,6 +5,7 @@
 
 mod clock;
 mod entity_activities;
+mod lanes;
 mod metrics;
 mod pending_replies;
 mod running_attempts;
@@ -26,7 +27,7 @@ use crate::definitions::Definitions;
 use crate::entity::{EntityId, EntityReader, OperationReply};
 use crate::event_routes::EventRoutes;
 use crate::placement::ShardId;
-use crate::request::{RunView, ShardReply, ShardRequest, StartRequest};
+use crate::request::{RequestError, RunView, ShardReply, ShardRequest, StartRequest};
 pub use crate::run::RunReadError;
 use crate::run::{CallReader, HistoryCursor, HistoryPage};
 use crate::run_message;
@@ -34,6 +35,7 @@ use crate::store_effects::StoreEffects;
 use abide_store::Store;
 pub use clock::NodeClock;
 pub use entity_activities::EntityActivities;
+pub use lanes::ShardLanes;
 pub use metrics::{Metrics, ShardMetrics};
 use shard_task::{ShardTask, ShardTaskMessage};
 
@@ -54,6 +56,7 @@ pub struct Node<S> {
     event_routes: EventRoutes<S>,
     options: NodeOptions,
     shard_senders: Vec<mpsc::UnboundedSender<ShardTaskMessage>>,
+    lanes: Vec<Arc<ShardLanes>>,
     tasks: tokio::sync::Mutex<JoinSet<()>>,
     metrics: Arc<Metrics>,
     clock: NodeClock,
@@ -99,6 +102,10 @@ impl<S: Store> Node<S> {
         let permits = Arc::new(Semaphore::new(options.concurrent_calls_max.min(Semaphore::MAX_PERMITS)));
         let (senders, receivers): (Vec<_>, Vec<_>) =
             options.shard_config.shard_count.shards().map(|_| mpsc::unbounded_channel()).unzip();
+        let config = &options.shard_config;
+        let new_lanes =
+            |shard| Arc::new(ShardLanes::new(shard, config.unanswered_max, config.unanswered_bytes_max));
+        let lanes = config.shard_count.shards().map(new_lanes).collect();
         let mut tasks = JoinSet::new();
         for (id, (own, incoming)) in
             options.shard_config.shard_count.shards().zip(senders.iter().cloned().zip(receivers))
@@ -126,6 +133,7 @@ impl<S: Store> Node<S> {
             event_routes,
             options,
             shard_senders: senders,
+            lanes,
             tasks: tokio::sync::Mutex::new(tasks),
             metrics,
             clock,
@@ -148,9 +156,14 @@ impl<S: Store> Node<S> {
     ) -> Vec<oneshot::Receiver<ShardReply>> {
         let (senders, replies): (Vec<_>, Vec<_>) = requests.iter().map(|_| oneshot::channel()).unzip();
         let shard = self.options.shard_config.shard_count.shard_of(placement_key);
-        if let Some(sender) = self.shard_senders.get(shard.number() as usize) {
-            let requests = requests.into_iter().zip(senders).collect();
-            drop(sender.send(ShardTaskMessage::RequestGroup(requests)));
+        let Some((sender, lanes)) = self.way_to(shard) else { return replies };
+        match lanes.enter_group(&requests) {
+            Ok(places) => {
+                let group = requests.into_iter().zip(senders).zip(places);
+                let group = group.map(|((request, reply), place)| (request, reply, place)).collect();
+                drop(sender.send(ShardTaskMessage::RequestGroup(group)));
+            }
+            Err(refusal) => senders.into_iter().for_each(|reply| self.refuse(reply, refusal.clone())),
         }
         replies
     }
@@ -247,6 +260,11 @@ impl<S: Store> Node<S> {
         self.options.shard_config.shard_count.shards()
     }
 
+    /// The lanes into the shards, in the order of the shards.
+    pub fn lanes(&self) -> impl Iterator<Item = &ShardLanes> {
+        self.lanes.iter().map(Arc::as_ref)
+    }
+
     /// The routes of external events.
     pub fn event_routes(&self) -> &EventRoutes<S> {
         &self.event_routes
@@ -316,9 +334,23 @@ impl<S: Store> Node<S> {
         end: Option<oneshot::Sender<ShardReply>>,
     ) {
         let shard = self.options.shard_config.shard_count.shard_of(&request.placement_key());
-        if let Some(sender) = self.shard_senders.get(shard.number() as usize) {
+        let Some((sender, lanes)) = self.way_to(shard) else { return };
+        match lanes.enter(&request) {
             // If the shard task is gone, the sender is dropped with the message, and the receiver returns an error.
-            drop(sender.send(ShardTaskMessage::Request { request, reply, end }));
+            Ok(place) => drop(sender.send(ShardTaskMessage::Request { request, reply, end, place })),
+            Err(refusal) => self.refuse(reply, refusal),
         }
+    }
+
+    fn way_to(&self, shard: ShardId) -> Option<(&mpsc::UnboundedSender<ShardTaskMessage>, &Arc<ShardLanes>)> {
+        let number = shard.number() as usize;
+        self.shard_senders.get(number).zip(self.lanes.get(number))
+    }
+
+    /// Refuses a request that has not reached its shard.
+    fn refuse(&self, reply: oneshot::Sender<ShardReply>, refusal: RequestError) {
+        self.metrics.record_refusal(&refusal);
+        // A client that has disconnected needs no reply.
+        drop(reply.send(ShardReply::Refused(refusal)));
     }
 }

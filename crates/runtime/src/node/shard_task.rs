@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
 use super::clock::NodeClock;
+use super::lanes::LanePlace;
 use super::metrics::Metrics;
 use super::pending_replies::PendingReplies;
 use super::running_attempts::RunningAttempts;
@@ -34,9 +35,10 @@ pub(super) enum ShardTaskMessage {
         request: ShardRequest,
         reply: oneshot::Sender<ShardReply>,
         end: Option<oneshot::Sender<ShardReply>>,
+        place: Option<LanePlace>,
     },
     /// Clients' requests that are accepted together in this order, or all refused.
-    RequestGroup(Vec<(ShardRequest, oneshot::Sender<ShardReply>)>),
+    RequestGroup(Vec<(ShardRequest, oneshot::Sender<ShardReply>, Option<LanePlace>)>),
     /// The result of an effect, with the ownership epoch that asked for it. A later epoch would mistake it for its own.
     Event(u64, Event),
     /// A client waits until everything durable now is in the public table.
@@ -160,15 +162,16 @@ impl<S: Store> ShardTask<S> {
         now: crate::now::Now,
     ) {
         let event = match incoming {
-            ShardTaskMessage::Request { mut request, reply, end } => {
-                let id = replies.add(reply);
+            ShardTaskMessage::Request { mut request, reply, end, place } => {
+                let id = replies.add(reply, place);
                 if let (ShardRequest::Start(start), Some(end)) = (&mut request, end) {
-                    start.await_end = Some(replies.add(end));
+                    start.await_end = Some(replies.add(end, None));
                 }
                 Event::RequestReceived(id, request)
             }
             ShardTaskMessage::RequestGroup(requests) => {
-                let requests = requests.into_iter().map(|(request, reply)| (replies.add(reply), request));
+                let requests = requests.into_iter();
+                let requests = requests.map(|(request, reply, place)| (replies.add(reply, place), request));
                 Event::RequestGroupReceived(requests.collect())
             }
             ShardTaskMessage::Event(epoch, _) if epoch != attempts.ownership_epoch => return,
@@ -214,10 +217,10 @@ impl<S: Store> ShardTask<S> {
             Effect::CancelAttempt(id) => attempts.cancel(&id),
             Effect::Reply(id, reply) => {
                 crash_point::reach(CrashPoint::BeforeReply);
-                if let Some(sender) = replies.senders.remove(&id) {
-                    // A client that has disconnected needs no reply.
-                    drop(sender.send(reply));
+                if let ShardReply::Refused(refusal) = &reply {
+                    self.metrics.record_refusal(refusal);
                 }
+                replies.reply(id, reply);
             }
             Effect::Notify(event) => self.report(&event),
             Effect::Stopped(reason) => return Some(reason),

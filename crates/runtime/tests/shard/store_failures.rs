@@ -1,13 +1,15 @@
 //! Failures of the store: unknown outcomes, outages, unreadable instances, another owner.
 
-use abide_runtime::{Event, OperatorEvent, RequestError, ShardReply, StopReason};
+use abide_runtime::{
+    Event, OperatorEvent, QueueLimit, RequestError, RequestId, ShardReply, ShardRequest, StopReason,
+};
 use abide_store::rows::{Batch, CommitOutcome};
 use abide_store::tables::heads::{self, HeadRow};
 use abide_store::tables::{TableId, decode, encode};
 use abide_workflow::Message;
 use serde_json::json;
 
-use crate::harness::{ShardHarness, task_state};
+use crate::harness::{ShardHarness, instance_id, task_state};
 
 fn one(harness: &ShardHarness) {
     harness.publish("one", &json!({"Start": task_state("End"), "End": {"type": "succeed"}}));
@@ -146,8 +148,45 @@ fn requests_over_the_queue_limit_are_refused_and_nothing_is_lost() {
     let replies: Vec<ShardReply> =
         request_ids.into_iter().map(|request_id| harness.reply_to(request_id).unwrap()).collect();
     let begun = replies.iter().filter(|reply| matches!(reply, ShardReply::Started(_))).count();
-    let busy =
-        replies.iter().filter(|reply| matches!(reply, ShardReply::Refused(RequestError::Busy))).count();
+    let busy = replies
+        .iter()
+        .filter(|reply| matches!(reply, ShardReply::Refused(RequestError::Busy { .. })))
+        .count();
     assert_eq!((begun, busy), (8, 32));
     assert_eq!(harness.calls.len(), 8);
+}
+
+#[test]
+fn control_operations_and_deletions_are_accepted_over_the_queue_limit() {
+    let mut harness = ShardHarness::with(|config| config.queued_max = 8);
+    one(&harness);
+    harness.start("one", "live");
+    harness.start("one", "ended");
+    harness.send_message("ended", Message::Terminate { reason: String::new() });
+    let start = |number: u64| harness.start_request("one", &format!("i-{number}"), None);
+    let mut requests: Vec<_> = (0..40).map(start).collect();
+    let message = |message| ShardRequest::SendMessage { instance_id: instance_id("live"), message };
+    let event = Message::EventRaised { name: "go".to_owned(), payload: json!(1).into() };
+    requests.push(message(event));
+    requests.push(message(Message::Suspend { reason: String::new() }));
+    requests.push(message(Message::Resume { reason: String::new() }));
+    requests.push(message(Message::Terminate { reason: String::new() }));
+    requests.push(ShardRequest::Purge { instance_id: instance_id("ended"), run_number: None });
+    let first = harness.next_request_id().0;
+    let ids = || (first..).map(RequestId);
+    harness.send_events(ids().zip(requests.clone()).map(|(id, request)| Event::RequestReceived(id, request)));
+    let replies: Vec<_> = ids().zip(&requests).filter_map(|(id, _)| harness.reply_to(id)).collect();
+    assert!(matches!(
+        replies[8..],
+        [
+            ..,
+            ShardReply::Refused(RequestError::Busy { limit: QueueLimit::Items, .. }),
+            ShardReply::Accepted,
+            ShardReply::Accepted,
+            ShardReply::Accepted,
+            ShardReply::Purged,
+        ]
+    ));
+    assert_eq!(harness.status("live"), "Terminated");
+    harness.check();
 }

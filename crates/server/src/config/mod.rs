@@ -82,6 +82,8 @@ pub struct RuntimeConfig {
     pub max_concurrent_activity_functions: usize,
     /// Instances with queued work on this node; requests beyond that are rejected as transient errors.
     pub max_concurrent_orchestrator_functions: usize,
+    /// Bytes of requests to which this node owes a reply; requests beyond that are rejected as transient errors.
+    pub unanswered_bytes_max: usize,
     /// Sessions whose events are recorded at the same time on this node; others wait.
     pub max_concurrent_sessions: usize,
     /// Keeps instances in memory between turns.
@@ -182,6 +184,7 @@ impl Default for RuntimeConfig {
         Self {
             max_concurrent_activity_functions: 1_000,
             max_concurrent_orchestrator_functions: 10_000,
+            unanswered_bytes_max: 256 * 1024 * 1024,
             max_concurrent_sessions: 1_024,
             extended_sessions_enabled: true,
             idle_instances_bytes: 64 * 1024 * 1024,

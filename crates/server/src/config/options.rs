@@ -139,6 +139,9 @@ impl Config {
             shard.idle_bytes_max = 0;
             shard.idle_max = StdDuration::ZERO;
         }
+        // One shard may owe all replies: short bursts are not spread evenly. The bytes are what fills the memory.
+        shard.unanswered_max = runtime.max_concurrent_orchestrator_functions.max(WAITING_PER_SHARD_MIN);
+        shard.unanswered_bytes_max = runtime.unanswered_bytes_max / shards;
         shard.retention = runtime.retention;
         shard.idempotency_window = runtime.idempotency_window;
         shard.run_limits.depth_max = runtime.child_depth_max;
@@ -161,6 +164,7 @@ impl RuntimeConfig {
             ("runtime.maxConcurrentActivityFunctions", self.max_concurrent_activity_functions == 0),
             ("runtime.maxConcurrentSessions", self.max_concurrent_sessions == 0),
             ("runtime.maxConcurrentOrchestratorFunctions", self.max_concurrent_orchestrator_functions == 0),
+            ("runtime.unansweredBytesMax", self.unanswered_bytes_max == 0),
             ("runtime.recoveryRate", self.recovery_rate == 0),
         ] {
             if is_zero {

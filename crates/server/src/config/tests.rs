@@ -181,6 +181,8 @@ fn settings_per_node_are_divided_among_its_shards() {
     let all = options(&config);
     assert_eq!(all.concurrent_calls_max, 1_000);
     assert_eq!(all.shard_config.queued_max, 1_250);
+    assert_eq!(all.shard_config.unanswered_max, 10_000);
+    assert_eq!(all.shard_config.unanswered_bytes_max, 32 * 1024 * 1024);
     assert_eq!(all.shard_config.idle_bytes_max, 8 * 1024 * 1024);
     assert_eq!(all.shard_config.recovery_per_second, 750);
     assert_eq!(all.drain_grace, StdDuration::from_secs(30));
@@ -203,6 +205,7 @@ fn settings_that_allow_no_work_are_rejected() {
     };
     assert!(error_of(|config| config.store.shards = 0).contains("store.shards is 0"));
     assert!(error_of(|config| config.store.shards = 4_097).contains("4096"));
+    assert!(error_of(|config| config.runtime.unanswered_bytes_max = 0).contains("unansweredBytesMax"));
     assert!(error_of(|config| config.runtime.recovery_rate = 0).contains("recoveryRate"));
     let server = |change: fn(&mut ServerConfig)| {
         let mut server = ServerConfig::default();

@@ -1,6 +1,7 @@
 //! Tests the error table row by row.
 
-use abide_runtime::RequestError;
+use abide_runtime::placement::ShardCount;
+use abide_runtime::{QueueLimit, RequestError};
 use abide_workflow::{InstanceId, MessageRefusal, RunNumber, Status};
 
 use super::*;
@@ -16,6 +17,7 @@ fn every_error_has_its_status_and_code_and_transient_ones_have_a_retry_after() {
     let instance_id = InstanceId::new("a").unwrap();
     let reason = || "r".to_owned();
     let status = Status::Completed;
+    let shard = ShardCount::new(1).unwrap().shards().next().unwrap();
     for (error, expected) in [
         (RequestError::NotFound { instance_id: instance_id.clone() }, (404, "RESOURCE_NOT_FOUND", None)),
         (
@@ -33,7 +35,8 @@ fn every_error_has_its_status_and_code_and_transient_ones_have_a_retry_after() {
             (409, "CONFLICT", None),
         ),
         (RequestError::Damaged { instance_id, reason: reason() }, (500, "INTERNAL_ERROR", None)),
-        (RequestError::Busy, (429, "RATE_LIMITED", Some(1))),
+        (RequestError::Busy { shard, limit: QueueLimit::Items }, (429, "RATE_LIMITED", Some(1))),
+        (RequestError::Busy { shard, limit: QueueLimit::Bytes }, (429, "RATE_LIMITED", Some(1))),
         (RequestError::NotReady, (503, "SERVICE_UNAVAILABLE", Some(1))),
         (RequestError::Draining, (503, "SERVICE_UNAVAILABLE", Some(1))),
         (RequestError::Message(MessageRefusal::RunEnded { status }), (409, "CONFLICT", None)),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::api_request::ApiRequest;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::metrics::{self, HttpMetrics};
+use crate::metrics::{self, ServerMetrics};
 use crate::openapi::{OperationSpec, ResponseSpec};
 use crate::response;
 
@@ -62,7 +62,7 @@ pub(super) async fn readiness<S: Store>(
 
 pub(super) async fn metrics<S: Store>(app: &App<S>, request: &mut ApiRequest) -> Result<Response, ApiError> {
     let [] = request.raw_query([])?;
-    let text = metrics::render(app.node().metrics(), &HttpMetrics::of(app), app.is_store_usable().await);
+    let text = metrics::render(app.node().metrics(), &ServerMetrics::of(app), app.is_store_usable().await);
     let content_type = HeaderValue::from_static(METRICS_CONTENT_TYPE);
     Ok(response::build_response(StatusCode::OK, request.correlation(), content_type, Body::from(text)))
 }

@@ -16,6 +16,7 @@ mod durable_functions;
 mod entities;
 mod entity_activities;
 mod event_routes;
+mod full_shards;
 mod hostile_requests;
 mod idempotency;
 mod instance_list;

@@ -24,7 +24,7 @@ use crate::test_api::{TestApi, echo, failed};
 
 /// The reference store with faults that a test can switch on.
 #[derive(Debug)]
-struct FaultyStore {
+pub(crate) struct FaultyStore {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
     /// The next commit panics.
@@ -47,7 +47,7 @@ impl FaultyStore {
     }
 }
 
-fn faulty_store(hangs: watch::Receiver<bool>) -> FaultyStore {
+pub(crate) fn faulty_store(hangs: watch::Receiver<bool>) -> FaultyStore {
     FaultyStore { store: MemoryStore::default(), broken: Arc::default(), panics: Arc::default(), hangs }
 }
 
