@@ -1,8 +1,6 @@
 //! What a check against a schema allocates at most, counted by the allocator: drawn and hostile schemas on data near
 //! the limits of an input. The only test of its process, because the allocator counts for all threads.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
-
 use abide_evaluation::schema::{Schema, ShownValues};
 use abide_evaluation::{EvaluationBudget, EvaluationLimits};
 use peak_alloc::PeakAlloc;

@@ -50,7 +50,7 @@ pub(super) fn compile(schema: &Value) -> Result<Arc<Node>, String> {
 fn library(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
     let options = jsonschema::options().with_pattern_options(patterns);
-    options.build(schema).map_err(|error| truncated(error))
+    options.build(schema).map_err(truncated)
 }
 
 struct Compiler<'s> {
