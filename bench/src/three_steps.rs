@@ -124,6 +124,7 @@ fn dispatch(run: u64, command: &Command) -> Option<(Key, CallRow<'static>)> {
         may_have_run: false,
         last_attempt_unsent: false,
         past_attempts: Cow::default(),
+        hold: None,
         not_before: None,
         failure_reason: None,
         secret_pointers: Cow::default(),

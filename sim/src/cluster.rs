@@ -204,6 +204,7 @@ impl Cluster {
             }
             SimEvent::Execute(at, effect) => self.execute_effect(at, effect),
             SimEvent::SendCall(at, id, call) => self.send_call(at, id, call),
+            SimEvent::TryHeldCall(at, id) => self.try_held_call(at, id),
             SimEvent::DeliverCall(at, id, call) => self.run_attempt(at, id, &call),
             SimEvent::TakeOwnership(at) => {
                 if self.node(at).is_some() {
@@ -275,6 +276,15 @@ impl Cluster {
                 let waits = self.is_storm() && self.dice.below(8) == 0;
                 let wait = if waits { self.dice.below(20_000) } else { 0 };
                 self.schedule_in(wait, SimEvent::SendCall(at, id, call));
+            }
+            Effect::TryHeldCall(id, _) => {
+                self.nodes[at.node].outstanding += 1;
+                let wait = self.message_delay();
+                self.schedule_in(wait, SimEvent::TryHeldCall(at, id));
+            }
+            Effect::AllowSend(id, _, call) => {
+                self.nodes[at.node].outstanding += 1;
+                self.schedule_in(0, SimEvent::SendCall(at, id, call));
             }
             Effect::CancelAttempt(_) => {}
             Effect::Notify(OperatorEvent::Owned { carefully, .. }) => self.on_owned(at, carefully),

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use abide_dispatch::{AttemptResult, CallAttempt, CallFailure};
+use abide_dispatch::{AttemptResult, CallAttempt, CallFailure, HoldReason};
 use abide_runtime::event::AttemptId;
 use abide_runtime::fault_injection::Fault;
 use abide_runtime::placement::ShardId;
-use abide_runtime::{Effect, Event};
+use abide_runtime::{Effect, Event, SendTicket};
 use abide_store::public::PublicWrite;
 use abide_store::rows::{CommitOutcome, StoreError};
 use abide_store::tables::{decode, heads};
@@ -119,12 +119,28 @@ impl Cluster {
         self.schedule_in(wait, SimEvent::DeliverCall(at, id, call));
     }
 
+    /// A node tries a held call: it could be sent, or it still cannot. A draining node withdraws it.
+    pub(crate) fn try_held_call(&mut self, at: ShardAddress, id: AttemptId) {
+        let Some(node) = self.node(at) else { return };
+        let event = if node.is_draining() {
+            self.counts.withdrawn_calls += 1;
+            Event::AttemptWithdrawn(id)
+        } else if self.is_storm() && self.dice.below(3) == 0 {
+            let failure = CallFailure::held(HoldReason::CircuitOpen, "CircuitOpen", "by dice");
+            Event::AttemptFinished(id, AttemptResult::Failed(failure))
+        } else {
+            Event::SendRequested(id, SendTicket(0))
+        };
+        let wait = self.message_delay();
+        self.schedule_in(wait, SimEvent::Deliver(at, event));
+    }
+
     /// An attempt reaches its activity.
     pub(crate) fn run_attempt(&mut self, at: ShardAddress, id: AttemptId, call: &CallAttempt) {
         // Some attempts fail to connect and some are rejected with a retry delay: neither reaches the activity.
         let roll = if self.is_storm() { self.dice.below(50) } else { u64::MAX };
         let failure = match roll {
-            0 => Some(CallFailure::retryable("ConnectFailed", "by dice").with_not_sent()),
+            0 => Some(CallFailure::held(HoldReason::NotConnected, "ConnectFailed", "by dice")),
             1 => {
                 let busy = CallFailure::retryable("Busy", "by dice").with_status("429 RESOURCE_EXHAUSTED");
                 Some(CallFailure { retry_after_ms: Some(self.dice.below(2_000)), ..busy })

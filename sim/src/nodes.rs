@@ -135,6 +135,7 @@ impl Cluster {
         let one_in = match effect {
             Effect::Reply(..)
             | Effect::StartAttempt(..)
+            | Effect::AllowSend(..)
             | Effect::WritePublicIndex(..)
             | Effect::SendMessages(..) => 150,
             Effect::Commit(..) | Effect::DeleteInbound(_) => 600,

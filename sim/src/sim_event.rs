@@ -14,6 +14,8 @@ pub(crate) enum SimEvent {
     /// A call has waited on its node and is sent now.
     SendCall(ShardAddress, AttemptId, Box<CallAttempt>),
     DeliverCall(ShardAddress, AttemptId, Box<CallAttempt>),
+    /// A held call is tried.
+    TryHeldCall(ShardAddress, AttemptId),
     TakeOwnership(ShardAddress),
     ClientStep(usize),
     ClientTimeout(usize, u64, ShardAddress),
@@ -48,6 +50,7 @@ impl SimEvent {
                 _ => (9, *at, 0),
             },
             Self::DeliverCall(at, id, _) => (10, *at, attempt_number(id)),
+            Self::TryHeldCall(at, id) => (20, *at, attempt_number(id)),
             Self::SendCall(at, id, _) => (19, *at, attempt_number(id)),
             Self::TakeOwnership(at) => (11, *at, 0),
             Self::ClientStep(client) => (12, node_only(*client), 0),

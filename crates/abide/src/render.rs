@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use abide_client::{CurrentState, WaitingFor};
+use abide_client::{CurrentState, HoldView, WaitingFor};
 use anstyle::{AnsiColor, Style};
 
 use crate::output::{escape_control_chars, outln};
@@ -146,7 +146,16 @@ pub(crate) fn describe_wait(waiting: &WaitingFor) -> String {
         },
         other => format!("waits: {other}"),
     };
-    format!("{what}{}", until.unwrap_or_default())
+    let held = waiting.held.as_ref().map(|held| format!(", {}", describe_hold(held)));
+    // What a held call waits for is not a time.
+    let until = until.filter(|_| held.is_none());
+    format!("{what}{}{}", held.unwrap_or_default(), until.unwrap_or_default())
+}
+
+/// Describes what holds a call back.
+pub(crate) fn describe_hold(held: &HoldView) -> String {
+    let age = time_format::format_age(held.since_utc);
+    format!("held back for {age} ({})", escape_control_chars(&held.reason))
 }
 
 fn print_branches(path: &RunPath, step: &PathStep, waiting: &[CurrentState], depth: usize) {

@@ -40,6 +40,9 @@ pub struct CallView {
     /// When the next attempt is due, if the call waits for one.
     #[serde(default)]
     pub next_attempt_at_utc: Option<Timestamp>,
+    /// What holds the call back.
+    #[serde(default)]
+    pub held: Option<HoldView>,
     /// The transport; `local` calls run in the server itself.
     pub transport: String,
     /// The address of the receiver.
@@ -60,6 +63,18 @@ pub struct CallView {
     /// Every attempt that may have been made, in order. If there were many, only the last ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deliveries: Vec<AttemptView>,
+}
+
+/// What holds a call back: nothing of its next attempt has been sent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HoldView {
+    /// `not_connected`, `circuit_open`, `rate_limit` or `concurrency_limit`.
+    pub reason: String,
+    /// Since when nothing could be sent.
+    pub since_utc: Timestamp,
+    /// When it was to be tried again, as of the time when the reason was recorded.
+    pub until_utc: Timestamp,
 }
 
 /// One attempt of a call.

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::calls::HoldView;
+
 /// The status of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Status {
@@ -164,4 +166,7 @@ pub struct WaitingFor {
     /// When a timer fires, or an event times out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// What holds the call back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HoldView>,
 }

@@ -43,7 +43,7 @@ mod transport;
 mod workflows;
 
 pub use backup::BackupStream;
-pub use calls::{AttemptView, CallHistoryEvent, CallView, CallViewFilter};
+pub use calls::{AttemptView, CallHistoryEvent, CallView, CallViewFilter, HoldView};
 pub use client::{Client, DEFAULT_URL};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use entities::{Entity, EntityCallOutput, EntityEvent, EntitySummary};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::address::ApiPath;
+use crate::calls::HoldView;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::pages::Pages;
@@ -165,6 +166,9 @@ pub struct StuckState {
     /// When a timer fires, or an event times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// What holds the call back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HoldView>,
 }
 
 impl Client {

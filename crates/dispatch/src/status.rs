@@ -192,6 +192,7 @@ impl From<RpcStatus> for CallFailure {
             retryable: code.is_retryable(),
             outcome_unknown,
             not_sent: false,
+            hold: None,
             retry_after_ms,
             status: Some(format!("{} {code}", code.http_status())),
             target: None,

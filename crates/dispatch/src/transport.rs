@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::hold::{HoldNotice, HoldReason};
 use crate::metadata::Metadata;
 
 /// The code of a call whose deadline passed before anything was sent.
@@ -92,6 +93,9 @@ pub struct CallFailure {
     pub outcome_unknown: bool,
     /// True if the attempt certainly never left: such an attempt is not counted.
     pub not_sent: bool,
+    /// What holds the attempt back, if it was not sent for a reason that passes without the activity. Such an attempt
+    /// uses up neither an attempt nor a failure of its call.
+    pub hold: Option<HoldReason>,
     /// The delay before another attempt makes sense, if the service gave one. A retry waits at least that long.
     pub retry_after_ms: Option<u64>,
     /// The status of the response, for diagnostics, such as `503 UNAVAILABLE`. None if there was no response.
@@ -109,6 +113,7 @@ impl CallFailure {
             retryable: false,
             outcome_unknown: false,
             not_sent: false,
+            hold: None,
             retry_after_ms: None,
             status: None,
             target: None,
@@ -118,6 +123,11 @@ impl CallFailure {
     /// A failure that another attempt may cure.
     pub fn retryable(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { retryable: true, ..Self::permanent(code, message) }
+    }
+
+    /// An attempt that was not sent, because of something that passes without the activity.
+    pub fn held(reason: HoldReason, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { hold: Some(reason), not_sent: true, ..Self::retryable(code, message) }
     }
 
     /// The same failure, for an attempt of which it is unknown whether the activity ran.
@@ -176,6 +186,18 @@ pub trait PermitSource: Sync {
     fn return_unused(&self, permit: Self::Permit) {
         drop(permit);
     }
+
+    /// The attempt is held back. True if it may wait until it can be sent, or until its deadline; otherwise it fails
+    /// now. Called again whenever the reason may have changed.
+    fn hold_back(&self, _notice: HoldNotice) -> bool {
+        false
+    }
+
+    /// Called when everything is ready, a connection included, just before the work is sent for the first time and
+    /// perhaps again. An attempt that was held back waits here until it is recorded that it may have been sent.
+    fn confirm_send(&self) -> impl Future<Output = Result<(), CallFailure>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
 /// Permits without a limit.
@@ -210,6 +232,9 @@ pub trait ActivityTransport: Send + Sync {
             let begun = Instant::now();
             match permits.acquire().await {
                 Ok(_permit) => {
+                    if let Err(failure) = permits.confirm_send().await {
+                        return AttemptResult::Failed(failure);
+                    }
                     let elapsed_since_dispatch = call.elapsed_since_dispatch + begun.elapsed();
                     self.run_attempt(CallAttempt { elapsed_since_dispatch, ..call }).await
                 }

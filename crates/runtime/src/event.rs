@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use abide_dispatch::{AttemptResult, CallAttempt};
+use abide_dispatch::{AttemptResult, CallAttempt, HoldNotice};
 use abide_ids::{KeyDigest, RunId};
 use abide_store::public::{PublicWrite, TableSchema};
 use abide_store::rows::{Batch, CommitOutcome, Row, Scan, StoreError, TolerantPage};
@@ -44,6 +44,10 @@ pub enum Event {
     PlanFound(InstanceId, Result<Arc<Plan>, PlanError>),
     /// An attempt ended: with the activity's result, or with a failure.
     AttemptFinished(AttemptId, AttemptResult),
+    /// An attempt could not be sent yet; the driver goes on trying.
+    AttemptHeld(AttemptId, HoldNotice),
+    /// A held call could be sent now. [`Effect::AllowSend`] with the same ticket lets it go, once that is recorded.
+    SendRequested(AttemptId, SendTicket),
     /// The node is shutting down and withdrew this attempt while it was still waiting. The work was not sent, at most a
     /// probe for it.
     AttemptWithdrawn(AttemptId),
@@ -90,6 +94,11 @@ pub enum Effect {
     /// Start an attempt: always ends in [`Event::AttemptFinished`] or [`Event::AttemptWithdrawn`], unless it is
     /// cancelled.
     StartAttempt(AttemptId, Box<CallAttempt>),
+    /// Try to send a held call, as far as that is possible without sending a byte of the work:
+    /// [`Event::SendRequested`] when it could be sent, otherwise as for [`Effect::StartAttempt`].
+    TryHeldCall(AttemptId, Box<CallAttempt>),
+    /// The held call that requested it with this ticket may be sent now. Without such a request, nothing is sent.
+    AllowSend(AttemptId, SendTicket, Box<CallAttempt>),
     /// Stop an attempt; its result is no longer wanted.
     CancelAttempt(AttemptId),
     /// Send a reply to a client.
@@ -116,6 +125,10 @@ pub struct AttemptId {
     /// Numbered from 0.
     pub attempt: u32,
 }
+
+/// Tells the tries of one attempt apart: the permission for one that has given up is no permission for the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendTicket(pub u64);
 
 /// The part of an instance that is needed.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -29,7 +29,7 @@ pub mod turnstile;
 pub use config::ShardConfig;
 pub use event::{
     AttemptId, Effect, EntityLookup, Event, FailedCall, InstanceLookup, LookupDepth, OperatorEvent,
-    PlanError, ScanPurpose, StopReason, StoredReplyLookup,
+    PlanError, ScanPurpose, SendTicket, StopReason, StoredReplyLookup,
 };
 pub use node::Node;
 pub use now::Now;

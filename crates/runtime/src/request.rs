@@ -13,6 +13,7 @@ use abide_workflow::{Failure, InstanceId, Message, MessageRefusal, Plan, RunNumb
 
 use crate::entity::{OperationError, OperationReply, OperationRequest};
 use crate::placement::ShardId;
+use crate::run::HeldBack;
 
 /// Identifies one request of a driver; the reply carries it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -350,6 +351,8 @@ pub struct BranchView {
     pub attempt: Option<u32>,
     /// The time at which the timer is due, the next attempt starts or the call's deadline passes, if there is one.
     pub until: Option<Timestamp>,
+    /// What holds the call back that it waits for, if anything does.
+    pub held: Option<HeldBack>,
     /// The child it waits for, if any.
     pub child: Option<InstanceId>,
 }

@@ -32,6 +32,8 @@ const PARKED: Metric = counter("abide_instances_parked_total", "Runs parked beca
 const CALLS_RUNNING: Metric = gauge("abide_calls_running", "Activity calls running now.");
 const CALLS_WAITING: Metric =
     gauge("abide_calls_waiting", "Activity calls waiting for a concurrency permit.");
+const CALLS_HELD: Metric =
+    gauge("abide_calls_held", "Activity calls that are held back: nothing was sent, by what holds them.");
 const CALLS_FAILED: Metric = counter("abide_calls_failed_total", "Activity calls that failed permanently.");
 const CALLS_RESENT: Metric = counter(
     "abide_calls_recovered_total",
@@ -134,6 +136,10 @@ pub(crate) fn render(metrics: &Metrics, server: &ServerMetrics, store_usable: bo
     text.sample(&PARKED, metrics.runs_parked.get());
     text.sample(&CALLS_RUNNING, metrics.calls_running.get());
     text.sample(&CALLS_WAITING, metrics.calls_waiting.get());
+    text.header(&CALLS_HELD);
+    for (reason, count) in metrics.held_calls() {
+        text.line(format_args!("{}{{reason=\"{}\"}} {count}", CALLS_HELD.name, reason.as_str()));
+    }
     text.sample(&CALLS_FAILED, metrics.calls_failed.get());
     text.sample(&CALLS_RESENT, metrics.calls_recovered.get());
     text.sample(&ENTITY_OPERATIONS, metrics.entity_operations.get());
@@ -246,7 +252,7 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (25, 25));
+        assert_eq!((declared.len(), helps), (26, 26));
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
     }

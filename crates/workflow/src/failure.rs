@@ -82,7 +82,7 @@ impl Failure {
     }
 
     /// Truncates long texts from outside, because they end up in history and in `$.error`.
-    pub(crate) fn truncated(mut self) -> Self {
+    pub fn truncated(mut self) -> Self {
         const MESSAGE_CHARS_MAX: usize = 4_096;
         const CODE_CHARS_MAX: usize = 256;
         let state = self.state.get_or_insert_default();

@@ -50,7 +50,7 @@ pub mod validate;
 
 pub use abide_evaluation as evaluation;
 pub use abide_ids::time;
-pub use advance::advance;
+pub use advance::{advance, is_named_non_retryable};
 pub use definition::ParsedDefinition;
 pub use failure::Failure;
 pub use finding::{Code, Finding, Severity};

@@ -1,6 +1,6 @@
 //! Executes the effects of a process's shards, and counts the crash points that it reaches.
 
-use abide_runtime::{Effect, Event, OperatorEvent, StopReason};
+use abide_runtime::{Effect, Event, OperatorEvent, SendTicket, StopReason};
 use abide_testkit::shard_driver::execute_now;
 
 use super::crash_points::MatrixCrashPoint;
@@ -15,7 +15,7 @@ impl CaseProcess<'_> {
             Effect::DeleteInbound(_) => Some(MatrixCrashPoint::BeforeInboundDelete),
             Effect::WritePublicIndex(..) => Some(MatrixCrashPoint::BeforePublicWrite),
             Effect::Reply(..) => Some(MatrixCrashPoint::BeforeReply),
-            Effect::StartAttempt(..) => Some(MatrixCrashPoint::BeforeCall),
+            Effect::StartAttempt(..) | Effect::AllowSend(..) => Some(MatrixCrashPoint::BeforeCall),
             _ => None,
         };
         if point.is_some_and(|point| self.crash_at(point)) {
@@ -23,7 +23,13 @@ impl CaseProcess<'_> {
         }
         match effect {
             Effect::Reply(request_id, reply) => self.on_client_reply(request_id, &reply),
-            Effect::StartAttempt(id, call) => self.deliver_call(shard, id, &call),
+            Effect::StartAttempt(id, call) | Effect::AllowSend(id, _, call) => {
+                self.deliver_call(shard, id, &call);
+            }
+            Effect::TryHeldCall(id, _) => {
+                let requested = Event::SendRequested(id, SendTicket(0));
+                self.schedule_in(STORE_US, ProcessEvent::Deliver(shard, requested));
+            }
             Effect::CancelAttempt(id) => self.cancel(&id),
             Effect::Notify(OperatorEvent::Parked { instance_id, reason }) => {
                 self.violations.push(format!("{instance_id} was parked: {reason}"));

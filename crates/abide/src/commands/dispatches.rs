@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::errors::{CliError, ResourceKind};
 use crate::output::{escape_control_chars, outln};
+use crate::render;
 use crate::server_args::{LimitArgs, ServerArgs};
 use crate::styles::{BOLD, FAINT};
 use crate::table::{TextCell, TextTable};
@@ -91,7 +92,7 @@ fn print(calls: &[CallView]) {
             TextCell::count(u64::from(call.attempt)),
             time_format::format_age(call.created_at_utc).into(),
             (&call.idempotency_key).into(),
-            call.last_error.as_deref().unwrap_or_default().into(),
+            describe_trouble(call).into(),
         ]);
     }
     table.print("calls");
@@ -121,6 +122,9 @@ fn print_one(call: &CallView) {
             field(name, value);
         }
     }
+    if let Some(held) = &call.held {
+        field("held", &render::describe_hold(held));
+    }
     for (name, time) in [
         ("created", Some(call.created_at_utc)),
         ("sent", call.sent_at_utc),
@@ -140,6 +144,15 @@ fn print_one(call: &CallView) {
     call.deliveries.iter().for_each(|attempt| {
         outln!("  {}  {}", time_format::format_timestamp(attempt.sent_at_utc), describe_attempt(attempt))
     });
+}
+
+/// The last error, after what holds the call back.
+fn describe_trouble(call: &CallView) -> String {
+    let error = call.last_error.as_deref().unwrap_or_default();
+    match &call.held {
+        Some(held) => format!("{}: {error}", render::describe_hold(held)),
+        None => error.to_owned(),
+    }
 }
 
 /// An attempt on one line.

@@ -44,6 +44,7 @@ fn describe_state(stuck: &StuckState) -> String {
         name: stuck.event.clone(),
         child_instance_id: stuck.child.clone(),
         until: stuck.until,
+        held: stuck.held.clone(),
         ..WaitingFor::default()
     };
     format!("{} {}", stuck.state, describe_wait(&waiting))

@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{InvalidDnsNameError, ServerName};
 
 use crate::egress_guard::{AdmitError, EgressGuard, Scheme, Target};
+use crate::hold::HoldReason;
 use crate::transport::CallFailure;
 
 /// The time for resolving, dialling and the TLS handshake together.
@@ -137,13 +138,14 @@ fn admit_failed(error: &AdmitError) -> CallFailure {
     match error {
         AdmitError::Denied(_) => CallFailure::permanent("AddressDenied", error_chain(error)),
         AdmitError::Unresolved { .. } | AdmitError::NoAddress { .. } => {
-            CallFailure::retryable("ConnectFailed", error_chain(error))
+            CallFailure::held(HoldReason::NotConnected, "ConnectFailed", error_chain(error))
         }
     }
 }
 
 pub(crate) fn connect_failed(target: &Target, error: &dyn Error) -> CallFailure {
-    CallFailure::retryable("ConnectFailed", format!("{target} could not be reached: {}", error_chain(error)))
+    let message = format!("{target} could not be reached: {}", error_chain(error));
+    CallFailure::held(HoldReason::NotConnected, "ConnectFailed", message)
 }
 
 /// An error with its causes.

@@ -13,7 +13,7 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
 
-use super::connect::{Connector, IoStream, connect_failed};
+use super::connect::{Connector, IoStream};
 use super::drive_connection::drive_connection;
 use super::response::{self, HttpResponse, RESPONSE_HEAD_BYTES_MAX, connection_lost, response_too_large};
 use super::tls::{AlpnOffer, TlsError, TlsRoots};
@@ -72,7 +72,8 @@ impl OneShotConnection {
     ) -> Result<HttpResponse, CallFailure> {
         let Self { io, target } = self;
         let host = HeaderValue::from_str(target.authority());
-        request.headers_mut().insert(HOST, host.map_err(|error| connect_failed(&target, &error))?);
+        let invalid = |_| CallFailure::permanent("AddressDenied", "the host is invalid in a request");
+        request.headers_mut().insert(HOST, host.map_err(invalid)?);
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         let lost = |error: hyper::Error| connection_lost(&target, &error);
         let mut builder = http1::Builder::new();

@@ -26,6 +26,7 @@ use crate::contract::input_invalid;
 use crate::declaration::{ActivityCategory, ActivityDeclaration};
 use crate::duration;
 use crate::egress_guard::Target;
+use crate::hold::HoldReason;
 use crate::http::{HttpResponse, InvalidHeader, OneShotClient, add_metadata_headers, caller_headers};
 use crate::metadata::Metadata;
 use crate::status::excerpt::AnsweredBody;
@@ -83,7 +84,7 @@ async fn call(client: &OneShotClient, invocation: &LocalInvocation) -> Result<Va
         let until = Instant::now() + limit;
         match timeout_at(until, client.connect(target)).await {
             Ok(connection) => Ok((connection?, request, until, timed_out)),
-            Err(_) => Err(timed_out),
+            Err(_) => Err(CallFailure::held(HoldReason::NotConnected, timed_out.code, timed_out.message)),
         }
     };
     let (connection, request, until, timed_out) = prepared.await.map_err(CallFailure::with_not_sent)?;

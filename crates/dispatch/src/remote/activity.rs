@@ -148,11 +148,11 @@ impl RemoteActivity {
             let until = begun + PERMIT_WAIT_MAX;
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             loop {
-                let admission = self.admission.acquire(until).await?;
+                let admission = self.admission.acquire(until, permits).await?;
                 // The last step that can take long: a call that sleeps with a node permit keeps it from calls that
                 // could use it.
                 let permit = permits.acquire().await?;
-                match self.admission.admit(admission)? {
+                match self.admission.admit(admission, permits)? {
                     Some(attempt) => return Ok((attempt, permit)),
                     None => permits.return_unused(permit),
                 }
@@ -172,7 +172,7 @@ impl RemoteActivity {
             return Err(CallFailure::deadline_exceeded());
         }
         let secrets = secrets_in_request(&outgoing);
-        let response = self.pool.exchange(outgoing, time_limit, until).await;
+        let response = self.pool.exchange(outgoing, time_limit, until, permits).await;
         let response = response.map_err(|failure| CallFailure {
             // Without a response and without an unknown outcome, nothing was sent.
             not_sent: failure.status.is_none() && !failure.outcome_unknown,
@@ -181,7 +181,10 @@ impl RemoteActivity {
         let result = response.and_then(|response| self.decode_response(&response));
         attempt.record(breaker_signal(&result));
         drop(attempt);
-        let result = result.map_err(|failure| secrets.redact_failure(failure));
+        let result = result.map_err(|failure| {
+            let hold = failure.hold.map(|reason| self.admission.hold_reason(reason));
+            secrets.redact_failure(CallFailure { hold, ..failure })
+        });
         // A probe does not send the work.
         if kind == RequestKind::Probe {
             permits.return_unused(permit);

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 
 use super::circuit_breaker::{AdmissionToken, BreakerRejection, BreakerSignal, CircuitBreaker, CircuitState};
 use super::limiter::{Limiter, LimiterPermit, retry_after_millis};
-use crate::transport::CallFailure;
+use crate::hold::{HoldNotice, HoldReason};
+use crate::transport::{CallFailure, PermitSource};
 
 /// The admission control of one activity.
 #[derive(Debug)]
@@ -55,24 +56,41 @@ impl Admission {
         Self { activity_limiter, target_limiter, breaker }
     }
 
-    /// Waits for the permits of both limiters, at most until then.
-    pub(super) async fn acquire(&self, until: Instant) -> Result<AdmissionPermits<'_>, CallFailure> {
+    /// Waits for the permits of both limiters, at most until then. While the circuit is open, only a caller that lets
+    /// its attempt be held back waits.
+    pub(super) async fn acquire(
+        &self,
+        until: Instant,
+        caller: &impl PermitSource,
+    ) -> Result<AdmissionPermits<'_>, CallFailure> {
         // While the circuit is open, waiting for permits would be in vain.
         while let Some(rejection) = self.breaker.rejection(Instant::now()) {
-            self.wait_for_trial(rejection, until).await?;
+            self.wait_for_circuit(rejection, until, caller).await?;
         }
-        let activity = self.activity_limiter.acquire(until).await?;
-        let target = self.target_limiter.acquire(until).await?;
+        let activity = self.activity_limiter.acquire(until, caller).await?;
+        let target = self.target_limiter.acquire(until, caller).await?;
         Ok(AdmissionPermits { _permits: [activity, target] })
     }
 
-    /// Waits for the end of a trial; an error if no trial is in progress, or no time is left.
-    async fn wait_for_trial(&self, rejection: BreakerRejection, until: Instant) -> Result<(), CallFailure> {
-        let left = match rejection {
-            BreakerRejection::Open(left) => return Err(circuit_open(left)),
-            BreakerRejection::HalfOpen(left) => left,
-        };
+    /// Waits until a trial may begin, or for the end of one; an error if no time is left, or the caller does not want
+    /// to wait for an open circuit.
+    async fn wait_for_circuit(
+        &self,
+        rejection: BreakerRejection,
+        until: Instant,
+        caller: &impl PermitSource,
+    ) -> Result<(), CallFailure> {
         let now = Instant::now();
+        let (BreakerRejection::Open(left) | BreakerRejection::HalfOpen(left)) = rejection;
+        let message = CIRCUIT_OPEN.to_owned();
+        let held = caller.hold_back(HoldNotice { reason: HoldReason::CircuitOpen, message, retry_in: left });
+        if let BreakerRejection::Open(left) = rejection {
+            if !held || until <= now {
+                return Err(circuit_open(left));
+            }
+            tokio::time::sleep_until(until.min(now + left)).await;
+            return Ok(());
+        }
         if until <= now {
             return Err(circuit_open(left));
         }
@@ -92,6 +110,7 @@ impl Admission {
     pub(super) fn admit<'g>(
         &'g self,
         permits: AdmissionPermits<'g>,
+        caller: &impl PermitSource,
     ) -> Result<Option<AttemptPermit<'g>>, CallFailure> {
         // The circuit may have changed while the attempt waited.
         match self.breaker.admit(Instant::now()) {
@@ -100,8 +119,19 @@ impl Admission {
                 Ok(Some(AttemptPermit { breaker: &self.breaker, token, signal, _permits: permits }))
             }
             Err(BreakerRejection::HalfOpen(_)) => Ok(None),
-            Err(BreakerRejection::Open(left)) => Err(circuit_open(left)),
+            Err(BreakerRejection::Open(left)) => {
+                let message = CIRCUIT_OPEN.to_owned();
+                let notice = HoldNotice { reason: HoldReason::CircuitOpen, message, retry_in: left };
+                if caller.hold_back(notice) { Ok(None) } else { Err(circuit_open(left)) }
+            }
         }
+    }
+
+    /// The reason of a failure, as far as the circuit is known: after a failed connection that has opened it, or kept
+    /// it open, the circuit decides when the target is tried again.
+    pub(super) fn hold_reason(&self, reason: HoldReason) -> HoldReason {
+        let decides = reason == HoldReason::NotConnected && self.breaker.rejection(Instant::now()).is_some();
+        if decides { HoldReason::CircuitOpen } else { reason }
     }
 
     /// The number of attempts in progress.
@@ -128,11 +158,14 @@ impl Drop for AttemptPermit<'_> {
     }
 }
 
+/// The message about an attempt that an open circuit holds back.
+const CIRCUIT_OPEN: &str =
+    "circuit breaker open: recent attempts to the target failed; this attempt was not sent";
+
 fn circuit_open(left: Duration) -> CallFailure {
-    let message = "circuit breaker open: recent attempts to the target failed; this attempt was not sent";
     CallFailure {
         retry_after_ms: Some(retry_after_millis(left)),
-        ..CallFailure::retryable("CircuitOpen", message)
+        ..CallFailure::held(HoldReason::CircuitOpen, "CircuitOpen", CIRCUIT_OPEN)
     }
 }
 
@@ -141,11 +174,13 @@ mod tests {
     use super::*;
     use crate::remote::circuit_breaker::BreakerConfig;
     use crate::remote::limiter::TargetLimits;
+    use crate::transport::UnlimitedPermits;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn admission(concurrency: u32, rate: Option<f64>) -> Admission {
-        let config = BreakerConfig { failure_threshold: 2, ..BreakerConfig::default() };
+        let open_duration_max = 30 * SECOND;
+        let config = BreakerConfig { failure_threshold: 2, open_duration_max, ..BreakerConfig::default() };
         let activity = Limiter::for_activity(NonZeroU32::new(concurrency).unwrap(), rate);
         let target = Arc::new(Limiter::for_target(TargetLimits::default()));
         Admission::new(activity, target, Arc::new(CircuitBreaker::new(config)))
@@ -154,8 +189,8 @@ mod tests {
     impl Admission {
         async fn acquire_and_admit(&self, until: Instant) -> Result<AttemptPermit<'_>, CallFailure> {
             loop {
-                let permits = self.acquire(until).await?;
-                if let Some(attempt) = self.admit(permits)? {
+                let permits = self.acquire(until, &UnlimitedPermits).await?;
+                if let Some(attempt) = self.admit(permits, &UnlimitedPermits)? {
                     return Ok(attempt);
                 }
             }

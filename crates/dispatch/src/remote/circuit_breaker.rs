@@ -23,13 +23,16 @@ pub struct BreakerConfig {
     pub failure_threshold: u32,
     /// How long it stays open the first time.
     pub open_duration: Duration,
-    /// The longest open duration; also how long one trial may keep other attempts waiting.
+    /// The longest open duration. Calls are held back for as long, so this bounds how long after the return of a target
+    /// the first call is sent.
     pub open_duration_max: Duration,
 }
 
 impl BreakerConfig {
     /// The longest open duration that can be configured; longer ones are cut to it.
     pub const OPEN_DURATION_LIMIT: Duration = Duration::from_secs(24 * 3_600);
+    /// How long one trial keeps other attempts waiting, unless the open duration is longer: it may be slow to answer.
+    const TRIAL_DURATION_MAX: Duration = Duration::from_secs(30);
 }
 
 impl Default for BreakerConfig {
@@ -37,7 +40,7 @@ impl Default for BreakerConfig {
         Self {
             failure_threshold: 10,
             open_duration: Duration::from_secs(1),
-            open_duration_max: Duration::from_secs(30),
+            open_duration_max: Duration::from_millis(1_500),
         }
     }
 }
@@ -132,7 +135,8 @@ impl CircuitBreaker {
             BreakerPhase::Closed { .. } => return None,
             BreakerPhase::Open { until, .. } => (until, BreakerRejection::Open),
             BreakerPhase::HalfOpen { since, .. } => {
-                (since + self.config.open_duration_max, BreakerRejection::HalfOpen)
+                let patience = self.config.open_duration_max.max(BreakerConfig::TRIAL_DURATION_MAX);
+                (since + patience, BreakerRejection::HalfOpen)
             }
         };
         until.checked_duration_since(now).filter(|left| !left.is_zero()).map(rejection)
@@ -211,7 +215,11 @@ mod tests {
 
     fn breaker() -> (CircuitBreaker, Instant) {
         (
-            CircuitBreaker::new(BreakerConfig { failure_threshold: 3, ..BreakerConfig::default() }),
+            CircuitBreaker::new(BreakerConfig {
+                failure_threshold: 3,
+                open_duration_max: 30 * SECOND,
+                ..BreakerConfig::default()
+            }),
             Instant::now(),
         )
     }

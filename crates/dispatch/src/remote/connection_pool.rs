@@ -28,8 +28,9 @@ use self::http1::Http1;
 use self::http2::{Http2, Http2Stream};
 use super::tls_profile::TlsProfile;
 use crate::egress_guard::{Scheme, Target};
+use crate::hold::HoldReason;
 use crate::http::{Connector, HttpResponse, connect_failed};
-use crate::transport::CallFailure;
+use crate::transport::{CallFailure, PermitSource};
 
 /// How long an idle connection is kept. Shorter than the idle timeout of common servers (5 s), because a request that
 /// crosses with the server's close has an unknown outcome.
@@ -135,6 +136,7 @@ impl ConnectionPool {
         outgoing: OutboundRequest,
         time_limit: Duration,
         until: Instant,
+        caller: &impl PermitSource,
     ) -> Result<HttpResponse, CallFailure> {
         let OutboundRequest { path, headers, body, bytes_max } = outgoing;
         let timed_out = || {
@@ -142,16 +144,22 @@ impl ConnectionPool {
             let message = format!("{}: the attempt timed out after {after} ms", self.target.without_query());
             CallFailure::retryable("AttemptTimeout", message)
         };
+        let not_connected = || {
+            let target = self.target.without_query();
+            let message = format!("{target}: the attempt timed out while connecting");
+            CallFailure::held(HoldReason::NotConnected, "AttemptTimeout", message)
+        };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers;
         let mut unsent = None;
         for _ in 0..TRIES_MAX {
-            let next = timeout_at(until, self.check_out()).await.map_err(|_| timed_out())??;
+            let next = timeout_at(until, self.check_out()).await.map_err(|_| not_connected())??;
             // The connection may have become available only when the time was up.
             if Instant::now() >= until {
-                return Err(timed_out());
+                return Err(not_connected());
             }
+            timeout_at(until, caller.confirm_send()).await.map_err(|_| not_connected())??;
             let exchanged = match next {
                 PooledConnection::Http1(connection) => {
                     self.set_host(&mut request, &path, Version::HTTP_11)?;
@@ -179,7 +187,7 @@ impl ConnectionPool {
                 Err(_) => return Err(timed_out().with_outcome_unknown()),
             }
         }
-        Err(unsent.map_or_else(timed_out, |error| connect_failed(&self.target, &error)))
+        Err(unsent.map_or_else(not_connected, |error| connect_failed(&self.target, &error)))
     }
 
     /// Takes a connection out of the pool, or opens one.
@@ -205,14 +213,19 @@ impl ConnectionPool {
                 NextConnection::AwaitDial(mut dialled) => {
                     dials += 1;
                     let result = dialled.wait_for(Option::is_some).await.map(|result| result.clone());
-                    let abandoned =
-                        || CallFailure::retryable("ConnectFailed", "connection attempt abandoned");
+                    let abandoned = || {
+                        CallFailure::held(
+                            HoldReason::NotConnected,
+                            "ConnectFailed",
+                            "connection attempt abandoned",
+                        )
+                    };
                     result.ok().flatten().ok_or_else(abandoned)??;
                 }
             }
         }
         let message = format!("{} closed the connection before anything was sent", self.target);
-        Err(CallFailure::retryable("ConnectFailed", message))
+        Err(CallFailure::held(HoldReason::NotConnected, "ConnectFailed", message))
     }
 
     fn next_connection(self: &Arc<Self>) -> NextConnection {
@@ -250,7 +263,7 @@ impl ConnectionPool {
             let late = |_| {
                 let after = DIAL_TIMEOUT.as_millis();
                 let message = format!("{}: connecting timed out after {after} ms", pool.target);
-                Err(CallFailure::retryable("ConnectFailed", message))
+                Err(CallFailure::held(HoldReason::NotConnected, "ConnectFailed", message))
             };
             let established = timeout(DIAL_TIMEOUT, pool.establish()).await.unwrap_or_else(late);
             let result =
@@ -270,7 +283,7 @@ impl ConnectionPool {
         let is_http2 = connected.is_http2 || (self.http_versions == HttpVersions::Http2 && in_the_clear);
         if self.http_versions == HttpVersions::Http2 && !is_http2 {
             let message = format!("{} does not support HTTP/2", self.target);
-            return Err(CallFailure::retryable("ConnectFailed", message));
+            return Err(CallFailure::held(HoldReason::NotConnected, "ConnectFailed", message));
         }
         let failed = |error: hyper::Error| connect_failed(&self.target, &error);
         self.state().is_http1 = !is_http2;

@@ -4,14 +4,18 @@
 //! waits for its permit. Knows nothing about circuit breakers, nor about what is sent.
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::transport::CallFailure;
+use crate::hold::{HoldNotice, HoldReason};
+use crate::transport::{CallFailure, PermitSource};
 
+/// An attempt that waits longer for a limit is reported as held back.
+const REPORTED_AFTER: Duration = Duration::from_secs(1);
 pub(super) const CONCURRENCY_MAX: u32 = 10_000;
 pub(super) const RATE_MIN: f64 = 0.001;
 pub(super) const RATE_MAX: f64 = 1_000_000.0;
@@ -92,23 +96,58 @@ impl Limiter {
         }
     }
 
-    /// Waits for a permit, and then for the rate limit, at most until then.
-    pub(super) async fn acquire(&self, until: Instant) -> Result<LimiterPermit<'_>, CallFailure> {
+    /// Waits for a permit, and then for the rate limit, at most until then. Reports a long wait.
+    pub(super) async fn acquire(
+        &self,
+        until: Instant,
+        caller: &impl PermitSource,
+    ) -> Result<LimiterPermit<'_>, CallFailure> {
         let permit = match &self.permits {
             None => None,
-            Some(permits) => match timeout_at(until, permits.acquire()).await {
-                Ok(Ok(permit)) => Some(permit),
-                _ => return Err(self.busy("concurrency", None)),
-            },
+            Some(permits) => Some(self.acquire_permit(permits, until, caller).await?),
         };
         if let Some(rate_limit) = &self.rate_limit {
+            let now = Instant::now();
             let start = {
                 let mut rate_limit = rate_limit.lock().unwrap_or_else(PoisonError::into_inner);
-                rate_limit.reserve(Instant::now(), until)
+                rate_limit.reserve(now, until)
             };
-            sleep_until(start.map_err(|wait| self.busy("rate", Some(wait)))?).await;
+            let busy = |wait| self.busy(HoldReason::RateLimit, "rate", Some(wait));
+            let start = start.map_err(busy)?;
+            if start.saturating_duration_since(now) > REPORTED_AFTER {
+                self.report(HoldReason::RateLimit, "rate", start - now, caller);
+            }
+            sleep_until(start).await;
         }
         Ok(LimiterPermit { _permit: permit })
+    }
+
+    async fn acquire_permit<'l>(
+        &self,
+        permits: &'l Semaphore,
+        until: Instant,
+        caller: &impl PermitSource,
+    ) -> Result<SemaphorePermit<'l>, CallFailure> {
+        let busy = || self.busy(HoldReason::ConcurrencyLimit, "concurrency", None);
+        if let Ok(permit) = permits.try_acquire() {
+            return Ok(permit);
+        }
+        // One future for both waits: a new one would lose its place in the queue.
+        let mut acquiring = pin!(permits.acquire());
+        let reported_at = (Instant::now() + REPORTED_AFTER).min(until);
+        let acquired = match timeout_at(reported_at, acquiring.as_mut()).await {
+            Ok(acquired) => acquired,
+            Err(_) => {
+                self.report(HoldReason::ConcurrencyLimit, "concurrency", REPORTED_AFTER, caller);
+                timeout_at(until, acquiring).await.map_err(|_| busy())?
+            }
+        };
+        acquired.map_err(|_| busy())
+    }
+
+    fn report(&self, reason: HoldReason, limit: &str, retry_in: Duration, caller: &impl PermitSource) {
+        let message = format!("waits for the {limit} limit of {}", self.owner);
+        caller.hold_back(HoldNotice { reason, message, retry_in });
     }
 
     /// The number of attempts in progress, under a limiter with this capacity.
@@ -117,11 +156,11 @@ impl Limiter {
         free.map_or(0, |free| (concurrency.get() as usize).saturating_sub(free))
     }
 
-    fn busy(&self, limit: &str, wait: Option<Duration>) -> CallFailure {
+    fn busy(&self, reason: HoldReason, limit: &str, wait: Option<Duration>) -> CallFailure {
         let message = format!("{limit} limit of {} reached; attempt not sent", self.owner);
         CallFailure {
             retry_after_ms: wait.map(retry_after_millis),
-            ..CallFailure::retryable("TargetBusy", message)
+            ..CallFailure::held(reason, "TargetBusy", message)
         }
     }
 }

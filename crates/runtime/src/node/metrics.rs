@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use abide_dispatch::HoldReason;
 use abide_store::rows::Batch;
 use abide_workflow::Status;
 
@@ -98,6 +99,8 @@ pub struct ShardMetrics {
     stop_reason: Mutex<Option<String>>,
     resident_instances: AtomicUsize,
     queued: AtomicUsize,
+    /// In the order of [`HoldReason::ALL`].
+    held_calls: [AtomicUsize; HoldReason::ALL.len()],
     pub commits: Counter,
 }
 
@@ -182,6 +185,9 @@ impl Metrics {
             metrics.recovers_carefully.store(shard.recovers_carefully(), Ordering::Relaxed);
             metrics.resident_instances.store(shard.resident_instances(), Ordering::Relaxed);
             metrics.queued.store(shard.queued_items(), Ordering::Relaxed);
+            for (reason, held) in HoldReason::ALL.into_iter().zip(&metrics.held_calls) {
+                held.store(shard.held_calls(reason), Ordering::Relaxed);
+            }
         }
     }
 
@@ -194,6 +200,7 @@ impl Metrics {
             metrics.set_stop_reason(reason);
             metrics.resident_instances.store(0, Ordering::Relaxed);
             metrics.queued.store(0, Ordering::Relaxed);
+            metrics.held_calls.iter().for_each(|held| held.store(0, Ordering::Relaxed));
         }
     }
 
@@ -250,6 +257,14 @@ impl Metrics {
     /// Shards that do stored work one instance at a time.
     pub fn careful_shards(&self) -> usize {
         self.shards.iter().filter(|shard| shard.recovers_carefully()).count()
+    }
+
+    /// Calls that are held back, by reason.
+    pub fn held_calls(&self) -> impl Iterator<Item = (HoldReason, usize)> + '_ {
+        HoldReason::ALL.into_iter().enumerate().map(|(place, reason)| {
+            let of_shards = self.shards.iter().filter_map(|shard| shard.held_calls.get(place));
+            (reason, of_shards.map(|held| held.load(Ordering::Relaxed)).sum())
+        })
     }
 
     /// Instances held in memory.

@@ -3,12 +3,14 @@
 //! It decides nothing about runs. The server and the entity activities are its clients: what changes something goes to
 //! a shard; most reads go to the store directly and see what is committed. The shard reads no clock; these files do.
 
+mod attempt_reports;
 mod clock;
 mod entity_activities;
 mod lanes;
 mod metrics;
 mod pending_replies;
 mod running_attempts;
+mod send_confirmation;
 mod shard_task;
 
 use std::sync::Arc;

@@ -5,23 +5,31 @@
 //! nothing is sent before an attempt has its permit.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use abide_dispatch::{ActivityTransport, AttemptResult, CallAttempt, CallFailure, PermitSource};
+use abide_dispatch::{ActivityTransport, CallAttempt, CallFailure, HoldNotice, HoldReason, PermitSource};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::attempt_reports::{Reporter, ResultGuard};
 use super::metrics::{GaugeGuard, Metrics};
+use super::send_confirmation::Confirmation;
 use super::shard_task::ShardTaskMessage;
 use crate::crash_point::{self, CrashPoint};
-use crate::event::{AttemptId, Event};
+use crate::event::{AttemptId, Event, SendTicket};
 
 /// The time an attempt without a deadline may wait for a permit.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// An attempt that waits longer for a permit is reported as held back.
+const HOLD_REPORTED_AFTER: Duration = Duration::from_secs(1);
+/// Why it is.
+const NO_PERMIT: &str = "no concurrency permit of the node was free in time";
 
 /// The attempts of one shard.
 #[derive(Debug)]
@@ -31,6 +39,7 @@ pub(super) struct RunningAttempts<T> {
     task_sender: mpsc::UnboundedSender<ShardTaskMessage>,
     metrics: Arc<Metrics>,
     running: HashMap<AttemptId, RunningAttempt>,
+    tickets_drawn: u64,
     /// The node is shutting down: no new attempt is started.
     pub(super) draining: bool,
     /// The ownership of the shard under which attempts are made.
@@ -50,6 +59,7 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
             task_sender,
             metrics,
             running: HashMap::new(),
+            tickets_drawn: 0,
             draining: false,
             ownership_epoch: 0,
         }
@@ -58,12 +68,36 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
     /// Starts an attempt, which is sent as soon as there is a permit. Its result comes as a message to the shard task.
     /// Returns its withdrawal at once if the node is draining.
     pub(super) fn start(&mut self, id: AttemptId, call: CallAttempt) -> Option<Event> {
-        crash_point::reach(CrashPoint::BeforeCall);
+        self.spawn(id, call, false)
+    }
+
+    /// Starts an attempt whose call is held back: it requests to be sent when it could be.
+    pub(super) fn try_held(&mut self, id: AttemptId, call: CallAttempt) -> Option<Event> {
+        self.spawn(id, call, true)
+    }
+
+    /// Lets an attempt go that has requested it with this ticket.
+    pub(super) fn allow_send(&self, id: &AttemptId, ticket: SendTicket) {
+        let running = self.running.get(id).filter(|running| running.confirmation.ticket == ticket);
+        if let Some(running) = running {
+            crash_point::reach(CrashPoint::BeforeCall);
+            running.confirmation.allow();
+        }
+    }
+
+    fn spawn(&mut self, id: AttemptId, call: CallAttempt, is_held: bool) -> Option<Event> {
+        if !is_held {
+            crash_point::reach(CrashPoint::BeforeCall);
+        }
+        self.tickets_drawn += 1;
+        let confirmation = Confirmation::new(SendTicket(self.tickets_drawn), is_held);
         if self.draining {
             return Some(Event::AttemptWithdrawn(id));
         }
         let send_gate = Arc::new(SendGate::default());
         let task_gate = Arc::clone(&send_gate);
+        let confirmation = Arc::new(confirmation);
+        let task_confirmation = Arc::clone(&confirmation);
         let transport = Arc::clone(&self.transport);
         let permits = Arc::clone(&self.permits);
         let task_sender = self.task_sender.clone();
@@ -78,8 +112,8 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
             attempt = id.attempt
         );
         let attempt = async move {
-            let result_guard =
-                ResultGuard { id: Some(attempt_id), ownership_epoch, task_sender: &task_sender };
+            let reporter = Reporter { id: &attempt_id, ownership_epoch, task_sender: &task_sender };
+            let result_guard = ResultGuard::new(reporter.clone());
             let permit_source = NodePermits {
                 permits: &permits,
                 deadline: Instant::now()
@@ -87,13 +121,15 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
                 waiting_guard: Mutex::new(Some(metrics.calls_waiting.count_one())),
                 metrics: &metrics,
                 send_gate: &task_gate,
+                confirmation: &task_confirmation,
+                reporter,
             };
             let result = transport.run_attempt_with_permit(call, &permit_source).await;
             crash_point::reach(CrashPoint::AfterCall);
             result_guard.send(result);
         };
         let task = tokio::spawn(attempt.instrument(span));
-        self.running.insert(id, RunningAttempt { task: task.abort_handle(), send_gate });
+        self.running.insert(id, RunningAttempt { task: task.abort_handle(), send_gate, confirmation });
         None
     }
 
@@ -131,6 +167,7 @@ impl<T: ActivityTransport + 'static> RunningAttempts<T> {
 struct RunningAttempt {
     task: AbortHandle,
     send_gate: Arc<SendGate>,
+    confirmation: Arc<Confirmation>,
 }
 
 /// Decides once if an attempt may be sent: the attempt itself decides when it has its permit, or the drain withdraws it
@@ -173,6 +210,8 @@ struct NodePermits<'c> {
     waiting_guard: Mutex<Option<GaugeGuard<'c>>>,
     metrics: &'c Metrics,
     send_gate: &'c SendGate,
+    confirmation: &'c Confirmation,
+    reporter: Reporter<'c>,
 }
 
 impl<'c> PermitSource for NodePermits<'c> {
@@ -181,9 +220,18 @@ impl<'c> PermitSource for NodePermits<'c> {
     /// Called by the transport just before it sends. After this succeeds, a drain lets the attempt go on.
     async fn acquire(&self) -> Result<Self::Permit, CallFailure> {
         // Waiting for a permit does not use up the attempt timeout, but the call's deadline goes on.
-        let Ok(Ok(permit)) = tokio::time::timeout_at(self.deadline, self.permits.acquire()).await else {
-            return Err(CallFailure::retryable("AttemptTimeout", "no concurrency permit was free in time")
-                .with_not_sent());
+        let mut acquiring = pin!(self.permits.acquire());
+        let reported_at = (Instant::now() + HOLD_REPORTED_AFTER).min(self.deadline);
+        let acquired = match tokio::time::timeout_at(reported_at, acquiring.as_mut()).await {
+            Ok(acquired) => Some(acquired),
+            Err(_) => {
+                let (reason, message) = (HoldReason::ConcurrencyLimit, NO_PERMIT.to_owned());
+                self.hold_back(HoldNotice { reason, message, retry_in: HOLD_REPORTED_AFTER });
+                tokio::time::timeout_at(self.deadline, acquiring).await.ok()
+            }
+        };
+        let Some(Ok(permit)) = acquired else {
+            return Err(CallFailure::held(HoldReason::ConcurrencyLimit, "AttemptTimeout", NO_PERMIT));
         };
         if !self.send_gate.begin_send() {
             return Err(CallFailure::retryable("Withdrawn", "the server is shutting down").with_not_sent());
@@ -199,44 +247,28 @@ impl<'c> PermitSource for NodePermits<'c> {
             Some(self.metrics.calls_waiting.count_one());
         self.send_gate.return_to_waiting();
     }
-}
 
-/// Makes sure that an attempt has a result, even if the transport panics. The result of a cancelled attempt is ignored.
-struct ResultGuard<'a> {
-    id: Option<AttemptId>,
-    ownership_epoch: u64,
-    task_sender: &'a mpsc::UnboundedSender<ShardTaskMessage>,
-}
-
-impl ResultGuard<'_> {
-    fn send(mut self, result: AttemptResult) {
-        if let Some(id) = self.id.take() {
-            // A shard task that has ended needs no result.
-            drop(
-                self.task_sender
-                    .send(ShardTaskMessage::Event(self.ownership_epoch, Event::AttemptFinished(id, result))),
-            );
+    /// Reports it to the shard, unless it knows already. The attempt waits as long as it may.
+    fn hold_back(&self, notice: HoldNotice) -> bool {
+        if self.confirmation.begin_hold(notice.reason) {
+            self.reporter.report(|id| Event::AttemptHeld(id, notice));
         }
+        true
     }
-}
 
-impl Drop for ResultGuard<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            let failure =
-                CallFailure::retryable("DeliveryAborted", "the attempt was aborted").with_outcome_unknown();
-            drop(self.task_sender.send(ShardTaskMessage::Event(
-                self.ownership_epoch,
-                Event::AttemptFinished(id, AttemptResult::Failed(failure)),
-            )));
+    async fn confirm_send(&self) -> Result<(), CallFailure> {
+        if self.confirmation.must_request() {
+            self.reporter.report(|id| Event::SendRequested(id, self.confirmation.ticket));
+            self.confirmation.allowed().await;
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use abide_dispatch::Metadata;
+    use abide_dispatch::{AttemptResult, Metadata};
     use abide_workflow::{CommandId, InstanceId};
 
     /// Calls of `stuck` wait for their target forever and never acquire a permit.

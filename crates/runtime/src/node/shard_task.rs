@@ -214,6 +214,12 @@ impl<S: Store> ShardTask<S> {
                 call.elapsed_since_dispatch = Duration::from_millis(elapsed.0);
                 ready.extend(attempts.start(id, *call));
             }
+            Effect::TryHeldCall(id, mut call) => {
+                let elapsed = self.clock.now().wall.since(call.metadata.dispatched_at);
+                call.elapsed_since_dispatch = Duration::from_millis(elapsed.0);
+                ready.extend(attempts.try_held(id, *call));
+            }
+            Effect::AllowSend(id, ticket, _) => attempts.allow_send(&id, ticket),
             Effect::CancelAttempt(id) => attempts.cancel(&id),
             Effect::Reply(id, reply) => {
                 crash_point::reach(CrashPoint::BeforeReply);

@@ -11,6 +11,7 @@ use abide_store::tables::history_pages::{CallEnd, CallFailures, SettledCall};
 use abide_workflow::{CommandId, RunNumber, Timestamp};
 
 use super::RunRef;
+use super::held_back::HeldBack;
 
 /// A call, open or settled.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ pub struct CallRecord {
     pub deadline_at: Option<Timestamp>,
     /// The earliest time of the next attempt, if the call must wait for it.
     pub next_attempt_at: Option<Timestamp>,
+    /// What holds it back, if anything does.
+    pub held: Option<HeldBack>,
     /// The message of the last failure.
     pub last_error: Option<String>,
     /// The wire's status of that failure.
@@ -81,6 +84,7 @@ impl CallRecord {
             settled_at: None,
             deadline_at: row.deadline_at,
             next_attempt_at: row.not_before.and_then(NotBefore::time),
+            held: row.hold.map(HeldBack::of),
             last_error: row.failure_reason.map(Cow::into_owned).filter(|reason| !reason.is_empty()),
             last_status: row.failure_status.map(Cow::into_owned),
             past_attempts: row.past_attempts.into_owned(),
@@ -117,6 +121,7 @@ impl CallRecord {
             settled_at: Some(at),
             deadline_at: None,
             next_attempt_at: None,
+            held: None,
             last_error: settled.failure_reason.filter(|reason| !reason.is_empty()),
             last_status: failures.failure_status,
             past_attempts: failures.past_attempts,

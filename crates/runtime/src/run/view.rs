@@ -10,10 +10,19 @@ use abide_workflow::instance::WaitingFor;
 use abide_workflow::{CommandId, Instance, Outcome, Plan, Timestamp};
 
 use crate::request::{BranchView, RunView, ViewStatus};
+use crate::run::held_back::HeldBack;
 use crate::run::{RunBookkeeping, StoredRun};
 
-/// The activity of a call, its current attempt, and the time of its next attempt or its deadline.
-pub(crate) type CallSummary = (String, u32, Option<Timestamp>);
+/// What is shown of the open call that a branch waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct CallSummary {
+    pub(crate) activity: String,
+    /// Its current attempt.
+    pub(crate) attempt: u32,
+    /// The time of its next attempt, or of its deadline.
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) held: Option<HeldBack>,
+}
 
 impl BranchView {
     /// A description for operators, in the report that the run is stuck.
@@ -26,7 +35,11 @@ impl BranchView {
             WaitingFor::Activity { .. } => {
                 let activity = self.activity.as_deref().unwrap_or("an activity");
                 let attempt = self.attempt.unwrap_or(0);
-                format!("{state}: activity {activity}, attempt {attempt}, since {since}{until}")
+                let held = self
+                    .held
+                    .map(|held| format!(", held back by {} since {}", held.reason.as_str(), held.since));
+                let held = held.unwrap_or_default();
+                format!("{state}: activity {activity}, attempt {attempt}, since {since}{until}{held}")
             }
             WaitingFor::Timer { .. } => format!("{state}: timer since {since}{until}"),
             WaitingFor::Event { name } => format!("{state}: event {name} since {since}{until}"),
@@ -48,7 +61,13 @@ pub(crate) fn view_of_stored(stored: &StoredRun) -> RunView {
         .iter()
         .map(|(_, row)| {
             let until = waits_until(row.not_before, row.deadline_at);
-            (row.command, (row.activity.clone().into_owned(), row.attempt, until))
+            let summary = CallSummary {
+                activity: row.activity.clone().into_owned(),
+                attempt: row.attempt,
+                until,
+                held: row.hold.map(HeldBack::of),
+            };
+            (row.command, summary)
         })
         .collect();
     view(&stored.row, &stored.plan, &stored.instance, &stored.bookkeeping, |command| {
@@ -61,7 +80,7 @@ pub(crate) fn waits_until(
     not_before: Option<NotBefore>,
     deadline_at: Option<Timestamp>,
 ) -> Option<Timestamp> {
-    not_before.map(NotBefore::due_at).or(deadline_at)
+    not_before.and_then(NotBefore::time).or(deadline_at)
 }
 
 /// The view of a run, stored or in memory. `call` summarises its open calls by command.
@@ -80,14 +99,16 @@ pub(crate) fn view(
     };
     let states = if instance.status().is_terminal() { Vec::new() } else { instance.current_states(plan) };
     let branch = |state: abide_workflow::instance::CurrentState| {
-        let mut branch = BranchView { activity: None, attempt: None, until: None, child: None, state };
+        let mut branch =
+            BranchView { activity: None, attempt: None, until: None, held: None, child: None, state };
         match &branch.state.waiting_for {
             WaitingFor::Activity { call: command, deadline, .. } => {
                 branch.until = *deadline;
-                if let Some((activity, attempt, until)) = call(*command) {
+                if let Some(CallSummary { activity, attempt, until, held }) = call(*command) {
                     branch.activity = Some(activity);
                     branch.attempt = Some(attempt);
                     branch.until = until.or(branch.until);
+                    branch.held = held;
                 }
             }
             WaitingFor::Timer { timer } => branch.until = bookkeeping.timers.get(timer).copied(),

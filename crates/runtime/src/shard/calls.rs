@@ -9,6 +9,9 @@ pub(super) mod attempt_results;
 pub(super) mod attempts_in_flight;
 pub(super) mod cancel;
 pub(super) mod dead_letters;
+pub(super) mod held_calls;
+pub(super) mod hold;
+pub(super) mod hold_report;
 pub(super) mod open_call;
 pub(super) mod reconciliation;
 pub(super) mod retry;
@@ -28,6 +31,7 @@ use abide_workflow::{CommandId, Failure, Message, RunOrigin, Timestamp};
 use crate::config::ShardConfig;
 use crate::event::AttemptId;
 use crate::fault_check::fault_injected;
+use crate::run::held_back::hold_reason;
 use crate::shard::calls::attempts_in_flight::InFlightAttempt;
 use crate::shard::calls::open_call::OpenCall;
 use crate::shard::run::run_state::ResidentRun;
@@ -69,6 +73,10 @@ pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, com
     let Some(fencing_token) = work.ctx.fencing_token() else { return };
     let Some(call) = run.calls.get_mut(&command) else { return };
     if work.ctx.is_draining() {
+        // The row of a held call says already that nothing was sent.
+        if call.hold.is_some() {
+            return;
+        }
         if let UnsettledCall::FailedRetryable(_) = call.journal {
             call.not_before = Some(NotBefore::Anytime);
         }
@@ -80,6 +88,9 @@ pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, com
             write_call(work, run, command);
         }
         return fail_unsent(work, run, command, failure);
+    }
+    if call.hold.is_some() {
+        return try_held_call(work, run, command);
     }
     let sent = match call.journal.clone().send(fencing_token, work.ctx.now.wall) {
         Ok(sent) => sent,
@@ -97,10 +108,35 @@ pub(super) fn send_attempt(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, com
     }
     write_call(work, run, command);
     let Some(call) = run.calls.get(&command) else { return };
-    let (id, attempt) = attempt_of(run.row.run_id, run.instance.origin(), call, work.ctx.now.wall);
-    let timeout_ms = call.journal.record().attempt_timeout_ms;
+    let record = call.journal.record();
+    let (id, attempt) = attempt_of(run.row.run_id, run.instance.origin(), call, record, work.ctx.now.wall);
+    let timeout_ms = record.attempt_timeout_ms;
     let in_flight = InFlightAttempt::new(work.ctx.now.wall, timeout_ms);
     work.add(Step::StartAttempt(id, Box::new(attempt), in_flight));
+}
+
+/// Tries to send a held call. The row still says that it was not sent, so no byte of the work leaves before the driver
+/// has asked. Fails the call if its time is up.
+fn try_held_call(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: CommandId) {
+    let Some(fencing_token) = work.ctx.fencing_token() else { return };
+    let now = work.ctx.now.wall;
+    let Some(call) = run.calls.get_mut(&command) else { return };
+    let Some(hold) = call.hold else { return };
+    match call.journal.clone().send(fencing_token, now) {
+        Ok(sent) => {
+            call.in_flight = true;
+            call.not_before = None;
+            let origin = run.instance.origin();
+            let (id, attempt) = attempt_of(run.row.run_id, origin, call, &sent.record, now);
+            let in_flight = InFlightAttempt::new(now, sent.record.attempt_timeout_ms);
+            work.add(Step::NoteHold(run.row.run_id, command, hold_reason(hold.reason)));
+            work.add(Step::TryHeldCall(id, Box::new(attempt), in_flight));
+        }
+        Err(ended) => {
+            work.add(Step::ForgetHold(run.row.run_id, command));
+            fail_permanently(work, run, command, ended);
+        }
+    }
 }
 
 /// Writes the row of an open call, and notes the size of its input, by which the limits of turns are chosen.
@@ -125,7 +161,9 @@ fn fail_permanently(
             OpenCall::POISON,
             format!("{CONSECUTIVE_UNANSWERED_MAX} deliveries in a row were never answered"),
         ),
-        _ => OpenCall::deadline_failure(),
+        _ => {
+            run.calls.get(&command).map_or_else(OpenCall::deadline_failure, OpenCall::missed_deadline_failure)
+        }
     };
     if let Some(call) = run.calls.get_mut(&command) {
         call.final_failure = Some(ended);
@@ -138,6 +176,7 @@ fn fail_unsent(work: &mut UnitOfWork<'_>, run: &mut ResidentRun, command: Comman
     let Some(call) = run.calls.get_mut(&command) else { return };
     call.has_result = true;
     call.not_before = None;
+    call.hold = None;
     call.record_failure(&failure, None, work.ctx.now.wall);
     // The number of the attempt that is not made. The run has counted the earlier ones and would ignore their
     // numbers as outdated.
@@ -187,14 +226,14 @@ pub(super) fn work_keys(
     (own, parent)
 }
 
-/// The attempt of a call as it is sent, and its id.
+/// The attempt of a call as it is sent, and its id, by the record of that attempt.
 fn attempt_of(
     run_id: RunId,
     origin: &RunOrigin,
     call: &OpenCall,
+    record: &JournalRecord,
     now: Timestamp,
 ) -> (AttemptId, CallAttempt) {
-    let record = call.journal.record();
     let instance_id = origin.instance_id.clone();
     let id = AttemptId { instance_id, run_id, command: call.command, attempt: record.attempt };
     let metadata = Metadata {

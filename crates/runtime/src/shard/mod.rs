@@ -38,6 +38,7 @@ mod work_item;
 
 use std::collections::VecDeque;
 
+use abide_dispatch::HoldReason;
 use abide_store::rows::{Row, StoreError};
 
 use crate::config::ShardConfig;
@@ -50,6 +51,8 @@ use crate::request::{RequestId, ShardRequest};
 use backoff::later;
 use calls::attempt_results;
 use calls::attempts_in_flight::AttemptsInFlight;
+use calls::held_calls::HeldCalls;
+use calls::hold_report::HoldReport;
 use calls::reconciliation::Reconciliation;
 use commit::commit_pipeline::{CommitPipeline, CommitResult};
 use component::Component;
@@ -96,6 +99,7 @@ pub struct Shard {
     replies: UncommittedReplies,
     end_waiters: EndWaiters,
     attempts: AttemptsInFlight,
+    held_calls: HeldCalls,
     due: DueQueue,
     timers: TimerWindow,
     index: PublicIndex,
@@ -115,6 +119,7 @@ impl Shard {
             replies: UncommittedReplies::default(),
             end_waiters: EndWaiters::default(),
             attempts: AttemptsInFlight::default(),
+            held_calls: HeldCalls::default(),
             due: DueQueue::new(config.recovery_per_second),
             timers: TimerWindow::default(),
             index: PublicIndex::default(),
@@ -147,6 +152,11 @@ impl Shard {
     /// Instances with a slot in memory, those that are still being looked up included.
     pub fn resident_instances(&self) -> usize {
         self.instances.slots.len()
+    }
+
+    /// Calls that are held back for this reason, as far as they were taken up since this node owns the shard.
+    pub fn held_calls(&self, reason: HoldReason) -> usize {
+        self.held_calls.count(reason)
     }
 
     /// Work items queued for instances and entities.
@@ -192,7 +202,17 @@ impl Shard {
             Event::AttemptFinished(call, result) => {
                 self.attempts.remove(&call);
                 let item = attempt_results::finished_item(&self.ctx, &call, result);
+                if let WorkItem::Message { .. } = &item {
+                    self.held_calls.forget(call.run_id, call.command);
+                }
                 self.enqueue(&call.instance_id, item);
+            }
+            Event::AttemptHeld(call, notice) => {
+                let report = HoldReport::of_notice(&call, notice);
+                self.enqueue(&call.instance_id, WorkItem::HoldCall(Box::new(report)));
+            }
+            Event::SendRequested(AttemptId { instance_id, run_id, command, attempt }, ticket) => {
+                self.enqueue(&instance_id, WorkItem::ConfirmSend { run_id, command, attempt, ticket });
             }
             Event::AttemptWithdrawn(AttemptId { instance_id, run_id, command, attempt }) => {
                 let call = AttemptId { instance_id, run_id, command, attempt };

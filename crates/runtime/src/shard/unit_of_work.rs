@@ -12,11 +12,11 @@
 //! fill them bound their rows, and may note in their own memory what they have taken. A unit does not know what its
 //! rows mean, and does not decide which batch it joins.
 
-use abide_dispatch::CallAttempt;
+use abide_dispatch::{CallAttempt, HoldReason};
 use abide_ids::{KeyDigest, RunId, Sequence};
 use abide_store::rows::{Key, StoreLimits};
 use abide_store::tables::idempotency::IdempotencyRow;
-use abide_workflow::InstanceId;
+use abide_workflow::{CommandId, InstanceId};
 
 use crate::event::{AttemptId, Effect, OperatorEvent, ScanPurpose};
 use crate::placement::ShardId;
@@ -87,6 +87,11 @@ pub(super) enum Step {
     Unschedule(DueKey),
     /// Starts an attempt once this is durable.
     StartAttempt(AttemptId, Box<CallAttempt>, InFlightAttempt),
+    /// Tries to send a held call, whose row says that it was not sent.
+    TryHeldCall(AttemptId, Box<CallAttempt>, InFlightAttempt),
+    /// A call is held back, or not any more.
+    NoteHold(RunId, CommandId, HoldReason),
+    ForgetHold(RunId, CommandId),
     CancelAttempt(AttemptId),
     CancelAttemptsOf(RunId),
     /// A reply under an idempotency key, whose row is in this unit.

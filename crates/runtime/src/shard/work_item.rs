@@ -13,9 +13,10 @@ use abide_store::tables::timers::TimerKey;
 use abide_workflow::{CommandId, Message};
 
 use crate::entity::SessionEvent;
-use crate::event::LookupDepth;
+use crate::event::{LookupDepth, SendTicket};
 use crate::request::{RequestId, RequestIdempotency, ShardRequest};
 use crate::run_message::{ChildStart, RunMessage};
+use crate::shard::calls::hold_report::HoldReport;
 
 /// One piece of work for an instance.
 #[derive(Debug)]
@@ -40,6 +41,15 @@ pub(super) enum WorkItem {
         run_id: RunId,
         command: CommandId,
         attempt: u32,
+    },
+    /// An attempt could not be sent and waits, or a failed one shows that it was not sent.
+    HoldCall(Box<HoldReport>),
+    /// The driver could send a held call now.
+    ConfirmSend {
+        run_id: RunId,
+        command: CommandId,
+        attempt: u32,
+        ticket: SendTicket,
     },
     /// The stuck timer of the run fired.
     StuckTimer(TimerKey),

@@ -42,6 +42,8 @@ pub(crate) struct ShardHarness {
     queue: VecDeque<Effect>,
     pub(crate) replies: Vec<(RequestId, ShardReply)>,
     pub(crate) calls: VecDeque<(AttemptId, CallAttempt)>,
+    /// Held calls that the shard tries.
+    pub(crate) held_tries: VecDeque<(AttemptId, CallAttempt)>,
     pub(crate) cancelled: Vec<AttemptId>,
     pub(crate) operator_events: Vec<OperatorEvent>,
     pub(crate) stopped: Option<StopReason>,
@@ -93,6 +95,7 @@ impl ShardHarness {
             queue: VecDeque::new(),
             replies: Vec::new(),
             calls: VecDeque::new(),
+            held_tries: VecDeque::new(),
             cancelled: Vec::new(),
             operator_events: Vec::new(),
             stopped: None,
@@ -139,6 +142,8 @@ impl ShardHarness {
             match effect {
                 Effect::Reply(request_id, reply) => self.replies.push((request_id, reply)),
                 Effect::StartAttempt(id, call) => self.calls.push_back((id, *call)),
+                Effect::TryHeldCall(id, call) => self.held_tries.push_back((id, *call)),
+                Effect::AllowSend(id, _, call) => self.calls.push_back((id, *call)),
                 Effect::CancelAttempt(id) => self.cancelled.push(id),
                 Effect::Notify(notice) => self.operator_events.push(notice),
                 Effect::Stopped(reason) => self.stopped = Some(reason),
@@ -203,6 +208,7 @@ impl ShardHarness {
         self.shard = Shard::new(self.shard.id(), self.config.clone(), self.now());
         self.queue.clear();
         self.calls.clear();
+        self.held_tries.clear();
         self.send_event(Event::Tick);
         assert!(self.shard.is_working());
     }

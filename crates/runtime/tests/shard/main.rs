@@ -15,6 +15,7 @@ mod earlier_runs;
 mod entities;
 mod fsck;
 mod harness;
+mod held_calls;
 mod history;
 mod idempotency;
 mod parent_items;

@@ -148,7 +148,7 @@ impl Default for DispatchConfig {
             secrets_folders: Vec::new(),
             circuit_failure_threshold: 10,
             circuit_open_duration: Duration::seconds(1),
-            circuit_open_duration_max: Duration::seconds(30),
+            circuit_open_duration_max: Duration(1_500),
             target_concurrency: None,
             target_rate_per_second: None,
             reconcile_interval: Duration::seconds(30),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::response::Text;
+use crate::rest::hold_json::HoldJson;
 
 pub(super) const STATUSES: &[&str] =
     &["Pending", "Running", "Suspended", "Completed", "Failed", "Terminated", "ContinuedAsNew", "Parked"];
@@ -93,6 +94,9 @@ struct WaitingForJson<'a> {
     reason: WaitReasonJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Text<Timestamp>>,
+    /// What holds the call back; absent if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HoldJson>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -163,7 +167,11 @@ impl<'a> CurrentStateJson<'a> {
         Self {
             state: &branch.state.state,
             since: Text(branch.state.since),
-            waiting_for: WaitingForJson { reason, until: branch.until.map(Text) },
+            waiting_for: WaitingForJson {
+                reason,
+                until: branch.until.map(Text),
+                held: branch.held.map(HoldJson::of),
+            },
         }
     }
 }
@@ -188,6 +196,9 @@ pub(super) struct BranchWaitJson {
     child: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Text<Timestamp>>,
+    /// What holds the call back; absent if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HoldJson>,
 }
 
 impl BranchWaitJson {
@@ -209,6 +220,7 @@ impl BranchWaitJson {
             attempt: branch.attempt,
             child: branch.child.as_ref().map(|child| child.as_str().to_owned()),
             until: branch.until.map(Text),
+            held: branch.held.map(HoldJson::of),
         }
     }
 }

@@ -16,6 +16,7 @@ mod event_routes;
 mod events;
 mod health;
 mod history;
+mod hold_json;
 mod idempotency;
 mod instance_json;
 mod instance_list;

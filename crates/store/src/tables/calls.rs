@@ -71,6 +71,29 @@ pub struct CallRow<'r> {
     pub last_attempt_unsent: bool,
     /// The ended attempts, at most the last [`PastAttempt::PER_CALL_MAX`]. Since format 4.
     pub past_attempts: Cow<'r, [PastAttempt]>,
+    /// What holds the call back, if it is certain that the attempt it would make has not been sent. Since format 5.
+    pub hold: Option<CallHold>,
+}
+
+/// A call that is held back. Written when it becomes held and when the reason changes, not at each try.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CallHold {
+    pub reason: CallHoldReason,
+    /// Since when nothing could be sent, whatever the reason was at first.
+    pub since: Timestamp,
+    /// When it is tried again at the latest, as of the time when this was written. Then it is tried every few seconds.
+    pub until: Timestamp,
+}
+
+/// Why a call is held back. Stored by position: append only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CallHoldReason {
+    /// No connection could be made.
+    NotConnected,
+    /// The circuit breaker of the target is open.
+    CircuitOpen,
+    RateLimit,
+    ConcurrencyLimit,
 }
 
 /// An attempt that ended without settling its call.
@@ -157,13 +180,14 @@ impl From<NotBefore> for Timestamp {
 
 impl TableRow for CallRow<'_> {
     const TABLE: TableId = TableId::Call;
-    const FORMAT: u8 = 4;
+    const FORMAT: u8 = 5;
 
     /// Older rows know nothing of the appended fields: absent, false or empty.
     fn default_suffix(format: u8) -> &'static [u8] {
         match format {
-            1 => &[0, 0, 0, 0, 0, 0],
-            2 => &[0, 0, 0],
+            1 => &[0, 0, 0, 0, 0, 0, 0],
+            2 => &[0, 0, 0, 0],
+            3 => &[0, 0],
             _ => &[0],
         }
     }
@@ -208,8 +232,18 @@ pub(super) mod tests {
         })
     }
 
+    fn hold() -> impl Strategy<Value = CallHold> {
+        use CallHoldReason::{CircuitOpen, ConcurrencyLimit, NotConnected, RateLimit};
+        let reasons = prop::sample::select(vec![NotConnected, CircuitOpen, RateLimit, ConcurrencyLimit]);
+        (reasons, any::<(Timestamp, Timestamp)>()).prop_map(|(reason, (since, until))| CallHold {
+            reason,
+            since,
+            until,
+        })
+    }
+
     /// Format 1 has no target and no first failure, format 2 does not know which attempts may have run, format 3 has no
-    /// past attempts.
+    /// past attempts, format 4 no holds.
     #[test]
     fn a_call_of_an_older_format_is_read_with_defaults_for_newer_fields() {
         let oldest = CallRow {
@@ -238,6 +272,7 @@ pub(super) mod tests {
             may_have_run: false,
             last_attempt_unsent: false,
             past_attempts: Cow::default(),
+            hold: None,
         };
         let newer = CallRow {
             target: Some("HTTP https://example.com".into()),
@@ -246,7 +281,8 @@ pub(super) mod tests {
             ..oldest.clone()
         };
         let newest = CallRow { may_have_run: true, last_attempt_unsent: true, ..newer.clone() };
-        for (format, fields, call) in [(1, 6, oldest), (2, 3, newer), (3, 1, newest)] {
+        let cases = [(1, 7, oldest), (2, 4, newer), (3, 2, newest.clone()), (4, 1, newest)];
+        for (format, fields, call) in cases {
             let mut bytes = super::super::encode(&call);
             bytes.truncate(bytes.len() - fields);
             bytes[0] = format;
@@ -278,6 +314,7 @@ pub(super) mod tests {
             ],
             known: (Option<String>, Option<Timestamp>, Option<String>, bool, bool),
             past_attempts in prop::collection::vec(past(), 0..3),
+            hold in prop::option::of(hold()),
         ) {
             let (target, first_failure_at, failure_status, may_have_run, last_attempt_unsent) = known;
             let (run_number, command, attempt, unanswered_attempts, fencing_token, attempt_timeout_ms) = counts;
@@ -291,6 +328,7 @@ pub(super) mod tests {
                 instance_id, run_number, correlation_id, command, activity, step, parent_item_key, state, attempt,
                 unanswered_attempts, fencing_token, created_at, sent_at, deadline_at, attempt_timeout_ms, not_before, failure_reason,
                 secret_pointers, input, target, first_failure_at, failure_status, may_have_run, last_attempt_unsent, past_attempts,
+                hold,
             });
         }
 

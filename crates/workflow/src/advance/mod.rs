@@ -27,6 +27,7 @@ use crate::plan::Plan;
 use crate::time::Timestamp;
 use crate::turn::Turn;
 use interpreter::Interpreter;
+pub use retry::is_named_non_retryable;
 pub(crate) use retry::nominal_delay;
 
 /// Consumes a bounded prefix of the inbox, moves the instance as far as the limits allow, and returns the changes.

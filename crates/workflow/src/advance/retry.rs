@@ -5,7 +5,8 @@ use crate::definition::{RetryPolicy, StateKind};
 use crate::failure::{Failure, code};
 use crate::history::Fact;
 use crate::ids::{BranchId, CommandId, digest_number};
-use crate::instance::{CallProgress, CorruptInstance, Phase};
+use crate::instance::{CallProgress, CorruptInstance, Instance, Phase};
+use crate::plan::Plan;
 use crate::time::{Duration, Timestamp};
 use crate::turn::NoRetryReason;
 
@@ -73,6 +74,20 @@ pub(super) fn decide_retry(
             )
         }
         _ => RetryDecision::Retry(not_before),
+    }
+}
+
+/// True if the retry policy of the step that waits for this call names the code: such an error fails the step at once,
+/// even if the call was not sent.
+pub fn is_named_non_retryable(plan: &Plan, instance: &Instance, command: CommandId, code: &str) -> bool {
+    let branch = instance.index().branch_of(command);
+    let Some(Ok(branch)) = branch.map(|branch| instance.branch(branch)) else { return false };
+    match plan.state(branch.state).map(|state| &state.kind) {
+        Ok(StateKind::Task(task)) if matches!(branch.phase, Phase::Task(_)) => {
+            let policy = plan.retry_policy(task.retry_policy.as_ref(), &task.call.activity);
+            policy.non_retryable.iter().any(|named| named == code)
+        }
+        _ => false,
     }
 }
 

@@ -14,15 +14,21 @@ use abide_workflow::{CommandId, Duration, Failure, Message, NoRetryReason};
 use crate::event::AttemptId;
 use crate::shard::calls;
 use crate::shard::calls::dead_letters;
-use crate::shard::calls::open_call::OpenCall;
+use crate::shard::calls::hold_report::HoldReport;
 use crate::shard::context::Context;
 use crate::shard::run::run_state::ResidentRun;
 use crate::shard::unit_of_work::UnitOfWork;
 use crate::shard::work_item::{MessageSource, QueuedMessage, WorkItem};
 
-/// The work item for a finished attempt: the activity responded, or the attempt failed. The root queues it for the run.
+/// The work item for a finished attempt: the activity responded, the attempt failed, or it could not be sent and its
+/// call is held back. The root queues it for the run.
 pub(in crate::shard) fn finished_item(ctx: &Context, call: &AttemptId, result: AttemptResult) -> WorkItem {
     let AttemptId { run_id, command, attempt, .. } = *call;
+    if let AttemptResult::Failed(failure) = &result
+        && let Some(report) = HoldReport::of_failure(call, failure)
+    {
+        return WorkItem::HoldCall(Box::new(report));
+    }
     let (message, status, outcome) = match result {
         AttemptResult::Completed(result) => {
             (Message::ActivityCompleted { command, result }, None, AttemptOutcome::Responded)
@@ -69,6 +75,12 @@ pub(in crate::shard) fn withdraw_attempt(
     attempt: u32,
 ) {
     let Some(call) = run.calls.get_mut(&command) else { return };
+    if call.hold.is_some() && call.attempt() == attempt {
+        // Its row says already that it was not sent.
+        call.in_flight = false;
+        call.not_before = Some(NotBefore::Anytime);
+        return;
+    }
     let UnsettledCall::Sent(sent) = call.journal.clone() else { return };
     if call.has_result || sent.record.attempt != attempt {
         return;
@@ -110,13 +122,17 @@ pub(in crate::shard) fn record_result(
             _ => false,
         };
         if ran_out {
-            *failure = OpenCall::deadline_failure();
+            *failure = call.missed_deadline_failure();
             call.record_attempt_end(now);
             call.final_failure = Some(call.journal.clone().expire(now));
         }
         call.record_failure(failure, status.take(), work.ctx.now.wall);
     }
     call.note_unanswered(&mut envelope.message);
+    // The row of a held call says that it is due, also while it is being tried, and the run may have been loaded since.
+    if call.hold.take().is_some() {
+        call.not_before = None;
+    }
 }
 
 /// After the commands of a turn, for each call whose result it consumed or whose failure it held: settles the call,

@@ -11,11 +11,15 @@ use abide_dispatch::call_journal::{
     SentCall, UnsettledCall,
 };
 use abide_ids::{CommandId, IdempotencyKey, Timestamp};
-use abide_store::tables::calls::{AttemptEnd, CallInput, CallRow, CallRowState, NotBefore, PastAttempt};
+use abide_store::tables::calls::{
+    AttemptEnd, CallHold, CallInput, CallRow, CallRowState, NotBefore, PastAttempt,
+};
 use abide_store::tables::history_pages::{CallEnd, CallFailures, SettledCall};
 use abide_workflow::failure::code;
 use abide_workflow::json::Json;
 use abide_workflow::{Failure, Message, RunOrigin};
+
+use crate::run::held_back::hold_reason;
 
 /// A call that is not settled; see above.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub(in crate::shard) struct OpenCall {
     pub(in crate::shard) failure_status: Option<String>,
     pub(in crate::shard) first_failure_at: Option<Timestamp>,
     pub(in crate::shard) past_attempts: Vec<PastAttempt>,
+    /// What holds it back. Then its last attempt is recorded as not sent.
+    pub(in crate::shard) hold: Option<CallHold>,
 
     /// An attempt was started since the run was loaded. One started before that is known only to the attempts in
     /// flight.
@@ -90,6 +96,7 @@ impl OpenCall {
             failure_status: None,
             first_failure_at: None,
             past_attempts: Vec::new(),
+            hold: None,
             in_flight: false,
             has_result: false,
             recorded: false,
@@ -119,6 +126,7 @@ impl OpenCall {
             failure_status: row.failure_status.map(Cow::into_owned),
             first_failure_at: row.first_failure_at,
             past_attempts: row.past_attempts.into_owned(),
+            hold: row.hold,
             recorded: true,
             ..Self::new((row.command, idempotency_key), texts, journal, Arc::new(input))
         }
@@ -147,7 +155,8 @@ impl OpenCall {
             sent_at: record.sent_at,
             deadline_at: record.deadline_at,
             attempt_timeout_ms: record.attempt_timeout_ms,
-            not_before: self.not_before,
+            // A restart tries a held call at once, whatever its clock says: the pause only spares the target.
+            not_before: self.hold.map_or(self.not_before, |_| Some(NotBefore::Anytime)),
             failure_reason: self.failure_reason.as_deref().map(Cow::Borrowed),
             secret_pointers: self.secret_pointers.as_slice().into(),
             input: CallInput::Inline(input),
@@ -157,6 +166,7 @@ impl OpenCall {
             may_have_run: record.may_have_run,
             last_attempt_unsent: record.last_attempt_unsent,
             past_attempts: self.past_attempts.as_slice().into(),
+            hold: self.hold,
         }
     }
 
@@ -169,6 +179,7 @@ impl OpenCall {
     pub(in crate::shard) fn record_sent(&mut self, sent: SentCall) {
         self.journal = UnsettledCall::Sent(sent);
         self.not_before = None;
+        self.hold = None;
         self.in_flight = true;
         self.has_result = false;
         self.is_held = false;
@@ -259,15 +270,28 @@ impl OpenCall {
     }
 
     /// The failure of a call whose deadline has passed. The row stores the message, and [`Self::missed_deadline`]
-    /// compares it: do not reword it.
+    /// compares its beginning: do not reword it.
     pub(in crate::shard) fn deadline_failure() -> Failure {
         Failure::permanent(code::TIMEOUT, "the step's deadline has passed")
+    }
+
+    /// The same failure of this call. It says what held the call back, if anything did.
+    pub(in crate::shard) fn missed_deadline_failure(&self) -> Failure {
+        let mut failure = Self::deadline_failure();
+        if let Some(CallHold { reason, since, .. }) = self.hold {
+            let last = self.failure_reason.as_deref().unwrap_or_default();
+            let reason = hold_reason(reason).as_str();
+            let why = format!("; nothing was sent since {since}, held back by {reason}: {last}");
+            failure.message.push_str(&why);
+        }
+        failure.truncated()
     }
 
     /// Returns whether the row says that the deadline passed: the call was never sent, or that is its last failure.
     fn missed_deadline(&self) -> bool {
         let Failure { code, message, .. } = Self::deadline_failure();
-        let ours = self.failure_reason.as_deref() == Some(&format!("{code}: {message}"));
+        let ours = format!("{code}: {message}");
+        let ours = self.failure_reason.as_deref().is_some_and(|reason| reason.starts_with(&ours));
         let pending = matches!(self.journal, UnsettledCall::Pending(_));
         self.journal.record().deadline_at.is_some() && (ours || pending)
     }

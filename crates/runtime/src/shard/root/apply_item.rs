@@ -9,7 +9,7 @@ use abide_workflow::{InstanceId, Message};
 
 use crate::run::run_status::is_terminal;
 use crate::run_message::RunMessage;
-use crate::shard::calls::{attempt_results, retry};
+use crate::shard::calls::{attempt_results, hold, retry};
 use crate::shard::instances::instance_slot::{InstanceSlot, SlotState};
 use crate::shard::instances::{index_runs, session_events, start, tree_orders};
 use crate::shard::requests::InstanceReads;
@@ -92,6 +92,10 @@ fn apply_to_run(work: &mut UnitOfWork<'_>, reads: &InstanceReads<'_>, run: &mut 
         }
         WorkItem::WithdrawAttempt { run_id, command, attempt } if run_id == run.row.run_id => {
             attempt_results::withdraw_attempt(work, run, command, attempt);
+        }
+        WorkItem::HoldCall(report) if report.run_id == run.row.run_id => hold::hold_call(work, run, *report),
+        WorkItem::ConfirmSend { run_id, command, attempt, ticket } if run_id == run.row.run_id => {
+            hold::confirm_send(work, run, command, (attempt, ticket));
         }
         WorkItem::StuckTimer(timer) if timer.run_id == run.row.run_id => {
             stuck::on_stuck_timer(work, run, &timer);

@@ -55,8 +55,24 @@ impl Shard {
                     self.attempts.insert(id.clone(), in_flight);
                     self.ctx.commits.on_commit(OnCommit::Effect(Effect::StartAttempt(id, call)));
                 }
-                Step::CancelAttempt(id) => self.cancel_attempts(self.attempts.contains(&id).then_some(id)),
+                Step::TryHeldCall(id, call, in_flight) => {
+                    self.attempts.insert(id.clone(), in_flight);
+                    let effect = Effect::TryHeldCall(id, call);
+                    // Nothing is sent before the shard has confirmed it: only what it follows from must be durable.
+                    if self.ctx.commits.is_idle() {
+                        self.ctx.effects.push(effect);
+                    } else {
+                        self.ctx.commits.on_commit(OnCommit::Effect(effect));
+                    }
+                }
+                Step::NoteHold(run_id, command, reason) => self.held_calls.note(run_id, command, reason),
+                Step::ForgetHold(run_id, command) => self.held_calls.forget(run_id, command),
+                Step::CancelAttempt(id) => {
+                    self.held_calls.forget(id.run_id, id.command);
+                    self.cancel_attempts(self.attempts.contains(&id).then_some(id));
+                }
                 Step::CancelAttemptsOf(run_id) => {
+                    self.held_calls.forget_run(run_id);
                     let attempts = self.attempts.of_run(run_id);
                     self.cancel_attempts(attempts);
                 }

@@ -3,7 +3,8 @@
 //! It reads only. A run in memory looks as a stored one does: [`view`](crate::run::view) builds both.
 
 use crate::request::RunView;
-use crate::run::view::{view, waits_until};
+use crate::run::held_back::HeldBack;
+use crate::run::view::{CallSummary, view, waits_until};
 use crate::shard::run::run_state::ResidentRun;
 
 impl ResidentRun {
@@ -13,7 +14,8 @@ impl ResidentRun {
             let call = self.calls.get(&command)?;
             let record = call.journal.record();
             let until = waits_until(call.not_before, record.deadline_at);
-            Some((call.activity.clone(), record.attempt, until))
+            let held = call.hold.map(HeldBack::of);
+            Some(CallSummary { activity: call.activity.clone(), attempt: record.attempt, until, held })
         })
     }
 }

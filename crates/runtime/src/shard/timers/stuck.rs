@@ -39,7 +39,7 @@ pub(in crate::shard) fn update_stuck_timer(
     let old = work.ctx.now.wall.since(created_at).0 > SLOW_AFTER_MS;
     let slow = |call: &OpenCall| {
         let record = call.journal.record();
-        record.attempt > 0 || record.attempt_timeout_ms > SLOW_AFTER_MS
+        record.attempt > 0 || record.attempt_timeout_ms > SLOW_AFTER_MS || call.hold.is_some()
     };
     let waits = !run.unfinished && (run.calls.is_empty() || run.calls.values().any(slow));
     if old || waits {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::response::Text;
+use crate::rest::hold_json::HoldJson;
 
 pub(super) const STATES: &[&str] = &["PENDING", "SENT", "FAILED_RETRYABLE", "ACKED", "FAILED_FINAL"];
 
@@ -52,6 +53,8 @@ pub(super) struct CallItemJson {
     deadline_at_utc: Option<Text<Timestamp>>,
     /// When the next attempt is due, if the call waits for one.
     next_attempt_at_utc: Option<Text<Timestamp>>,
+    /// What holds the call back; null if nothing does.
+    held: Option<HoldJson>,
     /// `local` means in the server itself.
     transport: String,
     target: Option<String>,
@@ -85,6 +88,7 @@ impl CallItemJson {
             settled_at_utc: call.settled_at.map(Text),
             deadline_at_utc: call.deadline_at.map(Text),
             next_attempt_at_utc: call.next_attempt_at.map(Text),
+            held: call.held.map(HoldJson::of),
             transport: transport.to_owned(),
             target: target.map(str::to_owned),
             last_error: call.last_error.clone(),
