@@ -13,7 +13,9 @@ use std::{env, io};
 
 use abide_dispatch::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
 use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
-use abide_dispatch::wire::{BODY_BYTES_MAX, ENVELOPE, JSON, PROTOBUF, WireDecodeError, envelope, protobuf};
+use abide_dispatch::wire::{
+    ENVELOPE, JSON, PROTOBUF, REQUEST_BYTES_MAX, WireDecodeError, envelope, protobuf,
+};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -86,7 +88,7 @@ async fn respond(request: Request<Incoming>) -> Result<Response<Body>, Infallibl
     } else {
         echo_json
     };
-    let Ok(body) = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await else {
+    let Ok(body) = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect().await else {
         return Ok(full_response(StatusCode::PAYLOAD_TOO_LARGE, JSON, Bytes::new()));
     };
     Ok(match echo(&body.to_bytes()) {

@@ -4,7 +4,7 @@
 
 use abide_dispatch::wire::protobuf::v1::activities_server::{Activities, ActivitiesServer};
 use abide_dispatch::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
-use abide_dispatch::wire::{BODY_BYTES_MAX, FailureContext, grpc, protobuf};
+use abide_dispatch::wire::{FailureContext, REQUEST_BYTES_MAX, grpc, protobuf};
 use abide_store::rows::PrivateRows;
 use tonic::{Request as GrpcRequest, Response as GrpcResponse, Status as GrpcStatus};
 
@@ -16,7 +16,7 @@ pub(crate) const PATH: &str = "/abide.dispatch.v1.Activities/{method}";
 
 /// The service, with the limit on message size.
 pub(crate) fn service<S: PrivateRows + 'static>(receiver: Receiver<S>) -> ActivitiesServer<GrpcService<S>> {
-    let bytes_max = receiver.0.options.body_bytes_max.min(BODY_BYTES_MAX);
+    let bytes_max = receiver.0.options.body_bytes_max.min(REQUEST_BYTES_MAX);
     ActivitiesServer::new(GrpcService(receiver)).max_decoding_message_size(bytes_max)
 }
 

@@ -60,18 +60,23 @@ async fn on_activity_request<S: PrivateRows + 'static>(
         }
     };
     let options = &receiver.0.options;
-    let body =
-        match read_body(body, options.body_bytes_max.min(wire::BODY_BYTES_MAX), options.body_timeout).await {
-            Ok(body) => body,
-            Err((refusal, http)) => {
-                return failure_response(
-                    &wire,
-                    &refusal,
-                    http,
-                    FailureContext { execution_id: "", activity: &name },
-                );
-            }
-        };
+    let body = match read_body(
+        body,
+        options.body_bytes_max.min(wire::REQUEST_BYTES_MAX),
+        options.body_timeout,
+    )
+    .await
+    {
+        Ok(body) => body,
+        Err((refusal, http)) => {
+            return failure_response(
+                &wire,
+                &refusal,
+                http,
+                FailureContext { execution_id: "", activity: &name },
+            );
+        }
+    };
     let (is_probe, request) = match parse_request(&mut wire, &name, &headers, body) {
         Ok(request) => request,
         Err(refusal) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_dispatch::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use abide_dispatch::wire::{OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX};
 
 /// Options of a receiver. A value above a limit of the contract is reduced to that limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,9 +29,9 @@ impl Default for ReceiverOptions {
             handler_timeout: Duration::from_secs(10 * 60),
             retention: Duration::from_secs(7 * 24 * 3_600),
             concurrent_handlers_max: 4_096,
-            body_bytes_max: BODY_BYTES_MAX,
+            body_bytes_max: REQUEST_BYTES_MAX,
             body_timeout: Duration::from_secs(30),
-            output_bytes_max: PAYLOAD_BYTES_MAX,
+            output_bytes_max: OUTPUT_BYTES_MAX,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use abide_dispatch::wire::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, json};
+use abide_dispatch::wire::{JSON_DEPTH_MAX, OUTPUT_BYTES_MAX, json};
 use abide_dispatch::{Metadata, MetadataError, RpcCode, RpcStatus};
 use abide_store::rows::PrivateRows;
 use bytes::Bytes;
@@ -82,7 +82,7 @@ impl<S: PrivateRows + 'static> Receiver<S> {
         handlers: BTreeMap<String, Arc<dyn DynHandler>>,
     ) -> Self {
         let limit = records.store.capabilities().limits.value_bytes_max.saturating_sub(RECORD_OVERHEAD_BYTES);
-        let output_bytes_max = options.output_bytes_max.min(limit).min(PAYLOAD_BYTES_MAX);
+        let output_bytes_max = options.output_bytes_max.min(limit).min(OUTPUT_BYTES_MAX);
         let permits = Arc::new(Semaphore::new(permits_max(&options)));
         let stopping = AtomicBool::new(false);
         Self(Arc::new(ReceiverInner {

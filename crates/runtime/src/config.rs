@@ -169,6 +169,7 @@ fn run_limits_for(store: &StoreLimits) -> Limits {
     Limits {
         turn,
         payload_bytes_max: limits.payload_bytes_max.min(share),
+        call_bytes_max: limits.call_bytes_max.min(share * 7 / 2),
         data_bytes_max: limits.data_bytes_max.min(share * 4),
         buffered_bytes_max: limits.buffered_bytes_max.min(share * 4),
         buffered_max: limits.buffered_max.min(u32::try_from(bytes / 1024).unwrap_or(u32::MAX)),

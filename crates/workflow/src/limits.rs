@@ -34,8 +34,12 @@ pub struct Limits {
     pub turn: TurnLimits,
     /// Bytes of `$.state` and other data a run holds; an assignment beyond it raises `DataLimitExceeded`.
     pub data_bytes_max: u64,
-    /// Bytes of one input, result or event; beyond it the state raises `PayloadTooLarge`, or the event is refused.
+    /// Bytes of one input of a run, output or event; beyond it the state raises `PayloadTooLarge`, or the event is
+    /// refused.
     pub payload_bytes_max: u64,
+    /// Bytes of one input or result of a task's activity; beyond it the state raises `PayloadTooLarge`. A turn that has
+    /// taken or made one of more than a payload does nothing else.
+    pub call_bytes_max: u64,
     /// States a run may enter before it is parked; `configuration.maxTransitions` overrides it. Resuming allows as many
     /// again. A run that enters this many without consuming a message is parked in any case: it spins, and control
     /// operations must be able to reach it.
@@ -96,6 +100,11 @@ impl TurnLimits {
     }
 }
 
+impl Limits {
+    /// The largest `call_bytes_max`: the history of a turn has such a payload in one row, and its commit has it twice.
+    pub const CALL_BYTES_MAX: u64 = 7 * 512 * 1024;
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -106,8 +115,9 @@ impl Default for Limits {
                 steps_max: 1_000,
                 evaluation: EvaluationLimits { steps_max: 2_000_000, bytes_max: 16 * 1024 * 1024 },
             },
-            data_bytes_max: 1024 * 1024,
+            data_bytes_max: 4 * 1024 * 1024,
             payload_bytes_max: 1024 * 1024 - 4 * 1024,
+            call_bytes_max: Self::CALL_BYTES_MAX,
             transitions_max: 100_000,
             fan_out_max: 10_000,
             live_branches_max: 20_000,

@@ -2,7 +2,7 @@
 
 use abide_dispatch::RpcCode;
 use abide_dispatch::status::reason;
-use abide_dispatch::wire::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX};
+use abide_dispatch::wire::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::violation::{CheckFailure, CheckResult};
 /// A size that every receiver must accept and return.
 const BIG_BYTES: usize = 256 * 1024;
 /// A size that no receiver may accept, whatever the encoding adds.
-const TOO_BIG_BYTES: usize = PAYLOAD_BYTES_MAX + 128 * 1024;
+const TOO_BIG_BYTES: usize = INPUT_BYTES_MAX + 128 * 1024;
 /// An activity that no receiver serves.
 const UNKNOWN_ACTIVITY: &str = "abide-conform.not-served";
 
@@ -27,7 +27,7 @@ pub(super) fn all(transport: WireFormat) -> Vec<ContractCheck> {
             "256 KiB arrive unchanged in both directions, for a duplicate as well",
             |harness| Box::pin(big(harness)),
         ),
-        ContractCheck::new("largest-input", "an input of 1 MiB is accepted", |harness| {
+        ContractCheck::new("largest-input", "an input of 3.5 MiB is accepted", |harness| {
             Box::pin(largest(harness))
         }),
         ContractCheck::new(
@@ -79,7 +79,7 @@ fn padded(work: &TestWork, bytes: usize) -> TestRequest {
 }
 
 async fn largest(harness: &Harness) -> CheckResult {
-    harness.send(&padded(&harness.new_work(), PAYLOAD_BYTES_MAX)).await?.expect_run_count(1)
+    harness.send(&padded(&harness.new_work(), INPUT_BYTES_MAX)).await?.expect_run_count(1)
 }
 
 async fn too_big(harness: &Harness) -> CheckResult {

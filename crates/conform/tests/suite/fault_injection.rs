@@ -155,9 +155,9 @@ pub(crate) async fn inject(
             headers.insert(IDEMPOTENCY_KEY, key);
         }
         ReceiverFault::RefusesBigBodies if body.len() > 100_000 => return status(413),
-        ReceiverFault::BreaksOffBigBodies if body.len() > 1_100_000 => return truncated_response(),
-        ReceiverFault::AsksToTryTooBigAgain if body.len() > 1_100_000 => return status(503),
-        ReceiverFault::TakesAnySize if body.len() > 1_100_000 => {
+        ReceiverFault::BreaksOffBigBodies if body.len() > 3_750_000 => return truncated_response(),
+        ReceiverFault::AsksToTryTooBigAgain if body.len() > 3_750_000 => return status(503),
+        ReceiverFault::TakesAnySize if body.len() > 3_750_000 => {
             body = text.replace("  ", "").into();
         }
         ReceiverFault::RunsUnknownActivities if head.uri.path().ends_with("abide-conform.not-served") => {

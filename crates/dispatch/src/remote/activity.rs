@@ -30,7 +30,7 @@ use crate::contract::ActivityContract;
 use crate::egress_guard::Target;
 use crate::http::HttpResponse;
 use crate::transport::{AttemptResult, CallAttempt, CallFailure, PermitSource, UnlimitedPermits};
-use crate::wire::{BODY_BYTES_MAX, FAILURE_BYTES_MAX};
+use crate::wire::{FAILURE_BYTES_MAX, RESPONSE_BYTES_MAX};
 
 /// How long a call without a deadline may wait for its permits.
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -225,7 +225,7 @@ impl RemoteActivity {
             ));
             adding.await?;
         }
-        let bytes_max = (BODY_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
+        let bytes_max = (RESPONSE_BYTES_MAX + grpc::PREFIX_BYTES, FAILURE_BYTES_MAX);
         Ok(OutboundRequest { path: path.clone(), headers, body, bytes_max })
     }
 

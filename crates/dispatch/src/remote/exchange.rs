@@ -14,7 +14,9 @@ use crate::http::{HttpResponse, add_metadata_headers, response_too_large};
 use crate::status::excerpt::AnsweredBody;
 use crate::status::{self, RpcStatus};
 use crate::transport::{CallAttempt, CallFailure};
-use crate::wire::{BODY_BYTES_MAX, PAYLOAD_BYTES_MAX, PROBE_HEADER, WireDecodeError, json};
+use crate::wire::{
+    INPUT_BYTES_MAX, PROBE_HEADER, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, WireDecodeError, json,
+};
 
 /// The kind of a request to an activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +47,7 @@ pub(super) fn encode_request(
         WireFormat::Envelope => (crate::wire::ENVELOPE, envelope::write(call)),
     };
     // Only a large body can contain a large input, so most inputs are encoded once.
-    if body.len() > PAYLOAD_BYTES_MAX {
+    if body.len() > INPUT_BYTES_MAX {
         check_input_size(&call.input, body.len())?;
     }
     let mut headers = HeaderMap::with_capacity(16);
@@ -66,10 +68,10 @@ pub(super) fn encode_request(
 
 fn check_input_size(input: &Value, body_bytes: usize) -> Result<(), CallFailure> {
     let bytes = json::write(input).len();
-    if bytes <= PAYLOAD_BYTES_MAX && body_bytes <= BODY_BYTES_MAX {
+    if bytes <= INPUT_BYTES_MAX && body_bytes <= REQUEST_BYTES_MAX {
         return Ok(());
     }
-    Err(input_invalid(&format!("\"\": {bytes} bytes exceed the limit of {PAYLOAD_BYTES_MAX}")))
+    Err(input_invalid(&format!("\"\": {bytes} bytes exceed the limit of {INPUT_BYTES_MAX}")))
 }
 
 /// The output of a response, or the failure that it reports.
@@ -94,7 +96,7 @@ pub(super) fn success_body<'e>(
 ) -> Result<&'e Bytes, CallFailure> {
     // Most responses are successes, so no status is looked for in them.
     if response.status.is_success() {
-        return response.body.as_ref().ok_or_else(|| response_too_large(target, BODY_BYTES_MAX));
+        return response.body.as_ref().ok_or_else(|| response_too_large(target, RESPONSE_BYTES_MAX));
     }
     let server = target.without_query();
     let failed = status::http::FailureResponse {
@@ -106,7 +108,7 @@ pub(super) fn success_body<'e>(
     };
     match failed.into_failure() {
         Some(failure) => Err(failure),
-        None => response.body.as_ref().ok_or_else(|| response_too_large(target, BODY_BYTES_MAX)),
+        None => response.body.as_ref().ok_or_else(|| response_too_large(target, RESPONSE_BYTES_MAX)),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::egress_guard::Target;
 use crate::http::{HttpResponse, response_too_large};
 use crate::transport::{CallAttempt, CallFailure};
 use crate::wire::protobuf::v1::ProbeRequest;
-use crate::wire::{BODY_BYTES_MAX, WireDecodeError, grpc, protobuf};
+use crate::wire::{RESPONSE_BYTES_MAX, WireDecodeError, grpc, protobuf};
 
 pub(super) use crate::wire::grpc::{CONTENT_TYPE, PREFIX_BYTES};
 
@@ -49,12 +49,12 @@ pub(super) fn read(response: &HttpResponse, target: &Target) -> Result<Value, Ca
     match status {
         Some(status) if status.code() != tonic::Code::Ok => Err(grpc::read_failure(&status).into()),
         Some(_) => {
-            let body = body.ok_or_else(|| response_too_large(target, BODY_BYTES_MAX))?;
+            let body = body.ok_or_else(|| response_too_large(target, RESPONSE_BYTES_MAX))?;
             let message = grpc::decode_frame(body)
                 .ok_or_else(|| output_undecodable(&WireDecodeError::NotProtobuf, response))?;
             protobuf::read_response(message).map_err(|error| output_undecodable(&error, response))
         }
-        None if body.is_none() => Err(response_too_large(target, BODY_BYTES_MAX)),
+        None if body.is_none() => Err(response_too_large(target, RESPONSE_BYTES_MAX)),
         None => {
             let server = target.without_query();
             let message = format!("{server} answered without a gRPC status{}", body_of(response).describe());

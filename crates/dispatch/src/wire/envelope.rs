@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use super::{BODY_BYTES_MAX, JSON, WireDecodeError, check_size, json, media_type, truncate_for_display};
+use super::{JSON, REQUEST_BYTES_MAX, WireDecodeError, check_size, json, media_type, truncate_for_display};
 use crate::metadata::{self, Metadata, MetadataError};
 
 /// The only supported version.
@@ -155,7 +155,7 @@ pub fn read_response(body: &[u8]) -> Result<Value, WireDecodeError> {
         return Ok(Value::Null);
     }
     let (_, payload) = split_envelope(body)?;
-    json::read(payload_json(payload)?.as_bytes())
+    json::read_output(payload_json(payload)?.as_bytes())
 }
 
 fn write(control: impl Serialize, data: impl Serialize) -> Vec<u8> {
@@ -166,7 +166,7 @@ fn write(control: impl Serialize, data: impl Serialize) -> Vec<u8> {
 
 /// The control and the payload of an envelope. The version is checked first: nothing is known about other versions.
 fn split_envelope(body: &[u8]) -> Result<(Option<&RawValue>, Option<&RawValue>), WireDecodeError> {
-    check_size(body.len(), BODY_BYTES_MAX)?;
+    check_size(body.len(), REQUEST_BYTES_MAX)?;
     let envelope: EnvelopeView<'_> = serde_json::from_slice(body).map_err(|error| json::not_json(&error))?;
     match envelope.protocol_version {
         Some(Value::String(version)) if version == VERSION => Ok((envelope.control, envelope.payload)),

@@ -7,7 +7,8 @@ pub use abide_json::depth_within;
 use serde_json::{Value, json};
 
 use super::{
-    FAILURE_BYTES_MAX, FailureContext, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX, WireDecodeError, check_size,
+    FAILURE_BYTES_MAX, FailureContext, INPUT_BYTES_MAX, JSON_DEPTH_MAX, OUTPUT_BYTES_MAX, WireDecodeError,
+    check_size,
 };
 use crate::status::{RpcCode, RpcStatus};
 
@@ -21,14 +22,15 @@ pub fn write(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Decodes a payload, as strictly as all JSON that enters: a value must not differ from what was sent.
+/// Decodes an input, as strictly as all JSON that enters: a value must not differ from what was sent.
 pub fn read(bytes: &[u8]) -> Result<Value, WireDecodeError> {
-    check_size(bytes.len(), PAYLOAD_BYTES_MAX)?;
+    check_size(bytes.len(), INPUT_BYTES_MAX)?;
     Ok(abide_json::parse_bytes(bytes, JSON_DEPTH_MAX)?)
 }
 
 /// Decodes the output of a successful response: its body, or null if that is empty.
 pub fn read_output(bytes: &[u8]) -> Result<Value, WireDecodeError> {
+    check_size(bytes.len(), OUTPUT_BYTES_MAX)?;
     if bytes.is_empty() { Ok(Value::Null) } else { read(bytes) }
 }
 
@@ -188,9 +190,10 @@ mod tests {
         assert!(read(nested(JSON_DEPTH_MAX).as_bytes()).is_ok());
         assert_eq!(read(nested(JSON_DEPTH_MAX + 1).as_bytes()), Err(WireDecodeError::TooDeep));
         assert!(matches!(read(nested(100_000).as_bytes()), Err(WireDecodeError::TooDeep)));
-        let long = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2));
+        let long = format!("\"{}\"", "x".repeat(INPUT_BYTES_MAX - 2));
         assert!(read(long.as_bytes()).is_ok());
         assert!(matches!(read(format!("{long} ").as_bytes()), Err(WireDecodeError::TooLarge { .. })));
+        assert!(matches!(read_output(long.as_bytes()), Err(WireDecodeError::TooLarge { .. })));
         assert_eq!((read(b"").is_err(), read_output(b"")), (true, Ok(Value::Null)));
         let secret = read(br#"{"password": s3cret}"#).unwrap_err().to_string();
         assert!(!secret.contains("s3cret"), "{secret}");

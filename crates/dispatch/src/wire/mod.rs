@@ -11,10 +11,14 @@ pub mod protobuf;
 
 use abide_json::JsonError;
 
-/// The largest input or output, in bytes.
-pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
-/// The largest body or message, in bytes: a payload, and what is around it.
-pub const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 64 * 1024;
+/// The largest input, in bytes: with what is around it below the 4 MiB that a gRPC library accepts by default.
+pub const INPUT_BYTES_MAX: usize = 7 * 512 * 1024;
+/// The largest output, in bytes.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// The largest body or message of a request, in bytes: an input, and what is around it.
+pub const REQUEST_BYTES_MAX: usize = INPUT_BYTES_MAX + 64 * 1024;
+/// The largest body or message of a success, in bytes: an output, and what is around it.
+pub const RESPONSE_BYTES_MAX: usize = OUTPUT_BYTES_MAX + 64 * 1024;
 /// The largest body of a failure, in bytes; of a longer one only the HTTP status counts.
 pub const FAILURE_BYTES_MAX: usize = 64 * 1024;
 /// The deepest nesting of any JSON that enters, as everywhere in Abide.

@@ -8,8 +8,8 @@ use prost_types::Any;
 use serde_json::Value;
 
 use super::{
-    BODY_BYTES_MAX, FAILURE_BYTES_MAX, FailureContext, JSON, PAYLOAD_BYTES_MAX, WireDecodeError, json,
-    media_type,
+    FAILURE_BYTES_MAX, FailureContext, INPUT_BYTES_MAX, JSON, REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX,
+    WireDecodeError, json, media_type,
 };
 use super::{check_size, truncate_for_display};
 use crate::status::{RpcCode, RpcStatus};
@@ -53,13 +53,13 @@ pub fn write(message: &impl Message) -> Vec<u8> {
 
 /// Decodes the body of a call.
 pub fn read_request(body: Bytes) -> Result<InvokeRequest, WireDecodeError> {
-    check_size(body.len(), BODY_BYTES_MAX)?;
+    check_size(body.len(), REQUEST_BYTES_MAX)?;
     InvokeRequest::decode(body).map_err(|_| WireDecodeError::NotProtobuf)
 }
 
 /// Decodes the body of a successful response.
 pub fn read_invoke_response(body: Bytes) -> Result<InvokeResponse, WireDecodeError> {
-    check_size(body.len(), BODY_BYTES_MAX)?;
+    check_size(body.len(), RESPONSE_BYTES_MAX)?;
     InvokeResponse::decode(body).map_err(|_| WireDecodeError::NotProtobuf)
 }
 
@@ -70,7 +70,7 @@ pub fn read_response(body: Bytes) -> Result<Value, WireDecodeError> {
 
 /// Decodes the output of a response.
 pub fn read_output(response: InvokeResponse) -> Result<Value, WireDecodeError> {
-    json::read(&payload_json(response.output)?)
+    json::read_output(&payload_json(response.output)?)
 }
 
 /// The JSON text of a payload, which is not parsed here. An absent payload means null.
@@ -82,7 +82,7 @@ pub fn payload_json(payload: Option<Payload>) -> Result<Bytes, WireDecodeError> 
     if media_type(&content_type) != JSON {
         return Err(WireDecodeError::UnsupportedContentType { found: truncate_for_display(&content_type) });
     }
-    check_size(data.len(), PAYLOAD_BYTES_MAX)?;
+    check_size(data.len(), INPUT_BYTES_MAX)?;
     Ok(data)
 }
 
@@ -197,7 +197,7 @@ mod tests {
             );
         }
         assert!(matches!(of(JSON, b"{"), Err(WireDecodeError::NotJson { .. })));
-        let long = Bytes::from(vec![b' '; BODY_BYTES_MAX + 1]);
+        let long = Bytes::from(vec![b' '; REQUEST_BYTES_MAX + 1]);
         assert!(matches!(read_response(long.clone()), Err(WireDecodeError::TooLarge { .. })));
         assert!(matches!(read_request(long), Err(WireDecodeError::TooLarge { .. })));
     }

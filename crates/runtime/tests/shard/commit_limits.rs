@@ -237,6 +237,39 @@ fn the_largest_calls_fail_all_at_once_and_again_while_suspended() {
     }
 }
 
+#[test]
+fn the_largest_result_and_input_of_a_call_fit_beside_a_full_buffer() {
+    let states = json!({
+        "Start": {"type": "task", "activity": "work", "output": "$.state.x", "next": "Next"},
+        "Next": {"type": "task", "activity": "work", "input": "$.state.x", "next": "Hold",
+            "retryPolicy": {"maxAttempts": 3, "initialInterval": "PT1S"}},
+        "Hold": {"type": "wait", "waitType": "externalEvent", "eventName": "go", "next": "End"},
+        "End": {"type": "succeed"}});
+    for limits in STORES {
+        let mut harness = ShardHarness::with_limits(limits, |_| {});
+        harness.publish("large", &states);
+        harness.start("large", "a");
+        let bytes = largest(&harness);
+        while matches!(harness.raise_large("a", "item", bytes), ShardReply::Accepted) {}
+        let largest = usize::try_from(harness.config.run_limits.call_bytes_max).unwrap() - 64;
+        assert!(largest > 3 * bytes, "{largest}");
+        harness.finish_attempt(AttemptResult::Completed(json!("y".repeat(largest)).into()));
+        assert_fits(&harness, "a");
+        harness.crash();
+        harness.finish_attempt(failure(true));
+        harness.advance_clock(2_000);
+        assert_fits(&harness, "a");
+        let call = harness.complete_attempt();
+        assert_eq!(call.input.as_str().map(str::len), Some(largest));
+        harness.send_message("a", Message::EventRaised { name: "go".to_owned(), payload: json!(1).into() });
+        assert_fits(&harness, "a");
+        assert_eq!(
+            harness.run("a").unwrap().instance.unconsumed_events().first().map(String::as_str),
+            Some("item")
+        );
+    }
+}
+
 /// Finishes all attempts at once, as after a common outage.
 fn finish_all(harness: &mut ShardHarness, result: &AttemptResult) {
     assert!(!harness.calls.is_empty());

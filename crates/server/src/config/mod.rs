@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use abide_dispatch::remote::RemoteDeclaration;
-use abide_workflow::Duration;
+use abide_workflow::{Duration, Limits};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -100,6 +100,8 @@ pub struct RuntimeConfig {
     pub recovery_rate: u32,
     /// Runs that may be above a run that was started as a child.
     pub child_depth_max: u32,
+    /// Bytes of one input or result of an activity.
+    pub call_bytes_max: u64,
     /// How long calls in flight may continue when the server shuts down.
     #[serde(with = "iso")]
     pub drain_grace: Duration,
@@ -192,6 +194,7 @@ impl Default for RuntimeConfig {
             idempotency_window: Duration::hours(7 * 24),
             recovery_rate: 6_000,
             child_depth_max: 32,
+            call_bytes_max: Limits::CALL_BYTES_MAX,
             drain_grace: Duration::seconds(30),
         }
     }

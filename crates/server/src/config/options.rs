@@ -10,7 +10,7 @@ use abide_dispatch::{EgressGuard, EgressGuardConfig};
 use abide_runtime::node::NodeOptions;
 use abide_runtime::placement::ShardCount;
 use abide_store::rows::Capabilities;
-use abide_workflow::Duration;
+use abide_workflow::{Duration, Limits};
 
 use super::{Config, ConfigError, DispatchConfig, HttpConfig, RuntimeConfig, ServerConfig, StoreConfig};
 use crate::origin_check;
@@ -145,6 +145,7 @@ impl Config {
         shard.retention = runtime.retention;
         shard.idempotency_window = runtime.idempotency_window;
         shard.run_limits.depth_max = runtime.child_depth_max;
+        shard.run_limits.call_bytes_max = shard.run_limits.call_bytes_max.min(runtime.call_bytes_max);
         shard.resolves_secrets = true;
         shard.reconcile_interval = StdDuration::from_millis(self.dispatch.reconcile_interval.0);
         shard.recovery_per_second = (runtime.recovery_rate / self.store.shards).max(1);
@@ -170,6 +171,16 @@ impl RuntimeConfig {
             if is_zero {
                 return Err(ConfigError::Range { key, value: 0, expected });
             }
+        }
+        // Not below other payloads, such as the input of a run.
+        let limits = Limits::default();
+        if !(limits.payload_bytes_max..=limits.call_bytes_max).contains(&self.call_bytes_max) {
+            let expected = "from 1044480 to 3670016";
+            return Err(ConfigError::Range {
+                key: "runtime.callBytesMax",
+                value: self.call_bytes_max,
+                expected,
+            });
         }
         Ok(())
     }

@@ -189,6 +189,9 @@ fn settings_per_node_are_divided_among_its_shards() {
     assert_eq!(all.shard_config.run_limits.depth_max, 32);
     config.runtime.child_depth_max = 5;
     assert_eq!(options(&config).shard_config.run_limits.depth_max, 5);
+    assert_eq!(all.shard_config.run_limits.call_bytes_max, 3_670_016);
+    config.runtime.call_bytes_max = 2_000_000;
+    assert_eq!(options(&config).shard_config.run_limits.call_bytes_max, 2_000_000);
     config.store.shards = 4_096;
     assert_eq!(options(&config).shard_config.queued_max, 16);
     config.runtime.extended_sessions_enabled = false;
@@ -207,6 +210,8 @@ fn settings_that_allow_no_work_are_rejected() {
     assert!(error_of(|config| config.store.shards = 4_097).contains("4096"));
     assert!(error_of(|config| config.runtime.unanswered_bytes_max = 0).contains("unansweredBytesMax"));
     assert!(error_of(|config| config.runtime.recovery_rate = 0).contains("recoveryRate"));
+    assert!(error_of(|config| config.runtime.call_bytes_max = 1).contains("from 1044480 to 3670016"));
+    assert!(error_of(|config| config.runtime.call_bytes_max = 3_670_017).contains("callBytesMax"));
     let server = |change: fn(&mut ServerConfig)| {
         let mut server = ServerConfig::default();
         change(&mut server);

@@ -20,6 +20,7 @@ mod full_shards;
 mod hostile_requests;
 mod idempotency;
 mod instance_list;
+mod onboarding;
 mod openapi_conformance;
 mod openapi_document;
 mod origin_check;

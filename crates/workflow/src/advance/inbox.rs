@@ -134,12 +134,14 @@ impl Interpreter<'_> {
     /// The message in a form that can be stored: a result that is too large or too deep becomes an error that says so,
     /// before the message is held or recorded.
     fn normalise(&self, message: &Message) -> Message {
+        let payload_max = self.limits.payload_bytes_max;
+        let call_max = self.limits.call_bytes_max.max(payload_max);
         match message {
-            Message::ActivityCompleted { command, result } => match check_storable(result, self.limits) {
+            Message::ActivityCompleted { command, result } => match check_storable(result, call_max) {
                 Ok(()) => message.clone(),
                 Err(failure) => Message::ActivityResultRejected { command: *command, failure },
             },
-            Message::ChildCompleted { command, output } => match check_storable(output, self.limits) {
+            Message::ChildCompleted { command, output } => match check_storable(output, payload_max) {
                 Ok(()) => message.clone(),
                 Err(failure) => Message::ChildFailed { command: *command, failure },
             },

@@ -247,23 +247,39 @@ impl<'a> Interpreter<'a> {
 
     /// Renders a template within the payload limits.
     pub(super) fn render(&mut self, branch: BranchId, template: Option<&Template>) -> Result<Json, Failure> {
-        self.render_at(branch, template, self.now)
+        self.render_within(branch, template, self.now, self.limits.payload_bytes_max)
     }
 
-    /// Renders a template as of this time.
-    pub(super) fn render_at(
+    /// Renders the input of a task's activity, which may be larger than other payloads, as of this time.
+    pub(super) fn render_call_at(
         &mut self,
         branch: BranchId,
         template: Option<&Template>,
         now: Timestamp,
     ) -> Result<Json, Failure> {
+        self.render_within(
+            branch,
+            template,
+            now,
+            self.limits.call_bytes_max.max(self.limits.payload_bytes_max),
+        )
+    }
+
+    fn render_within(
+        &mut self,
+        branch: BranchId,
+        template: Option<&Template>,
+        now: Timestamp,
+        bytes_max: u64,
+    ) -> Result<Json, Failure> {
         let Some(template) = template else {
             return Ok(Arc::new(Value::Null));
         };
         let value = template
-            .render(&Scope { now, ..self.scope(branch) }, self.limits.payload_bytes_max)
+            .render(&Scope { now, ..self.scope(branch) }, bytes_max)
             .map_err(|error| render_failure(&error))?;
-        self.admit_payload(&value)?;
+        check_storable(&value, bytes_max)?;
+        self.count_bytes(json::size(&value));
         Ok(Arc::new(value))
     }
 
@@ -281,7 +297,7 @@ impl<'a> Interpreter<'a> {
 
     /// Counts a payload against the turn, or rejects it.
     pub(super) fn admit_payload(&mut self, value: &Value) -> Result<(), Failure> {
-        check_storable(value, self.limits)?;
+        check_storable(value, self.limits.payload_bytes_max)?;
         self.count_bytes(json::size(value));
         Ok(())
     }
@@ -313,13 +329,12 @@ impl<'a> Interpreter<'a> {
 
 /// Checks that a value may be stored: its size is within the limit, and its depth can be read again. The depth is
 /// checked first, because measuring the size recurses.
-pub(super) fn check_storable(value: &Value, limits: &Limits) -> Result<(), Failure> {
+pub(super) fn check_storable(value: &Value, max: u64) -> Result<(), Failure> {
     if !json::depth_within(value, JSON_DEPTH_MAX) {
         let message = format!("a value is nested more than {JSON_DEPTH_MAX} levels deep");
         return Err(Failure::permanent(code::DEPTH_EXCEEDED, message));
     }
     let bytes = json::size(value);
-    let max = limits.payload_bytes_max;
     if bytes > max {
         let message = format!("a payload of {bytes} bytes exceeds the limit of {max}");
         return Err(Failure::permanent(code::PAYLOAD_TOO_LARGE, message));

@@ -51,7 +51,7 @@ impl Interpreter<'_> {
         }
         // A call that is made again under its key has the time of then in its input.
         let entered_at = self.instance.branch(branch)?.entered_at;
-        let input = match self.render_at(branch, task.call.input.as_ref(), entered_at) {
+        let input = match self.render_call_at(branch, task.call.input.as_ref(), entered_at) {
             Ok(input) => input,
             Err(failure) => return self.raise(branch, failure),
         };

@@ -130,7 +130,7 @@ fn values_beyond_the_limits_are_never_held_or_recorded_in_full() {
     for _ in 0..200 {
         deep = json!([deep]);
     }
-    let large = json!("x".repeat(3 * 1024 * 1024));
+    let large = json!("x".repeat(4 * 1024 * 1024));
     let states = json!({"A": {"type": "task", "activity": "A", "onError": "E", "next": "E"}, "E": {"type": "succeed", "output": "$.error.code"}});
     for (payload, code) in [(deep.clone(), "DepthExceeded"), (large.clone(), "PayloadTooLarge")] {
         let mut run = Run::of("A", states.clone(), json!({}));

@@ -69,7 +69,10 @@ fn data_beyond_its_limit_is_an_error_that_can_be_caught() {
     let base = case("Work", states).mock("Big", json!({"result": "x".repeat(2000)}));
     let data = base.clone().limits(|limits| limits.data_bytes_max = 1000);
     assert_eq!(story(&data.play(data.limits.turn, true)).last().unwrap(), "Completed \"DataLimitExceeded\"");
-    let payload = base.clone().limits(|limits| limits.payload_bytes_max = 1000);
+    let payload = base.clone().limits(|limits| {
+        limits.payload_bytes_max = 1000;
+        limits.call_bytes_max = 1000;
+    });
     assert_eq!(
         story(&payload.play(payload.limits.turn, true)).last().unwrap(),
         "Completed \"PayloadTooLarge\""

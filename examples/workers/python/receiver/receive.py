@@ -213,8 +213,8 @@ def _output(output: Any) -> bytes:
         message = f"the output is nested deeper than {wires.JSON_DEPTH_MAX} levels"
         raise Failure(Code.OUT_OF_RANGE, message, reason="OUTPUT_TOO_LARGE")
     text = wires.encode_json(output)
-    if len(text) > wires.PAYLOAD_BYTES_MAX:
-        message = f"the output is longer than {wires.PAYLOAD_BYTES_MAX} bytes"
+    if len(text) > wires.OUTPUT_BYTES_MAX:
+        message = f"the output is longer than {wires.OUTPUT_BYTES_MAX} bytes"
         raise Failure(Code.OUT_OF_RANGE, message, reason="OUTPUT_TOO_LARGE")
     return text
 

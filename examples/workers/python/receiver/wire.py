@@ -16,7 +16,8 @@ from .metadata import Metadata
 from .status import invalid
 
 JSON_DEPTH_MAX = 64
-PAYLOAD_BYTES_MAX = 1024 * 1024
+INPUT_BYTES_MAX = 7 * 512 * 1024
+OUTPUT_BYTES_MAX = 1024 * 1024
 #: How much an envelope may add around its payload.
 ENVELOPE_BYTES_MAX = 64 * 1024
 PROTOCOL = "tpf.envelope.v1"
@@ -48,7 +49,7 @@ class Rest:
     """The request body is the input, the response body is the output, and metadata is in the headers."""
 
     content_type = "application/json"
-    body_bytes_max = PAYLOAD_BYTES_MAX
+    body_bytes_max = INPUT_BYTES_MAX
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
         # Metadata is checked first, so that every receiver rejects a request with several faults for the same one.
@@ -62,7 +63,7 @@ class Envelope:
     """Metadata, input and output are parts of one JSON document."""
 
     content_type = "application/vnd.tpf.envelope.v1+json"
-    body_bytes_max = PAYLOAD_BYTES_MAX + ENVELOPE_BYTES_MAX
+    body_bytes_max = INPUT_BYTES_MAX + ENVELOPE_BYTES_MAX
 
     def decode(self, headers: list[tuple[str, str]], body: bytes) -> Decoded:
         in_headers = metadata.decode(headers)

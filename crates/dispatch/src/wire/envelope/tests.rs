@@ -118,7 +118,7 @@ fn envelopes_are_bounded_in_size_and_nesting() {
         Err(WireDecodeError::TooDeep)
     );
     assert!(read_response(nested(400_000).as_bytes()).is_err());
-    let long = nested(BODY_BYTES_MAX);
+    let long = nested(REQUEST_BYTES_MAX);
     assert!(matches!(read_response(long.as_bytes()), Err(WireDecodeError::TooLarge { .. })));
     for broken in ["", "{", "[]", "null", "5"] {
         assert!(read_request(broken.as_bytes()).is_err(), "{broken}");

@@ -3,6 +3,7 @@
 use abide_dispatch::metadata::{
     CORRELATION_ID, DEADLINE, DISPATCHED_AT, EXECUTION_ID, IDEMPOTENCY_KEY, PARENT_ITEM_ID, RETRY_ATTEMPT,
 };
+use abide_dispatch::wire::INPUT_BYTES_MAX;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -68,17 +69,17 @@ pub(crate) async fn an_input_that_is_not_json_is_rejected(wire: Wire) {
 
 pub(crate) async fn a_body_that_is_too_large_fails_permanently(wire: Wire) {
     let fixture = ContractFixture::new().await;
-    let huge = work("k", json!("x".repeat(2 * 1024 * 1024)));
+    let huge = work("k", json!("x".repeat(5 * 1024 * 1024)));
     let response = fixture.send(wire, &huge).await;
     // The gRPC library rejects the message itself, without a reason.
     let (http, reason) = if wire == Wire::Grpc { (400, "") } else { (413, "BODY_TOO_LARGE") };
     assert_eq!((response.http, response.refusal()), (http, ("OUT_OF_RANGE", reason)));
     assert!(!response.failure().code.is_retryable());
     // Within the limit of bodies, but above that of inputs.
-    let large = work("k", json!("x".repeat(1024 * 1024 + 1_000)));
+    let large = work("k", json!("x".repeat(INPUT_BYTES_MAX + 1_000)));
     let response = fixture.send(wire, &large).await;
     assert_eq!((response.http, response.refusal()), (http, ("OUT_OF_RANGE", "BODY_TOO_LARGE")));
-    let largest = work("k", json!("x".repeat(1024 * 1024 - 2)));
+    let largest = work("k", json!("x".repeat(INPUT_BYTES_MAX - 2)));
     assert!(fixture.send(wire, &largest).await.result.is_ok());
     assert_eq!(fixture.runs(), 1);
 }

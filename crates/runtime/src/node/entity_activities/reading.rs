@@ -166,7 +166,7 @@ impl<S: Store> Node<S> {
     }
 
     fn result_bytes_max(&self) -> u64 {
-        self.options.shard_config.run_limits.payload_bytes_max
+        self.options.shard_config.run_limits.call_bytes_max
     }
 }
 

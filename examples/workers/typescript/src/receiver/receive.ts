@@ -13,7 +13,7 @@ import { type Database, savepoint, TransactionRolledBack } from "./database.js";
 import type { Metadata } from "./metadata.js";
 import type { Transaction } from "./sqlite.js";
 import { type Code, Failure } from "./status.js";
-import { isDeeper, type Json, JSON_DEPTH_MAX, type JsonObject, PAYLOAD_BYTES_MAX, type Wire } from "./wire.js";
+import { isDeeper, type Json, JSON_DEPTH_MAX, type JsonObject, OUTPUT_BYTES_MAX, type Wire } from "./wire.js";
 import * as work from "./work.js";
 import type { Claim, Finished, Identity } from "./work.js";
 
@@ -223,8 +223,8 @@ function textOf(output: Json | undefined): Buffer {
     throw new Failure("OUT_OF_RANGE", message, { reason: "OUTPUT_TOO_LARGE" });
   }
   const text = Buffer.from(JSON.stringify(output ?? null));
-  if (text.length > PAYLOAD_BYTES_MAX) {
-    const message = `the output is longer than ${PAYLOAD_BYTES_MAX} bytes`;
+  if (text.length > OUTPUT_BYTES_MAX) {
+    const message = `the output is longer than ${OUTPUT_BYTES_MAX} bytes`;
     throw new Failure("OUT_OF_RANGE", message, { reason: "OUTPUT_TOO_LARGE" });
   }
   return text;

@@ -12,7 +12,8 @@ export type Json = null | boolean | number | string | Json[] | JsonObject;
 export type JsonObject = { [key: string]: Json };
 
 export const JSON_DEPTH_MAX = 64;
-export const PAYLOAD_BYTES_MAX = 1024 * 1024;
+export const INPUT_BYTES_MAX = 7 * 512 * 1024;
+export const OUTPUT_BYTES_MAX = 1024 * 1024;
 /** How much an envelope may add around its payload. */
 const ENVELOPE_BYTES_MAX = 64 * 1024;
 const PROTOCOL = "tpf.envelope.v1";
@@ -47,7 +48,7 @@ export interface Wire {
 /** The request body is the input, the response body is the output, and metadata is in the headers. */
 export const REST: Wire = {
   contentType: "application/json",
-  bodyBytesMax: PAYLOAD_BYTES_MAX,
+  bodyBytesMax: INPUT_BYTES_MAX,
 
   decode(headers, body) {
     // Metadata is checked first, so that every receiver rejects a request with several faults for the same one.
@@ -62,7 +63,7 @@ export const REST: Wire = {
 /** Metadata, input and output are parts of one JSON document. */
 export const ENVELOPE: Wire = {
   contentType: "application/vnd.tpf.envelope.v1+json",
-  bodyBytesMax: PAYLOAD_BYTES_MAX + ENVELOPE_BYTES_MAX,
+  bodyBytesMax: INPUT_BYTES_MAX + ENVELOPE_BYTES_MAX,
 
   decode(headers, body) {
     const inHeaders = metadata.decode(headers);
