@@ -252,7 +252,9 @@ mod tests {
             }
         }
         let helps = text.lines().filter(|line| line.starts_with("# HELP ")).count();
-        assert_eq!((declared.len(), helps), (26, 26));
+        assert_eq!(declared.len(), helps);
+        let names: std::collections::BTreeSet<_> = declared.iter().collect();
+        assert_eq!(names.len(), declared.len(), "each metric is rendered once: {declared:?}");
         assert!(text.contains("abide_store_usable 1\n") && text.ends_with('\n'));
         assert!(text.contains("abide_instances_ended_total{status=\"Failed\"} 0\n"));
     }
