@@ -76,6 +76,15 @@ impl ShardRequest {
         }
     }
 
+    /// True if the request ends a run: it comes before all that waits for this run.
+    pub(crate) fn terminates(&self) -> bool {
+        match self {
+            Self::SendMessage { message, .. } => message.terminates(),
+            Self::Idempotent(_, request) => request.terminates(),
+            _ => false,
+        }
+    }
+
     /// The key that decides which shard the request is for.
     pub fn placement_key(&self) -> Cow<'_, str> {
         match self {

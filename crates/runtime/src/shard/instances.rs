@@ -50,10 +50,10 @@ impl Instances {
     /// Queues an item in the slot of its instance. The root then processes the instance.
     pub(super) fn push(&mut self, id: &InstanceId, item: WorkItem) {
         match self.slots.get_mut(id) {
-            Some(slot) => slot.queue.push_back(item),
+            Some(slot) => slot.push(item),
             None => {
                 let mut slot = InstanceSlot::new();
-                slot.queue.push_back(item);
+                slot.push(item);
                 self.slots.insert(id.clone(), slot);
             }
         }

@@ -5,7 +5,7 @@
 //! decides what else happens in the commit that consumes it.
 
 use abide_dispatch::call_journal::AttemptOutcome;
-use abide_ids::{IdempotencyKey, RunId, Sequence};
+use abide_ids::{IdempotencyKey, KeyDigest, RunId, Sequence};
 use abide_store::rows::Key;
 use abide_store::tables::expiries::EndedRun;
 use abide_store::tables::instances::Lineage;
@@ -98,6 +98,17 @@ impl WorkItem {
     pub(super) fn does_stored_work(&self) -> bool {
         self.lookup_depth() == LookupDepth::Run
             || matches!(self, Self::RunMessage { message, .. } if message.starts_child())
+    }
+
+    /// True for a client's request that ends the run.
+    pub(super) fn terminates(&self) -> bool {
+        matches!(self, Self::Request(_, request) if request.terminates())
+    }
+
+    /// The idempotency key of a client's request.
+    pub(super) fn key_digest(&self) -> Option<KeyDigest> {
+        let Self::Request(_, request) = self else { return None };
+        request.idempotency().map(|idempotency| idempotency.key_digest)
     }
 
     /// Returns whether the item replaces or removes the current run, or may repeat a message that still waits for a

@@ -18,6 +18,7 @@ mod harness;
 mod held_calls;
 mod history;
 mod idempotency;
+mod orders;
 mod parent_items;
 mod public_index;
 mod retention;

@@ -20,7 +20,7 @@ mod retry;
 mod task;
 mod wait;
 
-use crate::instance::{CorruptInstance, Instance};
+use crate::instance::{CorruptInstance, Instance, Status};
 use crate::limits::Limits;
 use crate::message::Message;
 use crate::plan::Plan;
@@ -50,9 +50,15 @@ pub fn advance(
             plan.hash()
         )));
     }
+    let is_first = instance.status() == Status::Pending;
     let mut interpreter = Interpreter::new(plan, instance, now, limits);
     let mut consumed = 0;
     interpreter.begin_run()?;
+    // A run that is ended before its first turn does nothing else: its tree must not outgrow the order to end it.
+    if let Some(order) = inbox.first().filter(|message| is_first && message.terminates()) {
+        interpreter.on_message(consumed, order)?;
+        consumed += 1;
+    }
     // Messages after a continueAsNew are for the next run.
     while interpreter.has_budget() && interpreter.next_run.is_none() {
         if interpreter.step()? {

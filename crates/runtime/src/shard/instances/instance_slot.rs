@@ -88,6 +88,15 @@ impl InstanceSlot {
         }
     }
 
+    /// Queues an item. A request to end the run comes before everything but earlier ones.
+    pub(in crate::shard) fn push(&mut self, item: WorkItem) {
+        if !item.terminates() {
+            return self.queue.push_back(item);
+        }
+        let earlier = self.queue.iter().take_while(|item| item.terminates()).count();
+        self.queue.insert(earlier, item);
+    }
+
     /// Keeps the state while something else is looked up.
     pub(in crate::shard) fn begin_side_lookup(&mut self) {
         let state = std::mem::replace(&mut self.state, SlotState::Unknown);

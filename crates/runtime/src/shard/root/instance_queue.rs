@@ -196,8 +196,12 @@ impl Shard {
                     continue;
                 }
                 // An item that replaces the run waits for the messages before it. So does one that may repeat one of
-                // them.
-                SlotState::Run(run) if item.waits_for_turns() && run.needs_turn() => {
+                // them; one that ends the run only if it does.
+                SlotState::Run(run)
+                    if item.waits_for_turns()
+                        && run.needs_turn()
+                        && (!item.terminates() || run.has_queued_key(item.key_digest())) =>
+                {
                     slot.blocked = true;
                     return;
                 }

@@ -68,7 +68,11 @@ impl Shard {
 
     /// Queues a run that must let others come first.
     pub(in crate::shard) fn queue_ready_run(&mut self, id: &InstanceId, run: &mut ResidentRun) {
-        if !run.in_ready_queue {
+        if run.ends_next() {
+            // It may be in the queue already, far behind; it then finds nothing to do there.
+            run.in_ready_queue = true;
+            self.instances.ready_runs.push_front(id.clone());
+        } else if !run.in_ready_queue {
             run.in_ready_queue = true;
             self.instances.ready_runs.push_back(id.clone());
         }

@@ -98,8 +98,26 @@ impl ResidentRun {
 
     /// Queues a message for the turns of the run. The message of a call must have been noted in its open call before.
     pub(in crate::shard) fn push_message(&mut self, envelope: QueuedMessage) {
-        self.messages.push_back(envelope.message);
-        self.sources.push_back(envelope.source);
+        if !envelope.message.terminates() {
+            self.messages.push_back(envelope.message);
+            return self.sources.push_back(envelope.source);
+        }
+        let earlier = self.messages.iter().take_while(|message| message.terminates()).count();
+        self.messages.insert(earlier, envelope.message);
+        self.sources.insert(earlier, envelope.source);
+    }
+
+    /// Returns whether a request under this key waits for a turn, so that another one may be its repeat.
+    pub(in crate::shard) fn has_queued_key(&self, key: Option<KeyDigest>) -> bool {
+        self.sources.iter().any(|source| match source {
+            MessageSource::Client(_, Some(idempotency)) => Some(idempotency.key_digest) == key,
+            _ => false,
+        })
+    }
+
+    /// Returns whether the next message ends the run.
+    pub(in crate::shard) fn ends_next(&self) -> bool {
+        self.messages.front().is_some_and(Message::terminates)
     }
 
     /// Returns whether the run can be evicted: nothing waits for a turn, and the store has all of it.
