@@ -1,4 +1,4 @@
-//! Orders: requests that stop, free or delete a run come through whatever the load is.
+//! A terminate comes before all that waits for its run, whatever the load is.
 
 use abide_runtime::{Event, RequestError, ShardReply, ShardRequest};
 use abide_store::rows::StoreLimits;
