@@ -118,6 +118,14 @@ impl EvaluationBudget {
             .ok_or(BudgetExhausted { resource: EvaluationResource::Bytes, limit: self.limits.bytes_max })
     }
 
+    /// Checks that so many bytes are left which are free again before anything else is charged.
+    pub fn check_bytes(&self, bytes: u64) -> Result<(), BudgetExhausted> {
+        let left = self.bytes_left.get();
+        self.charge_bytes(bytes)?;
+        self.bytes_left.set(left);
+        Ok(())
+    }
+
     /// Charges the work of reading a text once.
     #[inline]
     pub fn charge_text(&self, bytes: usize) -> Result<(), BudgetExhausted> {

@@ -77,10 +77,10 @@ impl Checker<'_> {
                 if let Some(pattern) = &own.pattern {
                     pattern.charge(text.len(), self.budget)?;
                 }
-                if own.parses_text {
-                    // A parsed text takes up to a hundred times its length.
+                if let Some(bytes_per_byte) = own.parsed_bytes_per_byte {
+                    // What parsing makes is gone when the library returns.
                     self.budget.charge_steps(text.len() as u64)?;
-                    self.budget.charge_bytes(100 * text.len() as u64)?;
+                    self.budget.check_bytes(bytes_per_byte * text.len() as u64)?;
                 }
             }
             Value::Array(items) if own.unique_items => {

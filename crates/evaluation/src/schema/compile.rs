@@ -212,7 +212,12 @@ impl<'s> Compiler<'s> {
         let steps = ["enum", "const", "required", "dependentRequired", "dependencies"];
         let compared: u64 = steps.into_iter().filter_map(|keyword| own.get(keyword)).map(count).sum();
         let unique_items = own.get("uniqueItems") == Some(&Value::Bool(true));
-        let parses_text = has("format") || has("contentEncoding") || has("contentMediaType");
+        // A text that is parsed as JSON takes up to a hundred times its length; decoded or matched, a few times.
+        let parsed_bytes_per_byte = if has("contentMediaType") {
+            Some(100)
+        } else {
+            (has("format") || has("contentEncoding")).then_some(4)
+        };
         let pattern = own.get("pattern").and_then(Value::as_str).map(Pattern::compile).transpose()?;
         if let Some(dialect) = self.root.get("$schema") {
             own.insert("$schema".to_owned(), dialect.clone());
@@ -227,7 +232,13 @@ impl<'s> Compiler<'s> {
                 validator
             }
         };
-        Ok(Some(OwnKeywords { validator, steps: 1 + compared / 16, pattern, unique_items, parses_text }))
+        Ok(Some(OwnKeywords {
+            validator,
+            steps: 1 + compared / 16,
+            pattern,
+            unique_items,
+            parsed_bytes_per_byte,
+        }))
     }
 }
 

@@ -77,6 +77,6 @@ pub(super) struct OwnKeywords {
     pub(super) pattern: Option<Pattern>,
     /// `uniqueItems` is true.
     pub(super) unique_items: bool,
-    /// A keyword that decodes or parses a text: `format` or `content…`.
-    pub(super) parses_text: bool,
+    /// The memory that a keyword takes for each byte of a text that it decodes or parses: `format` or `content…`.
+    pub(super) parsed_bytes_per_byte: Option<u64>,
 }
