@@ -100,8 +100,12 @@ impl Interpreter<'_> {
         step: &CompensationStep,
     ) -> Result<(), CorruptInstance> {
         let below = format!("/steps/{}", progress.position);
+        // A retry of the step has the same input, so its time is the one at which the state was entered.
+        let entered_at = self.instance.branch(branch)?.entered_at;
         let (input, missing) = match &step.call.input {
-            Some(template) => template.render_lenient(&self.scope(branch), self.limits.payload_bytes_max),
+            Some(template) => {
+                template.render_lenient(&self.scope_at(branch, entered_at), self.limits.payload_bytes_max)
+            }
             None => (serde_json::Value::Null, None),
         };
         if let Some(missing) = missing {
@@ -207,9 +211,10 @@ impl Interpreter<'_> {
         let (activity, input, secret_pointers, explicit, identity) =
             if let Some(steps) = explicit_steps(&state.kind, progress) {
                 let Some(step) = steps.get(progress.position as usize) else { return Ok(()) };
-                // Nothing in the scope of the step has changed since it began.
+                // Nothing in the scope of the step has changed since it began, its time included.
+                let scope = self.scope_at(branch, at.entered_at);
                 let input = match &step.call.input {
-                    Some(input) => input.render_lenient(&self.scope(branch), self.limits.payload_bytes_max).0,
+                    Some(input) => input.render_lenient(&scope, self.limits.payload_bytes_max).0,
                     None => serde_json::Value::Null,
                 };
                 self.count_bytes(json::size(&input));

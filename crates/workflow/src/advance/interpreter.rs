@@ -229,14 +229,12 @@ impl<'a> Interpreter<'a> {
     }
 
     pub(super) fn scope(&self, branch: BranchId) -> Scope<'_> {
-        Scope {
-            plan: self.plan,
-            instance: self.instance,
-            branch,
-            now: self.now,
-            event: None,
-            budget: &self.budget,
-        }
+        self.scope_at(branch, self.now)
+    }
+
+    /// As `scope`, but with another current time.
+    pub(super) fn scope_at(&self, branch: BranchId, now: Timestamp) -> Scope<'_> {
+        Scope { plan: self.plan, instance: self.instance, branch, now, event: None, budget: &self.budget }
     }
 
     /// A branch and its current state.
