@@ -98,13 +98,25 @@ impl ShardRequest {
     /// much to do. They are small.
     pub(crate) fn is_control(&self) -> bool {
         match self {
-            Self::SendMessage { message, .. } => matches!(
-                message,
+            // No wildcard: whoever adds a message decides here whether load may refuse it.
+            Self::SendMessage { message, .. } => match message {
                 Message::Suspend { .. }
-                    | Message::Resume { .. }
-                    | Message::Terminate { .. }
-                    | Message::Rewind { .. }
-            ),
+                | Message::Resume { .. }
+                | Message::Terminate { .. }
+                | Message::TerminateTree { .. }
+                | Message::Rewind { .. }
+                | Message::RewindWithNewKeys { .. }
+                | Message::RetryCompensation { .. } => true,
+                Message::ActivityCompleted { .. }
+                | Message::ActivityFailed { .. }
+                | Message::ActivityResultRejected { .. }
+                | Message::ActivityDeferred { .. }
+                | Message::ActivityUnanswered { .. }
+                | Message::TimerFired { .. }
+                | Message::EventRaised { .. }
+                | Message::ChildCompleted { .. }
+                | Message::ChildFailed { .. } => false,
+            },
             Self::Purge { .. } | Self::PurgeEarlierRun { .. } => true,
             Self::Idempotent(_, request) => request.is_control(),
             Self::Start(_)

@@ -237,11 +237,14 @@ mod tests {
             message(Message::Suspend { reason: reason() }),
             message(Message::Resume { reason: reason() }),
             message(Message::Terminate { reason: reason() }),
+            message(Message::TerminateTree { reason: reason() }),
             message(Message::Rewind { reason: reason() }),
+            message(Message::RewindWithNewKeys { reason: reason() }),
+            message(Message::RetryCompensation { reason: reason() }),
             ShardRequest::Purge { instance_id: id(), run_number: None },
         ];
         let places: Vec<_> = control.iter().map(|request| lanes.enter(request).unwrap()).collect();
-        assert_eq!((lanes.control_requests(), lanes.client_requests()), (5, 1));
+        assert_eq!((lanes.control_requests(), lanes.client_requests()), (8, 1));
         drop(places);
         assert_eq!(lanes.control_requests(), 0);
         let awaited = ShardRequest::AwaitEnd { instance_id: id(), run_number: None };
