@@ -66,8 +66,9 @@ impl ResponseShare {
         } else {
             ApiError::rate_limited("too many large responses are under way; try again later")
         };
-        // A response that keeps growing is not worth another wait.
-        let has_come = !took_effect && !had_waited && in_time(app, reservation.grow_to(size)).await;
+        // A response that keeps growing is not worth another wait. A request that is not safe is never handled again:
+        // it may change something then, and its body has been read already.
+        let has_come = is_safe && !had_waited && in_time(app, reservation.grow_to(size)).await;
         if !has_come {
             reservation.count_refusal();
             return Err(refusal);
