@@ -146,7 +146,8 @@ impl ConnectionPool {
         };
         let not_connected = || {
             let target = self.target.without_query();
-            let message = format!("{target}: the attempt timed out while connecting");
+            let after = time_limit.as_millis();
+            let message = format!("{target}: the attempt timed out after {after} ms, before it was sent");
             CallFailure::held(HoldReason::NotConnected, "AttemptTimeout", message)
         };
         let mut request = Request::new(Full::new(body));
@@ -283,7 +284,8 @@ impl ConnectionPool {
         let is_http2 = connected.is_http2 || (self.http_versions == HttpVersions::Http2 && in_the_clear);
         if self.http_versions == HttpVersions::Http2 && !is_http2 {
             let message = format!("{} does not support HTTP/2", self.target);
-            return Err(CallFailure::held(HoldReason::NotConnected, "ConnectFailed", message));
+            // It was reached, so this is no outage that the call should wait for: it uses up an attempt.
+            return Err(CallFailure::retryable("ConnectFailed", message));
         }
         let failed = |error: hyper::Error| connect_failed(&self.target, &error);
         self.state().is_http1 = !is_http2;

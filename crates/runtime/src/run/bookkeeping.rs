@@ -169,6 +169,11 @@ impl RunBookkeeping {
         (vec![tag::TREE_ORDER], Some(reason.as_bytes().to_vec()))
     }
 
+    /// Notes that a run goes on that was ended with all its descendants: those that it starts now are not.
+    pub fn clear_tree_order(&mut self) -> Option<EntryChange> {
+        self.tree_order.take().map(|_| (vec![tag::TREE_ORDER], None))
+    }
+
     /// Sets the time at which the run counts as stuck, notes that it was reported, or ends the watch with the run.
     pub fn set_stuck_watch(&mut self, watch: Option<StuckWatch>) -> EntryChange {
         self.stuck_watch = watch;

@@ -186,6 +186,9 @@ fn consume_messages(
         let refusal = turn.refusals.iter().find(|(at, _)| *at == position).map(|(_, refusal)| refusal);
         let ordered = matches!(message, Message::TerminateTree { .. })
             && tree_orders::note_order(run, message, refusal, changes);
+        if refusal.is_none() && is_rewind(message) {
+            changes.extend(run.bookkeeping.clear_tree_order());
+        }
         match source {
             MessageSource::Client(request_id, idempotency) => {
                 // Of a run that has ended, an order for its tree ends the children that are left.
@@ -255,8 +258,7 @@ fn consume_messages(
 /// The reply to a client's message that the run has accepted. `rewinds` has the history of the turn, from the last
 /// rewind of it that was replied to.
 fn reply_to<'h>(message: &Message, rewinds: &mut impl Iterator<Item = &'h HistoryEvent>) -> IdempotentReply {
-    let is_rewind = matches!(message, Message::Rewind { .. } | Message::RewindWithNewKeys { .. });
-    let steps = is_rewind.then(|| {
+    let steps = is_rewind(message).then(|| {
         rewinds.find_map(|event| match &event.fact {
             Fact::ExecutionRewound { steps, .. } => Some(steps.clone()),
             _ => None,
@@ -266,6 +268,10 @@ fn reply_to<'h>(message: &Message, rewinds: &mut impl Iterator<Item = &'h Histor
         Some(steps) => IdempotentReply::Rewound(steps),
         None => IdempotentReply::Accepted,
     }
+}
+
+fn is_rewind(message: &Message) -> bool {
+    matches!(message, Message::Rewind { .. } | Message::RewindWithNewKeys { .. })
 }
 
 /// Writes the status if the turn changed it: into the instance row and the public row, in the batch of the turn. A

@@ -5,7 +5,7 @@ use abide_runtime::{RequestError, ShardReply};
 use abide_workflow::{Message, MessageRefusal, Outcome, Status};
 use serde_json::{Value, json};
 
-use crate::harness::{ShardHarness, instance_id};
+use crate::harness::{ShardHarness, failure, instance_id};
 
 /// A workflow that starts itself and completes with its child's output, or with the error that its child raised.
 fn starts_itself() -> Value {
@@ -176,5 +176,39 @@ fn an_order_for_a_tree_ends_a_parked_child_and_passes_through_it() {
     assert!(harness.park_reason(CHAIN[1]).is_some());
     harness.send_message("a", order());
     assert_eq!(CHAIN.map(|id| harness.status(id)), ["Terminated"; 4]);
+    harness.check();
+}
+
+#[test]
+fn a_run_that_is_rewound_after_an_order_for_its_tree_may_abandon_children_again() {
+    let mut harness = ShardHarness::new();
+    let abandoned = |next: &str| {
+        json!({"type": "workflow", "workflow": "leaf", "onParentClose": "abandon", "timeout": "PT1H",
+               "timeoutNext": next, "next": next})
+    };
+    let never = json!({"type": "wait", "waitType": "externalEvent", "eventName": "never", "next": "End"});
+    harness.publish("leaf", &json!({"Start": never, "End": {"type": "succeed"}}));
+    harness.publish(
+        "parent",
+        &json!({
+            "Start": abandoned("Work"), "Work": {"type": "task", "activity": "work", "next": "Again"},
+            "Again": abandoned("End"), "End": {"type": "succeed"},
+        }),
+    );
+    let children = |harness: &ShardHarness| -> Vec<String> {
+        let ids = (1..20).map(|number| format!("a~1.{number}"));
+        ids.filter(|id| harness.run(id).is_some()).map(|id| harness.status(&id)).collect()
+    };
+    harness.start("parent", "a");
+    harness.advance_clock(3_600_001);
+    harness.finish_attempt(failure(false));
+    assert!(matches!(harness.send_message("a", order()), ShardReply::Accepted));
+    assert_eq!((harness.status("a").as_str(), children(&harness)), ("Failed", vec!["Terminated".to_owned()]));
+    harness.send_message("a", Message::Rewind { reason: "mended".to_owned() });
+    harness.crash();
+    harness.complete_attempt();
+    harness.advance_clock(3_600_001);
+    assert_eq!(harness.status("a"), "Completed");
+    assert_eq!(children(&harness), ["Terminated", "Running"]);
     harness.check();
 }

@@ -109,6 +109,11 @@ impl Instance {
         self.changed.insert(PartKey::FailedCompensation(arrival));
     }
 
+    /// True while the failed compensation steps of a run that has ended run again.
+    pub fn is_retrying_compensation(&self) -> bool {
+        self.compensation_retry.is_some()
+    }
+
     pub(crate) fn compensation_retry(&self) -> Option<&CompensationRetry> {
         self.compensation_retry.as_deref()
     }

@@ -46,6 +46,11 @@ pub(in crate::shard) fn deliver_session_event(
                     source: MessageSource::SessionEvent(sequence, session_event),
                 });
             }
+            // It is to start a run, and this one has ended but for its compensation.
+            None if session_event.starts_run && run.instance.is_retrying_compensation() => {
+                let reason = "the last run of this session runs its failed compensation steps again";
+                dead_letter_event(work, sequence, &session_event, reason);
+            }
             None => work.delete(inbox::key(sequence)),
         },
         // The run may be resumed, and then needs the event.

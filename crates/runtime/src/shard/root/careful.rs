@@ -46,7 +46,8 @@ impl Shard {
             }
         }
         if self.ctx.careful.names_another(id) {
-            self.queue_ready_run(id, run);
+            // Also one that is to end: in front, it would keep the named run from its turn.
+            self.queue_ready_run_last(id, run);
             return false;
         }
         true

@@ -72,7 +72,14 @@ impl Shard {
             // It may be in the queue already, far behind; it then finds nothing to do there.
             run.in_ready_queue = true;
             self.instances.ready_runs.push_front(id.clone());
-        } else if !run.in_ready_queue {
+        } else {
+            self.queue_ready_run_last(id, run);
+        }
+    }
+
+    /// Queues a run that must let all others come first.
+    pub(in crate::shard) fn queue_ready_run_last(&mut self, id: &InstanceId, run: &mut ResidentRun) {
+        if !run.in_ready_queue {
             run.in_ready_queue = true;
             self.instances.ready_runs.push_back(id.clone());
         }
