@@ -52,6 +52,9 @@ pub struct ShardConfig {
     pub resolves_secrets: bool,
     /// Bytes of idle runs kept in memory; 0 keeps none.
     pub idle_bytes_max: usize,
+    /// From this many unclean ends in a row on, stored work is recovered one instance at a time. After a single one
+    /// recovery is as fast as ever: most processes that are killed are killed by something else than their work.
+    pub careful_from: u32,
     /// The time an idle run may stay in memory.
     pub idle_max: StdDuration,
     /// The time public rows wait for newer states of the same runs.
@@ -134,6 +137,7 @@ impl ShardConfig {
             entity_kinds: EntityKinds::default(),
             resolves_secrets: false,
             idle_bytes_max: 4 * 1024 * 1024,
+            careful_from: 2,
             idle_max: StdDuration::from_secs(10),
             public_index_delay: StdDuration::from_millis(50),
             lazy_commit_delay: StdDuration::from_secs(1),

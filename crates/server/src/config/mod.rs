@@ -98,6 +98,8 @@ pub struct RuntimeConfig {
     pub idempotency_window: Duration,
     /// Overdue work resumed per second on this node after a restart.
     pub recovery_rate: u32,
+    /// Unclean ends in a row from which on stored work is recovered one instance at a time.
+    pub careful_after_unclean_ends: u32,
     /// Runs that may be above a run that was started as a child.
     pub child_depth_max: u32,
     /// Bytes of one input or result of an activity.
@@ -193,6 +195,7 @@ impl Default for RuntimeConfig {
             retention: Duration::hours(30 * 24),
             idempotency_window: Duration::hours(7 * 24),
             recovery_rate: 6_000,
+            careful_after_unclean_ends: 2,
             child_depth_max: 32,
             call_bytes_max: Limits::CALL_BYTES_MAX,
             drain_grace: Duration::seconds(30),

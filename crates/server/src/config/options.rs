@@ -144,6 +144,7 @@ impl Config {
         shard.unanswered_bytes_max = runtime.unanswered_bytes_max / shards;
         shard.retention = runtime.retention;
         shard.idempotency_window = runtime.idempotency_window;
+        shard.careful_from = runtime.careful_after_unclean_ends;
         shard.run_limits.depth_max = runtime.child_depth_max;
         shard.run_limits.call_bytes_max = shard.run_limits.call_bytes_max.min(runtime.call_bytes_max);
         shard.resolves_secrets = true;
@@ -167,6 +168,7 @@ impl RuntimeConfig {
             ("runtime.maxConcurrentOrchestratorFunctions", self.max_concurrent_orchestrator_functions == 0),
             ("runtime.unansweredBytesMax", self.unanswered_bytes_max == 0),
             ("runtime.recoveryRate", self.recovery_rate == 0),
+            ("runtime.carefulAfterUncleanEnds", self.careful_after_unclean_ends == 0),
         ] {
             if is_zero {
                 return Err(ConfigError::Range { key, value: 0, expected });

@@ -187,6 +187,9 @@ fn settings_per_node_are_divided_among_its_shards() {
     assert_eq!(all.shard_config.recovery_per_second, 750);
     assert_eq!(all.drain_grace, StdDuration::from_secs(30));
     assert_eq!(all.shard_config.run_limits.depth_max, 32);
+    assert_eq!(all.shard_config.careful_from, 2);
+    config.runtime.careful_after_unclean_ends = 7;
+    assert_eq!(options(&config).shard_config.careful_from, 7);
     config.runtime.child_depth_max = 5;
     assert_eq!(options(&config).shard_config.run_limits.depth_max, 5);
     assert_eq!(all.shard_config.run_limits.call_bytes_max, 3_670_016);

@@ -53,7 +53,7 @@ impl Context {
                 self.sequence = head.as_ref().map_or(Sequence::ZERO, |head| head.last_sequence);
                 let applied = Duration(head.as_ref().map_or(0, |head| head.retention_ms));
                 self.applied_retention = applied.max(self.config.retention);
-                if let Err(reason) = self.careful.begin_claim(head.as_ref()) {
+                if let Err(reason) = self.careful.begin_claim(head.as_ref(), self.config.careful_from) {
                     self.notify(OperatorEvent::Unreadable { reason });
                 }
                 let owned = OwnedHead {

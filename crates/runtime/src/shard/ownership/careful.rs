@@ -21,9 +21,6 @@ use crate::shard::backoff::later;
 use crate::shard::commit::commit_queue::BatchNumber;
 use crate::turnstile::{Ticket, Turnstile};
 
-/// From this many unclean claims in a row on, recovery is careful. After a single one it is as fast as ever: most
-/// processes that are killed are killed by something else than their work.
-const CAREFUL_FROM: u32 = 2;
 /// An owner that has worked for this long without ending uncleanly clears the count.
 const CLEARED_AFTER: Duration = Duration::from_secs(60);
 /// Instances that a shard names before other shards of the process have their turn.
@@ -34,6 +31,8 @@ const NAMED_PER_TURN: u32 = 16;
 pub(in crate::shard) struct CarefulRecovery {
     /// Claims in a row, up to this one, that followed an unclean end.
     unclean_claims: u32,
+    /// From this many unclean claims in a row on, recovery is careful.
+    careful_from: u32,
     working_since: Option<Monotonic>,
     /// The shard has worked for long enough: nothing more waits for a mark.
     closing: bool,
@@ -66,8 +65,12 @@ enum MarkStage {
 
 impl CarefulRecovery {
     /// This node is about to take the shard over. Returns an error if the head names an instance that cannot exist.
-    pub(in crate::shard) fn begin_claim(&mut self, head: Option<&HeadRow>) -> Result<(), String> {
-        *self = Self::default();
+    pub(in crate::shard) fn begin_claim(
+        &mut self,
+        head: Option<&HeadRow>,
+        careful_from: u32,
+    ) -> Result<(), String> {
+        *self = Self { careful_from, ..Self::default() };
         let Some(head) = head else { return Ok(()) };
         if !head.is_released() {
             self.unclean_claims = head.unclean_claims.saturating_add(1);
@@ -85,7 +88,7 @@ impl CarefulRecovery {
 
     /// Returns whether stored work is done one instance at a time.
     pub(in crate::shard) fn is_on(&self) -> bool {
-        self.unclean_claims >= CAREFUL_FROM
+        self.unclean_claims > 0 && self.unclean_claims >= self.careful_from
     }
 
     /// Returns whether a turn may have to wait for a mark, its own or that of another instance.
